@@ -1,0 +1,266 @@
+"""What the agent asks of a model and what a model streams back, the same for every provider.
+
+An adapter translates its SDK's wire format at the edge: `ModelRequest` in, `StreamEvent`s out, failures as `ProviderFailure`.
+Order within one stream: StreamStart, then text, reasoning and tool events (each block Start … Delta … End; a tool's
+ToolInputStart, then ToolCall or InvalidToolCall), then exactly one Finish. A stream that the provider cuts short ends without a
+Finish: the adapter closes the blocks that are open and returns.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from app.schema.model import Model
+
+Metadata = dict[str, Any]
+"""Provider-private facts that must return with the block they came with (a reasoning signature, an encrypted item id), keyed by
+adapter: `{"anthropic": {"signature": …}}`."""
+
+
+# ── what the model is sent ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    text: str
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlock:
+    """`url` is a `data:` URL or an http(s) URL."""
+
+    mime: str
+    url: str
+    filename: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningBlock:
+    text: str
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallBlock:
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultBlock:
+    call_id: str
+    tool: str
+    text: str
+    is_error: bool = False
+    files: tuple[FileBlock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurn:
+    content: tuple[TextBlock | FileBlock, ...]
+    role: Literal["user"] = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantTurn:
+    content: tuple[TextBlock | ReasoningBlock | ToolCallBlock, ...]
+    role: Literal["assistant"] = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTurn:
+    """The results of every call of the assistant turn before it."""
+
+    content: tuple[ToolResultBlock, ...]
+    role: Literal["tool"] = "tool"
+
+
+ModelMessage = UserTurn | AssistantTurn | ToolTurn
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """`parameters` is a JSON schema of type object."""
+
+    id: str
+    description: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """`options` are the merged provider options of the call (behaviour §7.6), in OpenCode's names, e.g. `reasoningEffort`."""
+
+    model: Model
+    system: tuple[str, ...]
+    messages: tuple[ModelMessage, ...]
+    session_id: str
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_output_tokens: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+# ── what the model streams back ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStart:
+    """The provider accepted the request and began to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextStart:
+    id: str
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextEnd:
+    id: str
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningStart:
+    id: str
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningEnd:
+    """`metadata` replaces what the start carried: a signature arrives last."""
+
+    id: str
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInputStart:
+    call_id: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidToolCall:
+    """The arguments streamed for a call are not a JSON object; `raw` is what came, `error` says why it can't be read."""
+
+    call_id: str
+    tool: str
+    raw: str
+    error: str
+
+
+FinishReason = Literal["stop", "length", "tool-calls", "content-filter", "error", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. `input` excludes what was read from or written to the cache; `output` includes `reasoning`."""
+
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    reason: FinishReason
+    usage: Usage
+    metadata: Metadata | None = None
+
+
+StreamEvent = (
+    StreamStart
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | ReasoningStart
+    | ReasoningDelta
+    | ReasoningEnd
+    | ToolInputStart
+    | ToolCall
+    | InvalidToolCall
+    | Finish
+)
+
+
+class Provider(Protocol):
+    """One connection to a provider: an adapter with its key, base URL and headers."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """Ask once, without retries of its own (agent.retry decides those). Raises a ProviderFailure. Closing the iterator or
+        cancelling the task that reads it closes the connection."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+# ── how it fails ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ProviderFailure(Exception):
+    """
+    ProviderFailure
+    ├── ApiFailure     the provider answered with an error, or the connection broke
+    └── MissingKey     no key is configured for the provider
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ApiFailure(ProviderFailure):
+    """`status` is None when no HTTP answer came; `retryable` is the adapter's reading of behaviour §6.6."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        headers: dict[str, str] | None = None,
+        body: str | None = None,
+        metadata: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retryable = retryable
+        self.headers = headers
+        self.body = body
+        self.metadata = metadata
+
+
+class MissingKey(ProviderFailure):
+    def __init__(self, provider_id: str, message: str) -> None:
+        super().__init__(message)
+        self.provider_id = provider_id

@@ -1,0 +1,134 @@
+"""Two families of error.
+
+What is stored with a message or sent as `session.error` is a value, closed in `MessageError`:
+    ProviderAuthError · UnknownError · MessageOutputLengthError · MessageAbortedError · APIError
+
+What a request is answered with is an exception that carries its facts, its HTTP status and its wire name:
+    ServiceError
+    ├── BadRequest            400
+    ├── NotFound              404  NotFoundError
+    ├── Busy                  409  SessionBusyError
+    ├── Conflict              409  ConflictError
+    ├── DirectoryForbidden    403  DirectoryForbiddenError
+    └── declared beside the code that raises them: agent, provider, config, snapshot …
+One handler (api.errors) renders them all as `{name, data}`.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, TypeAdapter
+
+from app.schema.base import Wire
+
+
+class MessageData(Wire):
+    message: str
+
+
+class ProviderAuthData(MessageData):
+    provider_id: str
+
+
+class ApiErrorData(MessageData):
+    status_code: int | None = None
+    is_retryable: bool
+    response_headers: dict[str, str] | None = None
+    response_body: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class EmptyData(Wire):
+    pass
+
+
+class ProviderAuthError(Wire):
+    name: Literal["ProviderAuthError"] = "ProviderAuthError"
+    data: ProviderAuthData
+
+
+class UnknownError(Wire):
+    name: Literal["UnknownError"] = "UnknownError"
+    data: MessageData
+
+
+class MessageOutputLengthError(Wire):
+    name: Literal["MessageOutputLengthError"] = "MessageOutputLengthError"
+    data: EmptyData = EmptyData()
+
+
+class MessageAbortedError(Wire):
+    name: Literal["MessageAbortedError"] = "MessageAbortedError"
+    data: MessageData
+
+
+class APIError(Wire):
+    name: Literal["APIError"] = "APIError"
+    data: ApiErrorData
+
+
+MessageError = Annotated[
+    ProviderAuthError | UnknownError | MessageOutputLengthError | MessageAbortedError | APIError, Field(discriminator="name")
+]
+MESSAGE_ERROR: TypeAdapter[MessageError] = TypeAdapter(MessageError)
+
+
+def unknown(message: str) -> UnknownError:
+    return UnknownError(data=MessageData(message=message))
+
+
+class ServiceError(Exception):
+    """A request that cannot be answered as asked. `message` says what to do; `data` is rendered beside it."""
+
+    status: ClassVar[int] = 500
+    name: ClassVar[str] = "UnknownError"
+
+    def __init__(self, message: str, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = {"message": message, **{key: value for key, value in data.items() if value is not None}}
+
+    def body(self) -> dict[str, Any]:
+        return {"name": self.name, "data": self.data}
+
+
+class BadRequest(ServiceError):
+    """Input that is well-formed JSON but wrong: names the field in `path`."""
+
+    status = 400
+    name = "BadRequest"
+
+    def __init__(self, message: str, path: list[str | int] | None = None, received: Any = None) -> None:
+        super().__init__(message)
+        self.issues = [{"code": "custom", "path": path or [], "message": message}]
+        self.received = received
+
+    def body(self) -> dict[str, Any]:
+        return bad_request_body(self.received, self.issues)
+
+
+def bad_request_body(received: Any, issues: list[dict[str, Any]]) -> dict[str, Any]:
+    """OpenCode documents `errors` and sends `error`: both are here, so that either client reads it."""
+    return {"name": "BadRequest", "data": received, "errors": issues, "error": issues, "success": False}
+
+
+class NotFound(ServiceError):
+    status = 404
+    name = "NotFoundError"
+
+
+class Busy(ServiceError):
+    status = 409
+    name = "SessionBusyError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} is busy", sessionID=session_id)
+
+
+class Conflict(ServiceError):
+    status = 409
+    name = "ConflictError"
+
+
+class DirectoryForbidden(ServiceError):
+    status = 403
+    name = "DirectoryForbiddenError"

@@ -1,0 +1,111 @@
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from app.schema.base import MessageID, Wire
+from app.schema.errors import MessageError
+from app.schema.part import FilePartInput, ModelRef, Part, PartInput, Tokens
+from app.schema.session import FileDiff
+
+
+class UserTime(Wire):
+    created: int
+
+
+class AssistantTime(Wire):
+    created: int
+    completed: int | None = None
+
+
+class UserSummary(Wire):
+    title: str | None = None
+    body: str | None = None
+    diffs: list[FileDiff]
+
+
+class MessagePath(Wire):
+    """Where the turn ran: the instance's directory and its worktree."""
+
+    cwd: str
+    root: str
+
+
+class UserMessage(Wire):
+    id: str
+    session_id: str
+    role: Literal["user"] = "user"
+    time: UserTime
+    summary: UserSummary | None = None
+    agent: str
+    model: ModelRef
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    variant: str | None = None
+
+
+class AssistantMessage(Wire):
+    """`tokens` are the last step's, `cost` is the sum over steps, in dollars."""
+
+    id: str
+    session_id: str
+    role: Literal["assistant"] = "assistant"
+    time: AssistantTime
+    error: MessageError | None = None
+    parent_id: str
+    model_id: str
+    provider_id: str
+    mode: str
+    agent: str
+    path: MessagePath
+    summary: bool | None = None
+    cost: float = 0
+    tokens: Tokens = Field(default_factory=Tokens)
+    finish: str | None = None
+
+
+Message = Annotated[UserMessage | AssistantMessage, Field(discriminator="role")]
+MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+
+
+class MessageWithParts(Wire):
+    info: Message
+    parts: list[Part]
+
+
+class PromptInput(Wire):
+    message_id: MessageID | None = None
+    model: ModelRef | None = None
+    agent: str | None = None
+    no_reply: bool | None = None
+    tools: dict[str, bool] | None = None
+    system: str | None = None
+    variant: str | None = None
+    parts: list[PartInput]
+
+
+class CommandInput(Wire):
+    command: str
+    arguments: str
+    message_id: MessageID | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    parts: list[FilePartInput] | None = None
+
+
+class ShellInput(Wire):
+    agent: str
+    command: str
+    model: ModelRef | None = None
+
+
+class SummarizeInput(Wire):
+    provider_id: str
+    model_id: str
+    auto: bool = False
+
+
+class InitInput(Wire):
+    provider_id: str
+    model_id: str
+    message_id: MessageID

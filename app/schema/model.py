@@ -1,0 +1,112 @@
+"""Providers and models as clients see them; prices are dollars a million tokens, limits are tokens (0: unknown)."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.schema.base import Wire
+
+
+class ModelApi(Wire):
+    """`id` is the name the provider's API knows, `npm` names the adapter as OpenCode's config does."""
+
+    id: str
+    url: str | None = None
+    npm: str
+
+
+class Modalities(Wire):
+    text: bool = True
+    audio: bool = False
+    image: bool = False
+    video: bool = False
+    pdf: bool = False
+
+
+class InterleavedField(Wire):
+    field: Literal["reasoning_content", "reasoning_details"]
+
+
+class Capabilities(Wire):
+    temperature: bool = False
+    reasoning: bool = False
+    attachment: bool = False
+    toolcall: bool = True
+    input: Modalities = Field(default_factory=Modalities)
+    output: Modalities = Field(default_factory=Modalities)
+    interleaved: bool | InterleavedField = False
+
+
+class CachePrice(Wire):
+    read: float = 0
+    write: float = 0
+
+
+class Price(Wire):
+    input: float = 0
+    output: float = 0
+    cache: CachePrice = Field(default_factory=CachePrice)
+
+
+class ModelPrice(Price):
+    experimental_over_200k: Annotated[Price | None, Field(alias="experimentalOver200K")] = None
+
+
+class ModelLimit(Wire):
+    context: int = 0
+    input: int | None = None
+    output: int = 0
+
+
+class Model(Wire):
+    id: str
+    provider_id: str
+    api: ModelApi
+    name: str
+    family: str | None = None
+    capabilities: Capabilities = Field(default_factory=Capabilities)
+    cost: ModelPrice = Field(default_factory=ModelPrice)
+    limit: ModelLimit = Field(default_factory=ModelLimit)
+    status: Literal["alpha", "beta", "deprecated", "active"] = "active"
+    options: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    release_date: Annotated[str, Field(alias="release_date")] = ""
+    variants: dict[str, dict[str, Any]] | None = None
+
+
+class ProviderInfo(Wire):
+    id: str
+    name: str
+    source: Literal["env", "config", "custom", "api"]
+    env: list[str] = []
+    key: str | None = None
+    options: dict[str, Any] = {}
+    models: dict[str, Model] = {}
+
+
+class ProviderAuthMethod(Wire):
+    type: Literal["oauth", "api"]
+    label: str
+
+
+class OAuth(Wire):
+    type: Literal["oauth"] = "oauth"
+    refresh: str
+    access: str
+    expires: float
+    account_id: Annotated[str | None, Field(alias="accountId")] = None
+    enterprise_url: str | None = None
+
+
+class ApiAuth(Wire):
+    type: Literal["api"] = "api"
+    key: str
+
+
+class WellKnownAuth(Wire):
+    type: Literal["wellknown"] = "wellknown"
+    key: str
+    token: str
+
+
+Auth = Annotated[OAuth | ApiAuth | WellKnownAuth, Field(discriminator="type")]

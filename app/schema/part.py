@@ -1,0 +1,169 @@
+"""The twelve types of part, closed in `Part`, and the four that a prompt may carry, closed in `PartInput`.
+
+Each type is a content class (what the part says) and, where a prompt may carry it, an input class with an optional id.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from app.schema.base import Metadata, Wire
+from app.schema.errors import APIError
+from app.schema.file import FileContent, FilePart, PartIdentity, SourceText
+from app.schema.tool_state import ToolState
+
+
+class Span(Wire):
+    """Milliseconds since the epoch; no end while it runs."""
+
+    start: int
+    end: int | None = None
+
+
+class ModelRef(Wire):
+    provider_id: str
+    model_id: str
+
+
+class CacheTokens(Wire):
+    read: int = 0
+    write: int = 0
+
+
+class Tokens(Wire):
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache: CacheTokens = Field(default_factory=CacheTokens)
+
+
+class TextContent(Wire):
+    type: Literal["text"] = "text"
+    text: str
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    time: Span | None = None
+    metadata: Metadata | None = None
+
+
+class SubtaskContent(Wire):
+    type: Literal["subtask"] = "subtask"
+    prompt: str
+    description: str
+    agent: str
+    model: ModelRef | None = None
+    command: str | None = None
+
+
+class AgentContent(Wire):
+    type: Literal["agent"] = "agent"
+    name: str
+    source: SourceText | None = None
+
+
+class TextPart(TextContent, PartIdentity):
+    pass
+
+
+class SubtaskPart(SubtaskContent, PartIdentity):
+    pass
+
+
+class AgentPart(AgentContent, PartIdentity):
+    pass
+
+
+class ReasoningPart(PartIdentity):
+    type: Literal["reasoning"] = "reasoning"
+    text: str
+    metadata: Metadata | None = None
+    time: Span
+
+
+class ToolPart(PartIdentity):
+    type: Literal["tool"] = "tool"
+    call_id: str
+    tool: str
+    state: ToolState
+    metadata: Metadata | None = None
+
+
+class StepStartPart(PartIdentity):
+    type: Literal["step-start"] = "step-start"
+    snapshot: str | None = None
+
+
+class StepFinishPart(PartIdentity):
+    type: Literal["step-finish"] = "step-finish"
+    reason: str
+    snapshot: str | None = None
+    cost: float
+    tokens: Tokens
+
+
+class SnapshotPart(PartIdentity):
+    type: Literal["snapshot"] = "snapshot"
+    snapshot: str
+
+
+class PatchPart(PartIdentity):
+    type: Literal["patch"] = "patch"
+    hash: str
+    files: list[str]
+
+
+class RetryTime(Wire):
+    created: int
+
+
+class RetryPart(PartIdentity):
+    type: Literal["retry"] = "retry"
+    attempt: int
+    error: APIError
+    time: RetryTime
+
+
+class CompactionPart(PartIdentity):
+    type: Literal["compaction"] = "compaction"
+    auto: bool
+
+
+Part = Annotated[
+    TextPart
+    | SubtaskPart
+    | ReasoningPart
+    | FilePart
+    | ToolPart
+    | StepStartPart
+    | StepFinishPart
+    | SnapshotPart
+    | PatchPart
+    | AgentPart
+    | RetryPart
+    | CompactionPart,
+    Field(discriminator="type"),
+]
+PART: TypeAdapter[Part] = TypeAdapter(Part)
+
+
+class _Input(Wire):
+    id: str | None = None
+
+
+class TextPartInput(TextContent, _Input):
+    pass
+
+
+class FilePartInput(FileContent, _Input):
+    pass
+
+
+class AgentPartInput(AgentContent, _Input):
+    pass
+
+
+class SubtaskPartInput(SubtaskContent, _Input):
+    pass
+
+
+PartInput = Annotated[TextPartInput | FilePartInput | AgentPartInput | SubtaskPartInput, Field(discriminator="type")]

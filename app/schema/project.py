@@ -1,0 +1,32 @@
+from typing import Literal
+
+from app.schema.base import Wire
+
+
+class ProjectIcon(Wire):
+    url: str | None = None
+    override: str | None = None
+    color: str | None = None
+
+
+class ProjectCommands(Wire):
+    start: str | None = None
+
+
+class ProjectTime(Wire):
+    created: int
+    updated: int
+    initialized: int | None = None
+
+
+class Project(Wire):
+    """`id` is the hash of the repository's first commit, or `global` outside git; `worktree` is its main checkout."""
+
+    id: str
+    worktree: str
+    vcs: Literal["git"] | None = None
+    name: str | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
+    time: ProjectTime
+    sandboxes: list[str] = []

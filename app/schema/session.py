@@ -1,0 +1,108 @@
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.schema.base import MessageID, SessionID, Wire
+from app.schema.permission import Ruleset
+
+
+class FileDiff(Wire):
+    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary."""
+
+    file: str
+    before: str
+    after: str
+    additions: int
+    deletions: int
+
+
+class SessionSummary(Wire):
+    additions: int
+    deletions: int
+    files: int
+    diffs: list[FileDiff] | None = None
+
+
+class Share(Wire):
+    url: str
+
+
+class SessionTime(Wire):
+    created: int
+    updated: int
+    compacting: int | None = None
+    archived: float | None = None
+
+
+class Revert(Wire):
+    message_id: str
+    part_id: str | None = None
+    snapshot: str | None = None
+    diff: str | None = None
+
+
+class Session(Wire):
+    id: SessionID
+    slug: str
+    project_id: str
+    directory: str
+    parent_id: SessionID | None = None
+    summary: SessionSummary | None = None
+    share: Share | None = None
+    title: str
+    version: str
+    time: SessionTime
+    permission: Ruleset | None = None
+    revert: Revert | None = None
+
+
+class Todo(Wire):
+    content: Annotated[str, Field(description="Brief description of the task")]
+    status: Annotated[str, Field(description="Current status of the task: pending, in_progress, completed, cancelled")]
+    priority: Annotated[str, Field(description="Priority level of the task: high, medium, low")]
+    id: Annotated[str, Field(description="Unique identifier for the todo item")]
+
+
+class Idle(Wire):
+    type: Literal["idle"] = "idle"
+
+
+class Busy(Wire):
+    type: Literal["busy"] = "busy"
+
+
+class Retry(Wire):
+    """Waiting to ask the provider again; `next` is epoch milliseconds."""
+
+    type: Literal["retry"] = "retry"
+    attempt: int
+    message: str
+    next: int
+
+
+SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
+
+
+class CreateInput(Wire):
+    parent_id: SessionID | None = None
+    title: str | None = None
+    permission: Ruleset | None = None
+
+
+class UpdateTime(Wire):
+    archived: float | None = None
+
+
+class UpdateInput(Wire):
+    title: str | None = None
+    time: UpdateTime | None = None
+
+
+class ForkInput(Wire):
+    message_id: MessageID | None = None
+
+
+class RevertInput(Wire):
+    message_id: MessageID
+    part_id: str | None = None
+    dry_run: bool = False

@@ -1,0 +1,33 @@
+"""Settings of the process, from the environment. A project's own configuration is `opencode.json` (config/)."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.util import paths
+
+
+class Settings(BaseSettings):
+    """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the README's table."""
+
+    model_config = SettingsConfigDict(env_prefix="OPENSESSION_", extra="ignore", use_attribute_docstrings=True)
+
+    data_dir: Path = Field(default_factory=lambda: paths.data_home() / "opensession")
+    """Where the database, snapshots, tool outputs and keys are kept (default `$XDG_DATA_HOME/opensession`)."""
+
+    database_url: str | None = None
+    """SQLAlchemy URL of the database; default SQLite `opensession.db` in the data directory."""
+
+    roots: str = ""
+    """More directories that clients may work in, separated by `:`; the server's own directory and worktree always are."""
+
+    public_url: str | None = None
+    """The address people reach the server by, when it is not the one it binds to; its host is accepted in `Host`."""
+
+    cors_origins: str = ""
+    """Web origins that may call the server from a browser, separated by commas, exact (`https://app.example.com`)."""
+
+    @property
+    def resolved_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir / 'opensession.db'}"

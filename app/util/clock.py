@@ -1,0 +1,29 @@
+"""The one source of time, so that tests can set it."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+_now: Callable[[], float] = time.time
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, as every `time` field of the API carries."""
+    return int(_now() * 1000)
+
+
+def iso_utc(ms: int) -> str:
+    """`2026-01-23T07:27:35.000Z`: ISO-8601, UTC, three decimals."""
+    stamp = datetime.fromtimestamp(ms / 1000, UTC)
+    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+
+
+def today() -> datetime:
+    """The local date, as the model is told it."""
+    return datetime.fromtimestamp(_now()).astimezone()
+
+
+def set_source(source: Callable[[], float] = time.time) -> None:
+    """Replace the source of seconds since the epoch; with no argument, back to the system's."""
+    global _now
+    _now = source

@@ -1,0 +1,55 @@
+"""Identifiers in OpenCode's format: `<prefix>_` + 12 hex digits of time + 14 base62 characters.
+
+The 48 bits of time wrap every 795 days (last on 2026-08-14), so ids are names and never an order: messages and parts are
+ordered by the store's sequence. Within one process ascending ids still ascend between two wraps, which is what clients sort by.
+"""
+
+import secrets
+import threading
+from typing import Literal
+
+from app.util import clock
+
+Kind = Literal["session", "message", "part", "permission", "question", "tool"]
+
+PREFIXES: dict[Kind, str] = {
+    "session": "ses",
+    "message": "msg",
+    "part": "prt",
+    "permission": "per",
+    "question": "que",
+    "tool": "tool",
+}
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_RANDOM_LENGTH = 14
+_TIME_MASK = (1 << 48) - 1
+
+_lock = threading.Lock()
+_last_tick = 0
+
+
+def _next_tick() -> int:
+    """Milliseconds * 4096 + a counter; never the same or smaller twice, even when the clock steps back."""
+    global _last_tick
+    with _lock:
+        _last_tick = max(clock.now_ms() * 4096 + 1, _last_tick + 1)
+        return _last_tick
+
+
+def _random(length: int) -> str:
+    return "".join(_ALPHABET[byte % 62] for byte in secrets.token_bytes(length))
+
+
+def ascending(kind: Kind) -> str:
+    return f"{PREFIXES[kind]}_{_next_tick() & _TIME_MASK:012x}{_random(_RANDOM_LENGTH)}"
+
+
+def descending(kind: Kind) -> str:
+    return f"{PREFIXES[kind]}_{~_next_tick() & _TIME_MASK:012x}{_random(_RANDOM_LENGTH)}"
+
+
+def call_id() -> str:
+    """A ULID, the form of tool call ids that the server makes itself."""
+    value = (clock.now_ms() << 80) | secrets.randbits(80)
+    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))

@@ -1,0 +1,33 @@
+"""Where things live on this machine, by the XDG rules; OPENCODE_TEST_HOME moves the home for tests."""
+
+import os
+from pathlib import Path
+
+
+def home() -> Path:
+    return Path(os.environ.get("OPENCODE_TEST_HOME") or Path.home())
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    return Path(os.environ.get(variable) or home() / fallback)
+
+
+def data_home() -> Path:
+    return _xdg("XDG_DATA_HOME", ".local/share")
+
+
+def config_home() -> Path:
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def state_home() -> Path:
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def cache_home() -> Path:
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def opencode_config_dir() -> Path:
+    """`~/.config/opencode`: the global configuration that OpenCode users already have."""
+    return config_home() / "opencode"
