@@ -1,0 +1,54 @@
+"""What is announced and who listens."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a directory (None: to the whole server). `payload` is the JSON `{"type": …, "properties": …}`.
+
+    `session_id` keeps the order within a session. A durable event has got its journal sequence when it is published.
+    """
+
+    payload: bytes
+    directory: str | None = None
+    session_id: str | None = None
+    durable: bool = True
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartDelta:
+    """Text that a streaming part gained (empty: the part changed in another way, as a tool's progress does).
+
+    `render` gives the part's JSON as it stands when a frame is made, so that frames merged in between cost nothing.
+    """
+
+    directory: str
+    session_id: str
+    message_id: str
+    part_id: str
+    text: str
+    size: int
+    render: Callable[[], bytes]
+    field: str = "text"
+
+
+class Subscription(Protocol):
+    """One client's frames, ready for the wire. Ends when the client fell too far behind or the server closes."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Bus(Protocol):
+    def publish(self, event: Event) -> None: ...
+
+    def publish_delta(self, delta: PartDelta) -> None: ...
+
+    def flush(self, session_id: str) -> None:
+        """Send the merged deltas of a session that still wait for their moment."""
+        ...

@@ -1,0 +1,149 @@
+"""The bus of one process: events go to every client that listens to their directory, or to all directories."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from app.bus.base import Event, PartDelta
+from app.bus.frames import EventFrame, Frame, PartFrame
+from app.bus.merging import PartMerger
+
+MERGE_ABOVE = 1_000_000
+DISCONNECT_ABOVE = 8_000_000
+"""Bytes that wait for one client: above the first its part frames are merged, above the second it is cut off and may resume."""
+
+
+class Listener:
+    """One client's bounded queue of frames."""
+
+    def __init__(self, bus: "MemoryBus", directory: str | None, deltas: bool) -> None:
+        self._bus = bus
+        self.directory = directory
+        self.deltas = deltas
+        self._frames: deque[Frame] = deque()
+        self._size = 0
+        self._awake = asyncio.Event()
+        self._closed = False
+        self.fell_behind = False
+
+    def push(self, frame: Frame) -> None:
+        if self._closed:
+            return
+        self._frames.append(frame)
+        self._size += frame.size
+        if self._size > MERGE_ABOVE:
+            self._merge()
+        if self._size > DISCONNECT_ABOVE:
+            self.fell_behind = True
+            self.close()
+        self._awake.set()
+
+    def _merge(self) -> None:
+        """Keep one frame of each run of a part's frames; events keep their place between them."""
+        merged: deque[Frame] = deque()
+        open_parts: dict[str, int] = {}
+        for frame in self._frames:
+            if isinstance(frame, EventFrame):
+                open_parts.clear()
+                merged.append(frame)
+                continue
+            place = open_parts.get(frame.delta.part_id)
+            if place is None:
+                open_parts[frame.delta.part_id] = len(merged)
+                merged.append(frame)
+            else:
+                earlier = merged[place]
+                assert isinstance(earlier, PartFrame)
+                merged[place] = earlier.joined_with(frame)
+        self._frames = merged
+        self._size = sum(frame.size for frame in merged)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Everything that waits, in one piece."""
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            if self._frames:
+                yield self._take()
+            if self._closed:
+                return
+
+    def _take(self) -> bytes:
+        frames, self._frames, self._size = self._frames, deque(), 0
+        if self.directory is None:
+            return b"".join(frame.everywhere for frame in frames)
+        return b"".join(frame.local for frame in frames)
+
+    def close(self) -> None:
+        self._closed = True
+        if self.fell_behind:
+            self._frames.clear()
+        self._awake.set()
+        self._bus.remove(self)
+
+
+class MemoryBus:
+    def __init__(self) -> None:
+        self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
+        self._wholes = PartMerger(lambda frame: self._send(frame, deltas=False), whole=True)
+        self._gains = PartMerger(lambda frame: self._send(frame, deltas=True), whole=False)
+        self._progress = PartMerger(lambda frame: self._send(frame, deltas=True), whole=True)
+        self._mergers = (self._wholes, self._gains, self._progress)
+
+    def subscribe(self, directory: str | None, *, deltas: bool = False) -> Listener:
+        """Listen to a directory, or with None to all; `deltas`: part frames carry only what the part gained."""
+        listener = Listener(self, directory, deltas)
+        self._listeners.setdefault((directory, deltas), set()).add(listener)
+        return listener
+
+    def remove(self, listener: Listener) -> None:
+        group = self._listeners.get((listener.directory, listener.deltas), set())
+        group.discard(listener)
+        if not group:
+            self._listeners.pop((listener.directory, listener.deltas), None)
+
+    def publish(self, event: Event) -> None:
+        if event.session_id is not None:
+            self.flush(event.session_id)
+        frame = EventFrame(event)
+        for deltas in (False, True):
+            self._to(frame, event.directory, deltas)
+
+    def publish_delta(self, delta: PartDelta) -> None:
+        """Without a listener there is nothing to render; what a later one needs is in the store."""
+        if self._heard(delta.directory, deltas=False):
+            self._wholes.add(delta)
+        if self._heard(delta.directory, deltas=True):
+            (self._gains if delta.text else self._progress).add(delta)
+
+    def flush(self, session_id: str) -> None:
+        for merger in self._mergers:
+            merger.flush(session_id)
+
+    def forget(self, session_id: str) -> None:
+        """The session's turn is over: its parts stream no more."""
+        for merger in self._mergers:
+            merger.forget(session_id)
+
+    def close(self) -> None:
+        for listener in [listener for group in self._listeners.values() for listener in group]:
+            listener.close()
+
+    def disconnect(self, directory: str) -> None:
+        """End the streams of one directory, after what they still have to send."""
+        for deltas in (False, True):
+            for listener in list(self._listeners.get((directory, deltas), ())):
+                listener.close()
+
+    def _heard(self, directory: str, *, deltas: bool) -> bool:
+        return (directory, deltas) in self._listeners or (None, deltas) in self._listeners
+
+    def _send(self, frame: PartFrame, *, deltas: bool) -> None:
+        self._to(frame, frame.delta.directory, deltas)
+
+    def _to(self, frame: Frame, directory: str | None, deltas: bool) -> None:
+        for listener in tuple(self._listeners.get((None, deltas), ())):
+            listener.push(frame)
+        if directory is not None:
+            for listener in tuple(self._listeners.get((directory, deltas), ())):
+                listener.push(frame)

@@ -1,0 +1,97 @@
+"""A change of one session, built step by step and committed whole: what is written and, in the same order, what is announced."""
+
+from collections.abc import Sequence
+
+from app.bus.base import Event
+from app.schema.base import Wire
+from app.schema.event import (
+    DiffOfSession,
+    EventMessagePartRemoved,
+    EventMessageRemoved,
+    EventSessionDiff,
+    EventTodoUpdated,
+    MessageRef,
+    PartRef,
+    TodosOfSession,
+    frame,
+)
+from app.schema.message import Message
+from app.schema.part import Part
+from app.schema.session import FileDiff, Session, Todo
+from app.session import rows
+from app.storage.queries import Statements
+from app.storage.writer import Change, Lease
+
+
+class SessionChange:
+    def __init__(self, sql: Statements, directory: str, session_id: str, lease: Lease | None = None) -> None:
+        self._sql = sql
+        self._directory = directory
+        self.session_id = session_id
+        self.change = Change(lease=lease)
+        self.settled_parts: list[str] = []
+        """Parts written whole: what streamed of them is behind this change."""
+
+    def announce(self, event: Wire) -> None:
+        self.announce_json(event.wire_json())
+
+    def announce_json(self, payload: bytes) -> None:
+        self.change.events.append(Event(payload, self._directory, self.session_id))
+
+    def create_session(self, session: Session) -> None:
+        info = session.wire_json()
+        self._put_session(session)
+        self._announce_session("session.created", info)
+        self._announce_session("session.updated", info)
+
+    def update_session(self, session: Session) -> None:
+        self._put_session(session)
+        self._announce_session("session.updated", session.wire_json())
+
+    def delete_session(self, session: Session) -> None:
+        """Messages, parts, todos, diff, share, asks and lease go with it by their foreign keys."""
+        self.change.writes.append((self._sql.delete_approvals, [{"gone": session.id}]))
+        self.change.writes.append((self._sql.delete_session, [{"gone": session.id}]))
+        self._announce_session("session.deleted", session.wire_json())
+
+    def put_message(self, message: Message, input_hash: str | None = None) -> None:
+        row = rows.message_row(message, input_hash)
+        self.change.writes.append((self._sql.put_message, [row]))
+        info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
+        self.announce_json(frame("message.updated", b'{"info":%b}' % info))
+
+    def put_part(self, part: Part) -> None:
+        row = rows.part_row(part)
+        self.change.writes.append((self._sql.put_part, [row]))
+        self.settled_parts.append(part.id)
+        text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
+        self.announce_json(frame("message.part.updated", b'{"part":%b}' % text))
+
+    def remove_message(self, message_id: str) -> None:
+        gone = {"of_session": self.session_id, "gone": message_id}
+        self.change.writes.append((self._sql.delete_message_parts, [gone]))
+        self.change.writes.append((self._sql.delete_message, [gone]))
+        self.announce(EventMessageRemoved(properties=MessageRef(session_id=self.session_id, message_id=message_id)))
+
+    def remove_part(self, message_id: str, part_id: str) -> None:
+        gone = {"of_session": self.session_id, "of_message": message_id, "gone": part_id}
+        self.change.writes.append((self._sql.delete_part, [gone]))
+        self.settled_parts.append(part_id)
+        removed = PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
+        self.announce(EventMessagePartRemoved(properties=removed))
+
+    def put_todos(self, todos: Sequence[Todo]) -> None:
+        body = rows.json_array([todo.wire_json() for todo in todos]).decode()
+        self.change.writes.append((self._sql.put_todo, [{"session_id": self.session_id, "body": body}]))
+        self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
+
+    def put_diff(self, diffs: Sequence[FileDiff]) -> None:
+        body = rows.json_array([diff.wire_json() for diff in diffs]).decode()
+        self.change.writes.append((self._sql.put_diff, [{"session_id": self.session_id, "body": body}]))
+        self.announce(EventSessionDiff(properties=DiffOfSession(session_id=self.session_id, diff=list(diffs))))
+
+    def _put_session(self, session: Session) -> None:
+        self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))
+
+    def _announce_session(self, event_type: str, info: bytes) -> None:
+        self.announce_json(frame(event_type, b'{"info":%b}' % info))

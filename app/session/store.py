@@ -1,0 +1,213 @@
+"""The one door to sessions, messages and parts: every change of them is committed here, then announced; every read comes from here.
+
+A part that streams is announced delta by delta from memory and written at most every WRITE_BEHIND seconds and at its end; a read
+meanwhile sees it as it stands.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.bus.base import PartDelta
+from app.schema.errors import NotFound
+from app.schema.message import MessageWithParts
+from app.schema.part import Part, ReasoningPart, TextPart
+from app.schema.session import Session
+from app.session import rows
+from app.session.change import SessionChange
+from app.storage import queries
+from app.storage.engine import Database
+from app.storage.queries import SessionFilter, Statements
+from app.storage.writer import Change, Lease, Writer
+from app.util import clock
+
+WRITE_BEHIND = 0.25
+
+T = TypeVar("T")
+
+
+class Page:
+    """Messages as JSON, oldest first; `cursor` reads the page before them, None when there is none."""
+
+    def __init__(self, body: bytes, cursor: int | None) -> None:
+        self.body = body
+        self.cursor = cursor
+
+
+class Store:
+    def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
+        self._database = database
+        self._sql = sql
+        self._writer = writer
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._leases: dict[str, Lease] = {}
+        self._live: dict[str, dict[str, Part]] = {}
+        self._unwritten: dict[str, Part] = {}
+        self._write_behind: asyncio.TimerHandle | None = None
+
+    # ── changing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def lock(self, session_id: str) -> asyncio.Lock:
+        """Held while a value is read, changed and written back."""
+        return self._locks.setdefault(session_id, asyncio.Lock())
+
+    def change(self, session_id: str, directory: str) -> SessionChange:
+        """`directory` is the workspace whose listeners hear of it."""
+        return SessionChange(self._sql, directory, session_id, self._leases.get(session_id))
+
+    def post(self, change: SessionChange) -> asyncio.Future[None]:
+        """Put in line behind all earlier changes; the future is done when it is stored and announced."""
+        self._settle_live(change)
+        return self._writer.post(change.change)
+
+    async def commit(self, change: SessionChange) -> None:
+        self._settle_live(change)
+        await self._writer.commit(change.change)
+
+    async def update_session(
+        self, session_id: str, directory: str, edit: Callable[[Session], Session], *, touch: bool = True
+    ) -> Session:
+        """Read, edit, write; `touch` sets `time.updated`."""
+        async with self.lock(session_id):
+            session = edit(await self.session(session_id))
+            if touch:
+                session = session.model_copy(update={"time": session.time.model_copy(update={"updated": clock.now_ms()})})
+            change = self.change(session_id, directory)
+            change.update_session(session)
+            await self.commit(change)
+            return session
+
+    # ── streaming ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stream(self, part: Part, directory: str, text: str = "") -> None:
+        """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk."""
+        self._live.setdefault(part.session_id, {})[part.id] = part
+        self._unwritten[part.id] = part
+        if self._write_behind is None:
+            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_live)
+        size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
+        self._writer.delta(PartDelta(directory, part.session_id, part.message_id, part.id, text, size, part.wire_json))
+
+    def live_parts(self, session_id: str) -> dict[str, Part]:
+        return self._live.get(session_id, {})
+
+    def sessions_streaming(self) -> list[str]:
+        return list(self._live)
+
+    def _write_live(self) -> None:
+        self._write_behind = None
+        parts, self._unwritten = self._unwritten, {}
+        by_session: dict[str, list[dict[str, Any]]] = {}
+        for part in parts.values():
+            by_session.setdefault(part.session_id, []).append(rows.part_row(part))
+        for session_id, part_rows in by_session.items():
+            self._writer.post(Change(writes=[(self._sql.put_part, part_rows)], lease=self._leases.get(session_id)))
+
+    def _settle_live(self, change: SessionChange) -> None:
+        live = self._live.get(change.session_id)
+        for part_id in change.settled_parts:
+            self._unwritten.pop(part_id, None)
+            if live is not None:
+                live.pop(part_id, None)
+        if live is not None and not live:
+            del self._live[change.session_id]
+
+    # ── the lease of a turn ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def hold(self, lease: Lease) -> None:
+        """From now on this session's changes are refused unless the lease still stands."""
+        self._leases[lease.session_id] = lease
+
+    def release(self, session_id: str) -> None:
+        self._leases.pop(session_id, None)
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run one of storage.queries."""
+        return await self._database.read(lambda connection: query(connection, *args, **kwargs))
+
+    async def session_json(self, session_id: str) -> bytes:
+        body = await self.ask(queries.session_body, session_id)
+        if body is None:
+            raise unknown_session(session_id)
+        return body.encode()
+
+    async def session(self, session_id: str) -> Session:
+        return Session.model_validate_json(await self.session_json(session_id))
+
+    async def sessions_json(self, wanted: SessionFilter) -> bytes:
+        return rows.json_array([body.encode() for body in await self.ask(queries.session_bodies, wanted)])
+
+    async def family(self, session_id: str) -> list[Session]:
+        """A session and all its descendants, children before their parents."""
+        return [Session.model_validate_json(body) for body in await self.ask(queries.family, session_id)]
+
+    async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> Page:
+        """All messages, or the `limit` newest (older than `before`)."""
+        _, stored = await self._read_existing(
+            session_id,
+            queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before),
+        )
+        body = rows.json_array(rows.messages_json(session_id, stored, self.live_parts(session_id)))
+        return Page(body, stored.messages[0].seq if stored.more else None)
+
+    async def message_json(self, session_id: str, message_id: str) -> bytes:
+        stored = await self._one(session_id, message_id)
+        return rows.messages_json(session_id, stored, self._live_of(session_id, message_id))[0]
+
+    async def message(self, session_id: str, message_id: str) -> MessageWithParts:
+        stored = await self._one(session_id, message_id)
+        return rows.read_messages(session_id, stored, self._live_of(session_id, message_id))[0]
+
+    async def messages(self, session_id: str) -> list[MessageWithParts]:
+        """The whole history, oldest first."""
+        _, stored = await self._read_existing(session_id, queries.all_messages)
+        return rows.read_messages(session_id, stored, self.live_parts(session_id))
+
+    async def live_messages(self, session_id: str) -> list[MessageWithParts]:
+        """What the model is to know: the messages from the newest finished compaction on."""
+        _, stored = await self._read_existing(session_id, queries.live_messages)
+        return rows.read_messages(session_id, stored, self.live_parts(session_id))
+
+    async def parts_of_type(self, session_id: str, part_type: str, messages: Sequence[str] | None = None) -> list[Part]:
+        return rows.read_parts(session_id, await self.ask(queries.parts_of_type, session_id, part_type, messages))
+
+    async def drain(self) -> None:
+        """Write what is still in memory and wait until all is stored."""
+        if self._write_behind is not None:
+            self._write_behind.cancel()
+            self._write_live()
+        with suppress(SQLAlchemyError):
+            await self._writer.drain()
+
+    async def _one(self, session_id: str, message_id: str) -> queries.StoredMessages:
+        exists, stored = await self._read_existing(session_id, lambda c, s: queries.one_message(c, s, message_id))
+        if not stored.messages:
+            raise NotFound(f"Message not found: {message_id} in session {session_id}")
+        return stored
+
+    def _live_of(self, session_id: str, message_id: str) -> dict[str, Part]:
+        return {part.id: part for part in self.live_parts(session_id).values() if part.message_id == message_id}
+
+    async def _read_existing(
+        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
+    ) -> tuple[str, queries.StoredMessages]:
+        """The session's row and a question about it, in one transaction."""
+
+        def both(connection: Connection) -> tuple[str | None, queries.StoredMessages]:
+            return queries.session_body(connection, session_id), query(connection, session_id)
+
+        body, stored = await self._database.read(both)
+        if body is None:
+            raise unknown_session(session_id)
+        return body, stored
+
+
+def unknown_session(session_id: str) -> NotFound:
+    return NotFound(f"Session not found: {session_id}")

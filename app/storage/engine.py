@@ -1,0 +1,77 @@
+"""The database: one engine, one thread that writes, a few that read.
+
+SQLAlchemy is used synchronously in threads of our own rather than through its asyncio layer: a grouped commit is then one hop to
+another thread instead of one for every statement.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+
+T = TypeVar("T")
+
+_READERS = 4
+_BUSY_TIMEOUT_MS = 15_000
+
+
+def make_engine(url: str) -> Engine:
+    """SQLite in WAL mode with full synchronous commits (what is acknowledged survives a power cut), or any other URL as it is."""
+    if not url.startswith("sqlite"):
+        return create_engine(url, pool_pre_ping=True)
+    Path(make_url(url).database or "").parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 1)
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    """Transactions are begun by hand (`_begin`), so that a read sees one state and a write takes its lock at once."""
+    connection.isolation_level = None
+    for pragma in (
+        f"busy_timeout={_BUSY_TIMEOUT_MS}",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",
+        "cache_size=-8000",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+class Database:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = make_engine(url)
+        self._writer = ThreadPoolExecutor(1, "database-writer")
+        self._readers = ThreadPoolExecutor(_READERS, "database-reader")
+
+    @property
+    def dialect(self) -> str:
+        return self.engine.dialect.name
+
+    async def read(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` in one read transaction on a reader thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._in_transaction, query, False)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in one transaction on the writer thread; it is committed when this returns, rolled back when it raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._in_transaction, work, True)
+
+    def _in_transaction(self, work: Callable[[Connection], T], immediate: bool) -> T:
+        with self.engine.connect().execution_options(immediate=immediate) as connection, connection.begin():
+            return work(connection)
+
+    def close(self) -> None:
+        self._writer.shutdown()
+        self._readers.shutdown()
+        self.engine.dispose()

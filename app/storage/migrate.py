@@ -1,0 +1,42 @@
+"""Bring a database to the newest schema. Alembic is imported only when there is something to do."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+HEAD = "0001"
+"""The newest revision in migrations/versions; a test compares them."""
+
+_PACKAGED = Path(__file__).parents[1] / "_migrations"
+_CHECKOUT = Path(__file__).parents[2] / "migrations"
+
+
+def migrations_dir() -> Path:
+    """In the installed wheel they travel inside the package, in a checkout they stand beside it."""
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+
+
+def revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def upgrade(engine: Engine) -> None:
+    """In one transaction; two servers that start at once on one database migrate it once."""
+    with engine.connect() as connection, connection.begin():
+        if revision(connection) == HEAD:
+            return
+    with engine.connect().execution_options(immediate=True) as connection, connection.begin():
+        if revision(connection) != HEAD:
+            _run_alembic(connection)
+
+
+def _run_alembic(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

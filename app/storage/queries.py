@@ -1,0 +1,366 @@
+"""All SQL: the statements of the writer and the questions of the readers. Portable between SQLite and PostgreSQL.
+
+A statement object is made once and executed with many rows, so that SQLAlchemy compiles it once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.base import Executable
+from sqlmodel import SQLModel
+
+from app.storage.tables import (
+    ApprovalRow,
+    CounterRow,
+    DiffRow,
+    EventRow,
+    LeaseRow,
+    MessageRow,
+    PartRow,
+    PendingAskRow,
+    ProjectRow,
+    SessionRow,
+    ShareRow,
+    TodoRow,
+)
+
+_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+def table(model: type[SQLModel]) -> Any:
+    return model.__table__  # type: ignore[attr-defined]
+
+
+SESSION, MESSAGE, PART = table(SessionRow), table(MessageRow), table(PartRow)
+TODO, DIFF, SHARE = table(TodoRow), table(DiffRow), table(ShareRow)
+PROJECT, APPROVAL, ASK = table(ProjectRow), table(ApprovalRow), table(PendingAskRow)
+EVENT, LEASE, COUNTER = table(EventRow), table(LeaseRow), table(CounterRow)
+
+
+class Statements:
+    """The writer's statements for one dialect. `rank` orders those that may be grouped across changes; the others (deletes) keep
+    their place between what came before and after them."""
+
+    def __init__(self, dialect: str) -> None:
+        self._insert = _INSERT[dialect]
+        self.put_project = self._upsert(PROJECT, ["id"])
+        self.put_session = self._upsert(SESSION, ["id"])
+        self.put_message = self._upsert(MESSAGE, ["session_id", "id"], keep={"input_hash"})
+        self.put_part = self._upsert(PART, ["session_id", "message_id", "id"])
+        self.put_todo = self._upsert(TODO, ["session_id"])
+        self.put_diff = self._upsert(DIFF, ["session_id"])
+        self.put_share = self._upsert(SHARE, ["session_id"])
+        self.put_ask = self._upsert(ASK, ["id"])
+        self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
+        self.put_event = self._insert(EVENT)
+
+        self.delete_session = delete(SESSION).where(SESSION.c.id == bindparam("gone"))
+        self.delete_approvals = delete(APPROVAL).where(APPROVAL.c.session_id == bindparam("gone"))
+        self.delete_message = _delete(MESSAGE, session_id="of_session", id="gone")
+        self.delete_message_parts = _delete(PART, session_id="of_session", message_id="gone")
+        self.delete_part = _delete(PART, session_id="of_session", message_id="of_message", id="gone")
+        self.delete_ask = _delete(ASK, id="gone")
+        self.delete_share = _delete(SHARE, session_id="gone")
+        self.move_sessions = (
+            update(SESSION)
+            .where(SESSION.c.project_id == bindparam("from_project"), SESSION.c.directory == bindparam("in_directory"))
+            .values(project_id=bindparam("to_project"))
+        )
+
+        self.advance_journal = (
+            update(COUNTER)
+            .where(COUNTER.c.name == "journal")
+            .values(value=COUNTER.c.value + bindparam("count"))
+            .returning(COUNTER.c.value)
+        )
+        self.take_lease = self._upsert(LEASE, ["session_id"])
+        self.hold_lease = (
+            update(LEASE)
+            .where(
+                LEASE.c.session_id == bindparam("lease_session"),
+                LEASE.c.owner == bindparam("lease_owner"),
+                LEASE.c.generation == bindparam("lease_generation"),
+            )
+            .values(generation=LEASE.c.generation)
+        )
+        self.beat_leases = (
+            update(LEASE)
+            .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
+            .values(heartbeat=bindparam("now"))
+        )
+        self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner")
+        self.rank: dict[int, int] = {
+            id(statement): place
+            for place, statement in enumerate(
+                (
+                    self.put_project,
+                    self.put_session,
+                    self.put_message,
+                    self.put_part,
+                    self.put_todo,
+                    self.put_diff,
+                    self.put_share,
+                    self.put_ask,
+                    self.put_approval,
+                )
+            )
+        }
+
+    def _upsert(self, into: Any, key: list[str], keep: set[str] | None = None) -> Executable:
+        """Insert, or replace all but the key, the sequence and the columns to `keep`."""
+        insert = self._insert(into)
+        fixed = {*key, "seq", *(keep or set())}
+        changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
+        statement: Executable = insert.on_conflict_do_update(index_elements=key, set_=changed)
+        return statement
+
+
+def _delete(from_table: Any, **conditions: str) -> Executable:
+    return delete(from_table).where(*(from_table.c[column] == bindparam(name) for column, name in conditions.items()))
+
+
+# ── sessions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """`updated_since` in epoch milliseconds; `limit` None for all."""
+
+    project_id: str
+    directory: str | None = None
+    roots_only: bool = False
+    updated_since: float | None = None
+    search: str | None = None
+    limit: int | None = None
+    parent_id: str | None = None
+
+
+def session_body(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(_SESSION_BODY, {"id": session_id}).scalar_one_or_none()
+
+
+_SESSION_BODY = select(SESSION.c.body).where(SESSION.c.id == bindparam("id"))
+
+
+def session_bodies(connection: Connection, wanted: SessionFilter) -> list[str]:
+    """Newest created first."""
+    return list(connection.execute(_sessions(wanted)).scalars())
+
+
+def _sessions(wanted: SessionFilter) -> Select[Any]:
+    query = select(SESSION.c.body).where(SESSION.c.project_id == wanted.project_id).order_by(SESSION.c.seq.desc())
+    if wanted.directory is not None:
+        query = query.where(SESSION.c.directory == wanted.directory)
+    if wanted.roots_only:
+        query = query.where(SESSION.c.parent_id.is_(None))
+    if wanted.parent_id is not None:
+        query = query.where(SESSION.c.parent_id == wanted.parent_id)
+    if wanted.updated_since is not None:
+        query = query.where(SESSION.c.updated >= wanted.updated_since)
+    if wanted.search:
+        query = query.where(SESSION.c.title_folded.contains(fold(wanted.search), autoescape=True))
+    if wanted.limit is not None:
+        query = query.limit(wanted.limit)
+    return query
+
+
+def fold(text: str) -> str:
+    """What a search compares: case folded, and without NUL, which PostgreSQL's text cannot hold."""
+    return text.casefold().replace("\0", "")
+
+
+def family(connection: Connection, session_id: str) -> list[str]:
+    """Bodies of a session and all its descendants, children before their parents."""
+    bodies: list[str] = []
+    generation = [session_id]
+    body = session_body(connection, session_id)
+    while generation:
+        rows = connection.execute(
+            select(SESSION.c.id, SESSION.c.body).where(SESSION.c.parent_id.in_(generation)).order_by(SESSION.c.seq)
+        ).all()
+        bodies[:0] = [row.body for row in rows]
+        generation = [row.id for row in rows]
+    return [*bodies, body] if body is not None else bodies
+
+
+# ── messages and parts ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+_MESSAGE_COLUMNS = (MESSAGE.c.seq, MESSAGE.c.id, MESSAGE.c.role, MESSAGE.c.parent_id, MESSAGE.c.body)
+_PART_COLUMNS = (PART.c.message_id, PART.c.id, PART.c.body)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessages:
+    """Rows oldest first; `more` when older messages exist than the first of them."""
+
+    messages: Sequence[Any]
+    parts: Sequence[Any]
+    more: bool = False
+
+
+def all_messages(connection: Connection, session_id: str) -> StoredMessages:
+    return StoredMessages(
+        connection.execute(_ALL_MESSAGES, {"session": session_id}).all(),
+        connection.execute(_ALL_PARTS, {"session": session_id}).all(),
+    )
+
+
+_ALL_MESSAGES = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session")).order_by(MESSAGE.c.seq)
+_ALL_PARTS = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(PART.c.seq)
+
+
+def live_messages(connection: Connection, session_id: str) -> StoredMessages:
+    """From the newest finished compaction on: what a turn needs, however long the session is."""
+    start = connection.execute(_BOUNDARY, {"session": session_id}).scalar_one_or_none()
+    if start is None:
+        return all_messages(connection, session_id)
+    messages = connection.execute(_MESSAGES_FROM, {"session": session_id, "start": start}).all()
+    return StoredMessages(messages, _parts_of(connection, session_id, [row.id for row in messages]))
+
+
+_SUMMARY = MESSAGE.alias("summary")
+_BOUNDARY = (
+    select(MESSAGE.c.seq)
+    .join(_SUMMARY, (_SUMMARY.c.session_id == MESSAGE.c.session_id) & (_SUMMARY.c.parent_id == MESSAGE.c.id))
+    .where(MESSAGE.c.session_id == bindparam("session"), _SUMMARY.c.boundary)
+    .order_by(_SUMMARY.c.seq.desc())
+    .limit(1)
+)
+_MESSAGES_FROM = (
+    select(*_MESSAGE_COLUMNS)
+    .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.seq >= bindparam("start"))
+    .order_by(MESSAGE.c.seq)
+)
+
+
+def newest_messages(connection: Connection, session_id: str, limit: int, before: int | None) -> StoredMessages:
+    """The `limit` newest messages, or the newest below the sequence `before`."""
+    query = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == session_id)
+    if before is not None:
+        query = query.where(MESSAGE.c.seq < before)
+    rows = connection.execute(query.order_by(MESSAGE.c.seq.desc()).limit(limit + 1)).all()
+    page = rows[:limit][::-1]
+    return StoredMessages(page, _parts_of(connection, session_id, [row.id for row in page]), more=len(rows) > limit)
+
+
+def one_message(connection: Connection, session_id: str, message_id: str) -> StoredMessages:
+    rows = connection.execute(_ONE_MESSAGE, {"session": session_id, "message": message_id}).all()
+    return StoredMessages(rows, connection.execute(_PARTS_OF_ONE, {"session": session_id, "message": message_id}).all())
+
+
+_ONE_MESSAGE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.id == bindparam("message"))
+_PARTS_OF_ONE = (
+    select(*_PART_COLUMNS)
+    .where(PART.c.session_id == bindparam("session"), PART.c.message_id == bindparam("message"))
+    .order_by(PART.c.seq)
+)
+
+
+def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -> Sequence[Row[Any]]:
+    return connection.execute(
+        select(*_PART_COLUMNS).where(PART.c.session_id == session_id, PART.c.message_id.in_(message_ids)).order_by(PART.c.seq)
+    ).all()
+
+
+def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[Any] | None:
+    return connection.execute(
+        select(MESSAGE.c.input_hash, MESSAGE.c.role).where(MESSAGE.c.session_id == session_id, MESSAGE.c.id == message_id)
+    ).one_or_none()
+
+
+def newest_of_role(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> str | None:
+    """Id of the newest message of a role, or of the newest answer to `parent_id`."""
+    query = select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.role == role)
+    if parent_id is not None:
+        query = query.where(MESSAGE.c.parent_id == parent_id)
+    return connection.execute(query.order_by(MESSAGE.c.seq.desc()).limit(1)).scalar_one_or_none()
+
+
+def parts_of_type(
+    connection: Connection, session_id: str, part_type: str, messages: Sequence[str] | None = None
+) -> Sequence[Row[Any]]:
+    """Parts of one type in order, of the whole session or of some messages."""
+    query = select(*_PART_COLUMNS).where(PART.c.session_id == session_id, PART.c.type == part_type).order_by(PART.c.seq)
+    if messages is not None:
+        query = query.where(PART.c.message_id.in_(messages))
+    return connection.execute(query).all()
+
+
+def edge_part(
+    connection: Connection, session_id: str, part_type: str, messages: Sequence[str] | None, *, last: bool
+) -> str | None:
+    """Body of the first or last part of a type that carries a snapshot."""
+    order = PART.c.seq.desc() if last else PART.c.seq
+    query = select(PART.c.body).where(
+        PART.c.session_id == session_id, PART.c.type == part_type, PART.c.body.contains('"snapshot":', autoescape=True)
+    )
+    if messages is not None:
+        query = query.where(PART.c.message_id.in_(messages))
+    return connection.execute(query.order_by(order).limit(1)).scalar_one_or_none()
+
+
+def answers_to(connection: Connection, session_id: str, message_id: str) -> list[str]:
+    query = (
+        select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.parent_id == message_id).order_by(MESSAGE.c.seq)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def open_messages(connection: Connection) -> list[tuple[str, str]]:
+    """(session, message) of every assistant message that was never completed."""
+    rows = connection.execute(select(MESSAGE.c.session_id, MESSAGE.c.id).where(MESSAGE.c.open).order_by(MESSAGE.c.seq)).all()
+    return [(row.session_id, row.id) for row in rows]
+
+
+# ── the rest ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def body_of(connection: Connection, of: Any, **key: str) -> str | None:
+    query = select(of.c.body).where(*(of.c[column] == value for column, value in key.items()))
+    return connection.execute(query).scalar_one_or_none()
+
+
+def projects(connection: Connection) -> list[str]:
+    return list(connection.execute(select(PROJECT.c.body).order_by(PROJECT.c.updated.desc(), PROJECT.c.id)).scalars())
+
+
+def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
+    """(permission, pattern) of everything allowed for good in a project."""
+    rows = connection.execute(select(APPROVAL.c.permission, APPROVAL.c.pattern).where(APPROVAL.c.project_id == project_id)).all()
+    return [(row.permission, row.pattern) for row in rows]
+
+
+def pending_asks(connection: Connection, kind: str, directory: str | None = None) -> list[str]:
+    query = select(ASK.c.body).where(ASK.c.kind == kind).order_by(ASK.c.seq)
+    if directory is not None:
+        query = query.where(ASK.c.directory == directory)
+    return list(connection.execute(query).scalars())
+
+
+def events_after(connection: Connection, seq: int, directory: str | None) -> list[tuple[int, str | None, str]]:
+    """(seq, directory, payload) of the journal after a cursor, of one directory or of all."""
+    query = select(EVENT.c.seq, EVENT.c.directory, EVENT.c.payload).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
+    if directory is not None:
+        query = query.where(EVENT.c.directory == directory)
+    return [(row.seq, row.directory, row.payload) for row in connection.execute(query).all()]
+
+
+def journal_span(connection: Connection) -> tuple[int, int]:
+    """(oldest kept, newest given) sequence; the oldest is newest + 1 when the journal is empty."""
+    newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
+    oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
+    return (oldest if oldest is not None else newest + 1, newest)
+
+
+def trim_journal(connection: Connection, keep: int, older_than: int) -> None:
+    newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
+    connection.execute(delete(EVENT).where((EVENT.c.seq <= newest - keep) | (EVENT.c.time < older_than)))
+
+
+def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
+    return connection.execute(
+        select(LEASE.c.owner, LEASE.c.generation, LEASE.c.heartbeat).where(LEASE.c.session_id == session_id)
+    ).one_or_none()

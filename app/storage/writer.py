@@ -1,0 +1,194 @@
+"""Grouped commits: while one transaction is on its way to the disk, the changes that arrive wait and go together in the next.
+
+What a change announces is published only after its commit, in the order of commits; a delta, which is stored later, waits for
+whatever its session has on the way.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql.base import Executable
+
+from app.bus.base import Event, PartDelta
+from app.storage.engine import Database
+from app.storage.queries import Statements
+from app.util import clock
+
+log = logging.getLogger(__name__)
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class StaleLease(Exception):
+    """Another server has taken the session over; this one's turn must stop writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    session_id: str
+    owner: str
+    generation: int
+
+
+@dataclass(slots=True)
+class Change:
+    """What is written together and what is announced of it. `lease`: refused if that generation no longer holds the session."""
+
+    writes: list[tuple[Executable, Rows]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    lease: Lease | None = None
+
+
+class Publisher(Protocol):
+    def publish(self, event: Event) -> None: ...
+
+    def publish_delta(self, delta: PartDelta) -> None: ...
+
+
+@dataclass(slots=True)
+class _Waiting:
+    change: Change
+    done: asyncio.Future[None]
+    sessions: tuple[str, ...]
+
+
+class Writer:
+    def __init__(self, database: Database, statements: Statements, publisher: Publisher) -> None:
+        self._database = database
+        self._sql = statements
+        self._publisher = publisher
+        self._queue: deque[_Waiting | PartDelta] = deque()
+        self._on_the_way: Counter[str] = Counter()
+        self._worker: asyncio.Task[None] | None = None
+
+    def post(self, change: Change) -> asyncio.Future[None]:
+        """Put a change in line and return; the future is done when it is stored and announced."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sessions = tuple({event.session_id for event in change.events if event.session_id})
+        self._on_the_way.update(sessions)
+        self._queue.append(_Waiting(change, done, sessions))
+        self._wake()
+        return done
+
+    async def commit(self, change: Change) -> None:
+        """Store and announce a change. A caller that is cancelled meanwhile does not undo it."""
+        await asyncio.shield(self.post(change))
+
+    def delta(self, delta: PartDelta) -> None:
+        """Publish at once, or behind what the session has on the way."""
+        if self._on_the_way[delta.session_id]:
+            self._queue.append(delta)
+        else:
+            self._publisher.publish_delta(delta)
+
+    async def drain(self) -> None:
+        """Wait until everything posted so far is stored."""
+        while self._worker and not self._worker.done():
+            await asyncio.shield(self._worker)
+
+    def _wake(self) -> None:
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work(), name="writer")
+
+    async def _work(self) -> None:
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(len(self._queue))]
+            waiting = [item for item in batch if isinstance(item, _Waiting)]
+            outcomes = await self._store(waiting)
+            for item in batch:
+                self._settle(item, outcomes)
+
+    async def _store(self, waiting: list[_Waiting]) -> dict[int, list[Event] | BaseException]:
+        """Events with their sequence, or what went wrong, by the identity of the change. One transaction for all; when it fails,
+        one for each, so that a bad change takes no other down."""
+        try:
+            changes = [item.change for item in waiting]
+            return dict(zip(map(id, changes), await self._database.write(lambda c: self._apply(c, changes)), strict=True))
+        except (SQLAlchemyError, StaleLease) as error:
+            if len(waiting) == 1:
+                return {id(waiting[0].change): error}
+        outcomes: dict[int, list[Event] | BaseException] = {}
+        for item in waiting:
+            outcomes.update(await self._store([item]))
+        return outcomes
+
+    def _settle(self, item: _Waiting | PartDelta, outcomes: dict[int, list[Event] | BaseException]) -> None:
+        if isinstance(item, PartDelta):
+            self._publisher.publish_delta(item)
+            return
+        for session in item.sessions:
+            self._on_the_way[session] -= 1
+            if not self._on_the_way[session]:
+                del self._on_the_way[session]
+        outcome = outcomes[id(item.change)]
+        if isinstance(outcome, BaseException):
+            log.error("a change could not be stored: %s", outcome)
+            item.done.set_exception(outcome)
+            item.done.exception()  # posted changes may have no reader; the log has told it
+            return
+        for event in outcome:
+            self._publisher.publish(event)
+        if not item.done.done():
+            item.done.set_result(None)
+
+    def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
+        for change in changes:
+            if change.lease:
+                self._check_lease(connection, change.lease)
+        for statement, rows in _grouped(changes, self._sql.rank):
+            connection.execute(statement, rows)
+        return self._journal(connection, changes)
+
+    def _check_lease(self, connection: Connection, lease: Lease) -> None:
+        held = connection.execute(
+            self._sql.hold_lease,
+            {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation},
+        )
+        if held.rowcount != 1:
+            raise StaleLease(f"session {lease.session_id} is run by another server now")
+
+    def _journal(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
+        count = sum(event.durable for change in changes for event in change.events)
+        if not count:
+            return [change.events for change in changes]
+        seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count
+        rows: list[dict[str, Any]] = []
+        now = clock.now_ms()
+        numbered: list[list[Event]] = []
+        for change in changes:
+            events: list[Event] = []
+            for event in change.events:
+                if event.durable:
+                    seq += 1
+                    rows.append({"seq": seq, "directory": event.directory, "time": now, "payload": event.payload.decode()})
+                    event = replace(event, seq=seq)
+                events.append(event)
+            numbered.append(events)
+        connection.execute(self._sql.put_event, rows)
+        return numbered
+
+
+def _grouped(changes: list[Change], rank: Mapping[int, int]) -> list[tuple[Executable, Rows]]:
+    """Rows of one statement go together in one execution, in the order of `rank`; a statement without one stays in its place."""
+    ordered: list[tuple[Executable, Rows]] = []
+    together: dict[int, tuple[Executable, list[Mapping[str, Any]]]] = {}
+
+    def close() -> None:
+        ordered.extend(sorted(together.values(), key=lambda group: rank[id(group[0])]))
+        together.clear()
+
+    for change in changes:
+        for statement, rows in change.writes:
+            if id(statement) in rank:
+                together.setdefault(id(statement), (statement, []))[1].extend(rows)
+            else:
+                close()
+                ordered.append((statement, rows))
+    close()
+    return ordered

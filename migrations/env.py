@@ -1,0 +1,23 @@
+"""Alembic's entry: storage.migrate hands over a connection; `alembic` on the command line reads OPENSESSION_DATABASE_URL."""
+
+from alembic import context
+from sqlalchemy import Connection
+from sqlmodel import SQLModel
+
+import app.storage.tables  # noqa: F401  fills the metadata that autogenerate compares with
+from app.settings import Settings
+from app.storage.engine import make_engine
+
+
+def run(connection: Connection) -> None:
+    context.configure(connection=connection, target_metadata=SQLModel.metadata, render_as_batch=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given = context.config.attributes.get("connection")
+if given is not None:
+    run(given)
+else:
+    with make_engine(Settings().resolved_database_url).connect() as opened:
+        run(opened)
