@@ -1,0 +1,62 @@
+# A fresh clone needs Python >= 3.11, git and make; every target sets up what it needs in .venv first.
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+LOCK   := $(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-options --no-allow-unsafe
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check format conform bench openapi lock docker clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+serve: $(VENV)/.runtime ## Start the server here (ARGS="--port 5000")
+	@$(BIN)/opensession serve $(ARGS)
+
+test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork")
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## Lint, formatting, strict types, import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## Format the code and mend what the linter can
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+conform: $(VENV)/.dev ## Compare with the scenarios recorded from OpenCode (ARGS="--only fork")
+	@PYTHON=$(BIN)/python scripts/against.sh conform $(ARGS)
+
+bench: $(VENV)/.dev ## Measure speed (ARGS="--what stream,list")
+	@PYTHON=$(BIN)/python scripts/against.sh bench $(ARGS)
+
+openapi: $(VENV)/.dev ## Write openapi.yaml anew
+	@$(BIN)/opensession openapi > openapi.yaml
+
+lock: $(VENV)/.dev ## Resolve the lock files anew; ARGS=--upgrade takes the newest versions
+	@$(LOCK) $(ARGS) --output-file requirements.lock pyproject.toml
+	@$(LOCK) $(ARGS) --all-extras --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+
+docker: ## Build the image
+	docker build --tag opensession .
+
+clean: ## Remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build tests/clients/node_modules
+
+# The stamps make a second run instant; a changed lock file or pyproject.toml installs again.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed and was not found. Install it (Debian: apt-get install python3 python3-venv), or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
+	@$(PIP) install --requirement requirements.lock
+	@$(PIP) install --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	@$(PIP) install --requirement requirements-dev.lock
+	@touch $@
