@@ -1,0 +1,40 @@
+"""Why a configuration cannot be used. All answer 500, on every request of that directory, until the file is put right.
+
+ServiceError
+├── ConfigJsonError         the text is not JSON with comments
+├── ConfigInvalidError      the JSON is not a configuration, or names something that is missing
+└── ConfigFrontmatterError  a markdown file's frontmatter is not YAML: the file is skipped, and this is a warning
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.schema.errors import ServiceError
+
+
+class ConfigJsonError(ServiceError):
+    name = "ConfigJsonError"
+
+    def __init__(self, path: str, message: str, line: int | None = None) -> None:
+        super().__init__(f"{_place(path, line)}: {message}", path=path, line=line)
+
+
+class ConfigInvalidError(ServiceError):
+    """`issues` are `{code, path, message, line?}`, in the file's order."""
+
+    name = "ConfigInvalidError"
+
+    def __init__(self, path: str, message: str, issues: Sequence[dict[str, Any]] | None = None, line: int | None = None) -> None:
+        self.issues = list(issues or [])
+        super().__init__(f"{_place(path, line)}: {message}", path=path, line=line, issues=self.issues or None)
+
+
+class ConfigFrontmatterError(ServiceError):
+    name = "ConfigFrontmatterError"
+
+    def __init__(self, path: str, message: str, line: int | None = None) -> None:
+        super().__init__(f"{_place(path, line)}: {message}", path=path, line=line)
+
+
+def _place(path: str, line: int | None) -> str:
+    return path if line is None else f"{path}:{line}"

@@ -1,0 +1,179 @@
+"""All layers of a directory's configuration, read and merged. Nothing is ever written."""
+
+import getpass
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from app.config import markdown
+from app.config.errors import ConfigFrontmatterError, ConfigInvalidError
+from app.config.flags import Flags
+from app.config.merge import deep_merge, distinct_plugins, merge_layer
+from app.config.parse import Substitution, parse_layer, parse_literal, validate
+from app.config.sources import ConfigDirectory, Sources, locate
+from app.config.watch import Stamp, Watch, changed
+from app.schema.agent import Skill
+from app.schema.config import Config, with_legacy_tools
+from app.util import paths
+
+PLUGIN_SUFFIXES = {".js", ".ts", ".py"}
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
+    `watched`: every path that was looked at, with what a stat said of it."""
+
+    config: Config
+    directories: list[Path]
+    skills: list[Skill]
+    warnings: list[ConfigFrontmatterError]
+    watched: Mapping[str, Stamp]
+
+    def is_stale(self) -> bool:
+        """Whether a file or directory that this was read from has changed, come or gone."""
+        return changed(self.watched)
+
+
+def load(
+    directory: Path,
+    worktree: Path,
+    flags: Flags,
+    remote: Sequence[Mapping[str, Any]] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> LoadedConfig:
+    """`remote` is what `fetch_well_known` gave. Raises ConfigJsonError, ConfigInvalidError."""
+    sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
+    loader = _Loader(sources, flags, environ)
+    merged: dict[str, Any] = {}
+    for layer in [*(remote or []), *loader.layers()]:
+        merged = merge_layer(merged, layer)
+    config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
+    return LoadedConfig(config, loader.present, loader.skills(), loader.warnings, loader.watch.stamps)
+
+
+class _Loader:
+    def __init__(self, sources: Sources, flags: Flags, environ: Mapping[str, str]) -> None:
+        self.watch = Watch()
+        self.warnings: list[ConfigFrontmatterError] = []
+        self.present: list[Path] = []
+        self._sources = sources
+        self._flags = flags
+        self._values = Substitution(environ, self.watch.read)
+
+    def layers(self) -> Iterator[dict[str, Any]]:
+        """Lowest first; the order is the precedence."""
+        for path in self._sources.global_files:
+            yield self._file(path)
+        yield self._legacy_toml(self._sources.legacy_toml)
+        if self._sources.custom_file:
+            yield self._file(self._sources.custom_file)
+        for path in self._sources.project_files:
+            yield self._file(path)
+        if self._flags.config_content:
+            yield parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT")
+        for directory in self._sources.directories:
+            yield from self._directory(directory)
+
+    def _file(self, path: Path) -> dict[str, Any]:
+        text = self.watch.read(path)
+        if text is None:
+            return {}
+        layer = parse_layer(text, str(path), path.parent, self._values)
+        return {**layer, "plugin": [_plugin_place(name, path.parent) for name in layer["plugin"]]} if "plugin" in layer else layer
+
+    def _legacy_toml(self, path: Path) -> dict[str, Any]:
+        """The global `config` file of OpenCode's first versions, where `provider` and `model` were two keys."""
+        text = self.watch.read(path)
+        if text is None:
+            return {}
+        import tomllib
+
+        try:
+            found = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigInvalidError(str(path), f"is not TOML: {error}") from error
+        provider, model = found.pop("provider", None), found.pop("model", None)
+        model_name = {"model": f"{provider}/{model}"} if provider and model else {}
+        return validate(Config, {**found, **model_name}, str(path), lambda where: None).layer()
+
+    def _directory(self, directory: ConfigDirectory) -> Iterator[dict[str, Any]]:
+        place = directory.path
+        if not self.watch.exists(place):
+            return
+        self.present.append(place)
+        folders = self.watch.folders(place)
+        for path in directory.files:
+            yield self._file(path)
+        yield {"command": markdown.commands(self.watch, place, folders, self.warnings)}
+        yield {"agent": markdown.agents(self.watch, place, folders, self.warnings)}
+        yield {"agent": markdown.modes(self.watch, place, folders, self.warnings)}
+        yield {"plugin": self._plugin_files(place, folders)}
+
+    def _plugin_files(self, place: Path, folders: set[str]) -> list[str]:
+        found = (
+            path for folder in ("plugin", "plugins") if folder in folders for path in self.watch.files(place / folder, deep=False)
+        )
+        return [path.as_uri() for path in found if path.suffix in PLUGIN_SUFFIXES]
+
+    def skills(self) -> list[Skill]:
+        """Of two of one name the later stays."""
+        folders = [*self._sources.claude_skills, *self._skill_folders()]
+        found = (skill for folder in folders for skill in markdown.skills(self.watch, folder, self.warnings))
+        return list({skill.name: skill for skill in found}.values())
+
+    def _skill_folders(self) -> Iterator[Path]:
+        for place in self.present:
+            folders = self.watch.folders(place)
+            yield from (place / name for name in ("skill", "skills") if name in folders)
+
+
+def _plugin_place(plugin: str, base: Path) -> str:
+    """A relative path is the file's own; a package's name stays."""
+    return (base / plugin).resolve().as_uri() if plugin.startswith(("./", "../")) else plugin
+
+
+def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+    """What is decided after the last layer: legacy forms rewritten, flags over config, defaults under it."""
+    config = dict(merged)
+    modes = {name: {**mode, "mode": "primary"} for name, mode in config.get("mode", {}).items()}
+    config["agent"] = deep_merge(config.get("agent", {}), modes)
+    config["permission"] = with_legacy_tools(
+        deep_merge(config.get("permission", {}), _flag_permission(flags)), config.get("tools", {})
+    )
+    config["plugin"] = distinct_plugins(config.get("plugin", []))
+    config["keybinds"] = {**_default_keybinds(), **config.get("keybinds", {})}
+    if config.get("autoshare") and "share" not in config:
+        config["share"] = "auto"
+    forced = {"auto": flags.disable_autocompact, "prune": flags.disable_prune}
+    off = {key: False for key, disabled in forced.items() if disabled}
+    if off:
+        config["compaction"] = {**config.get("compaction", {}), **off}
+    return {"username": _username(), "mode": {}, "command": {}, **config}
+
+
+def _flag_permission(flags: Flags) -> dict[str, Any]:
+    if not flags.permission:
+        return {}
+    layer = parse_literal(f'{{"permission": {flags.permission}\n}}', "OPENCODE_PERMISSION")
+    return dict(layer["permission"])
+
+
+@cache
+def _default_keybinds() -> dict[str, str]:
+    """The keys of OpenCode's terminal client, which takes them from the server."""
+    found: dict[str, str] = json.loads(resources.files(__package__).joinpath("keybinds.json").read_text())
+    return found
+
+
+@cache
+def _username() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None

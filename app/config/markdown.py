@@ -1,0 +1,156 @@
+"""Agents, commands and skills written as markdown: YAML frontmatter between `---` lines, then the prompt."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.config.errors import ConfigFrontmatterError
+from app.config.parse import validate
+from app.config.watch import Watch
+from app.schema.agent import Skill
+from app.schema.config import AgentConfig, CommandConfig
+
+_TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*$")
+_FENCE = re.compile(r"^-{3,}\s*$")
+_NOT_PLAIN = ("'", '"', "|", ">", "{", "[", "&", "*", "!", "#")
+
+
+class Document(NamedTuple):
+    path: Path
+    text: str
+    data: dict[str, Any]
+    body: str
+
+
+def parse(text: str, path: Path) -> Document:
+    """Raises ConfigFrontmatterError, which names the line in the file."""
+    if not _FENCE.match(text.split("\n", 1)[0]):
+        return Document(path, text, {}, text.strip())
+    # Imported here: few projects have markdown agents, and the two cost 40 ms.
+    import frontmatter
+    import yaml
+    from frontmatter.default_handlers import YAMLHandler
+
+    try:
+        data, body = frontmatter.parse(_quote_colons(text), handler=YAMLHandler())
+    except yaml.YAMLError as error:
+        raise ConfigFrontmatterError(str(path), _yaml_problem(error), _yaml_line(error, text)) from error
+    return Document(path, text, data, body)
+
+
+def _quote_colons(text: str) -> str:
+    """`description: Use when: asked` is no YAML: such values, on one line at the top level, become block scalars."""
+    lines = text.split("\n")
+    end = next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
+    return "\n".join([lines[0], *map(_quote_line, lines[1:end]), *lines[max(end, 1) :]])
+
+
+def _quote_line(line: str) -> str:
+    match = _TOP_LEVEL.match(line)
+    if match is None or match[2].startswith(_NOT_PLAIN) or ":" not in match[2].split(" #")[0]:
+        return line
+    return f"{match[1]}: |-\n  {match[2]}"
+
+
+def _yaml_problem(error: Any) -> str:
+    return f"the frontmatter is not YAML: {getattr(error, 'problem', None) or error}"
+
+
+def _yaml_line(error: Any, text: str) -> int | None:
+    """The frontmatter begins on line 2; a value that was made a block scalar above the place counts one line too many."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return None
+    line, shown = 1, 0
+    for source in text.split("\n")[1:]:
+        line += 1
+        shown += 1 + _quote_line(source).count("\n")
+        if shown > mark.line:
+            break
+    return line
+
+
+def agents(watch: Watch, directory: Path, folders: set[str], warnings: list[ConfigFrontmatterError]) -> dict[str, Any]:
+    """`{agent,agents}/**/*.md`; a `name` in the frontmatter is the agent's name, else its path."""
+    return {
+        str(document.data.get("name") or name): _agent(document)
+        for name, document in _documents(watch, directory, ("agent", "agents"), folders, warnings)
+    }
+
+
+def modes(watch: Watch, directory: Path, folders: set[str], warnings: list[ConfigFrontmatterError]) -> dict[str, Any]:
+    """`{mode,modes}/*.md`, the older form of a primary agent."""
+    return {
+        str(document.data.get("name") or name): {**_agent(document), "mode": "primary"}
+        for name, document in _documents(watch, directory, ("mode", "modes"), folders, warnings, deep=False)
+    }
+
+
+def commands(watch: Watch, directory: Path, folders: set[str], warnings: list[ConfigFrontmatterError]) -> dict[str, Any]:
+    """`{command,commands}/**/*.md`; the body is the template."""
+    return {
+        name: _checked(CommandConfig, document, {**document.data, "template": document.body})
+        for name, document in _documents(watch, directory, ("command", "commands"), folders, warnings)
+    }
+
+
+def _agent(document: Document) -> dict[str, Any]:
+    # An empty body is no prompt: a file that only sets a model must not erase the prompt of the agent it names.
+    return _checked(AgentConfig, document, {**document.data, **({"prompt": document.body} if document.body else {})})
+
+
+def _checked(model: type[AgentConfig] | type[CommandConfig], document: Document, data: dict[str, Any]) -> dict[str, Any]:
+    def line_of(where: Sequence[str | int]) -> int | None:
+        starts = (line.startswith(f"{where[0]}:") for line in document.text.split("\n")) if where else ()
+        return next((number for number, found in enumerate(starts, 1) if found), None)
+
+    return validate(model, data, str(document.path), line_of).layer()
+
+
+def _documents(
+    watch: Watch,
+    directory: Path,
+    names: tuple[str, ...],
+    folders: set[str],
+    warnings: list[ConfigFrontmatterError],
+    *,
+    deep: bool = True,
+) -> Iterator[tuple[str, Document]]:
+    """With each document its name: the path below the folder, without `.md`."""
+    for folder in (directory / name for name in names if name in folders):
+        for path in watch.files(folder, deep=deep):
+            document = _document(watch, path, warnings) if path.suffix == ".md" else None
+            if document:
+                yield path.relative_to(folder).with_suffix("").as_posix(), document
+
+
+def _document(watch: Watch, path: Path, warnings: list[ConfigFrontmatterError]) -> Document | None:
+    """None, and a warning, for a file that cannot be understood; the others go on."""
+    text = watch.read(path)
+    if text is None:
+        return None
+    try:
+        return parse(text, path)
+    except ConfigFrontmatterError as error:
+        warnings.append(error)
+        return None
+
+
+def skills(watch: Watch, folder: Path, warnings: list[ConfigFrontmatterError]) -> Iterator[Skill]:
+    """`folder/**/SKILL.md`."""
+    for path in watch.files(folder):
+        document = _document(watch, path, warnings) if path.name == "SKILL.md" else None
+        if document is None:
+            continue
+        name, description = document.data.get("name"), document.data.get("description")
+        if isinstance(name, str) and isinstance(description, str):
+            yield Skill(name=name, description=description, location=str(path))
+        else:
+            warnings.append(ConfigFrontmatterError(str(path), "a skill needs a `name` and a `description`", 1))
+
+
+def skill_body(skill: Skill) -> str:
+    """What the skill says, without its frontmatter, read now. Raises OSError if the file is gone."""
+    path = Path(skill.location)
+    return parse(path.read_text(encoding="utf-8-sig"), path).body

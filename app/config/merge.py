@@ -1,0 +1,57 @@
+"""Layers into one: objects deep, arrays replaced, except `plugin` and `instructions`, which add up."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_ADD_UP = ("plugin", "instructions")
+
+
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """A new object; a key that both have keeps its place in `base`, which is what orders permission rules."""
+    merged = dict(base)
+    for key, value in over.items():
+        present = merged.get(key)
+        if isinstance(present, Mapping) and isinstance(value, Mapping):
+            value = deep_merge(present, value)
+        merged[key] = value
+    return merged
+
+
+def merge_layer(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    merged = deep_merge(_without_retyped_mcp(base, layer), layer)
+    for key in _ADD_UP:
+        if key in base and key in layer:
+            merged[key] = list(dict.fromkeys([*base[key], *layer[key]]))
+    return merged
+
+
+def _without_retyped_mcp(base: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A local server that becomes a remote one, or the reverse, keeps nothing: the fields of one are errors in the other."""
+    after = layer.get("mcp", {})
+
+    def stays(name: str, entry: Mapping[str, Any]) -> bool:
+        types = {entry.get("type"), after.get(name, {}).get("type")} - {None}
+        return len(types) < 2
+
+    if not after or "mcp" not in base:
+        return base
+    return {**base, "mcp": {name: entry for name, entry in base["mcp"].items() if stays(name, entry)}}
+
+
+def distinct_plugins(plugins: Iterable[str]) -> list[str]:
+    """One entry a plugin, whatever its version or file; the last one wins and keeps its place."""
+    by_name: dict[str, str] = {}
+    for plugin in plugins:
+        name = plugin_name(plugin)
+        by_name.pop(name, None)
+        by_name[name] = plugin
+    return list(by_name.values())
+
+
+def plugin_name(plugin: str) -> str:
+    """`file:///x/.opencode/plugin/a.ts` → `a`; `@scope/b@1.2` → `@scope/b`."""
+    if plugin.startswith("file://"):
+        return unquote(urlsplit(plugin).path).rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    at = plugin.rfind("@")
+    return plugin[:at] if at > 0 else plugin

@@ -1,0 +1,117 @@
+"""One layer: text → substituted text → JSON → a validated model. Nothing here touches the disk; `{file:}` asks its caller."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from app.config import jsonc
+from app.config.errors import ConfigInvalidError, ConfigJsonError
+from app.config.issues import describe
+from app.schema.config import Config
+from app.util import paths
+
+M = TypeVar("M", bound=BaseModel)
+
+_TOKEN = re.compile(rf"{jsonc.STRING}|{jsonc.COMMENT}|\{{(?:env|file):[^}}\n]*\}}", re.S)
+_ENV = re.compile(r"\{env:([^}]*)\}")
+_FILE = re.compile(r"\{file:([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """Where `{env:NAME}` and `{file:path}` take their text from; `read` answers None for a file that is not there."""
+
+    environ: Mapping[str, str]
+    read: Callable[[Path], str | None]
+
+
+def parse_layer(text: str, path: str, base: Path | None, values: Substitution) -> dict[str, Any]:
+    """`path` is what errors name, `base` the directory that relative `{file:}` paths start from."""
+    return parse_literal(substitute(text, path, base, values), path)
+
+
+def parse_literal(text: str, path: str) -> dict[str, Any]:
+    """As `parse_layer`, with nothing substituted."""
+    return validate(Config, _json(text, path), path, lambda where: jsonc.line_of(text, where)).layer()
+
+
+def validate(model: type[M], data: Any, path: str, line_of: Callable[[Sequence[str | int]], int | None]) -> M:
+    if not isinstance(data, dict):
+        raise ConfigInvalidError(path, f"an object is needed here, this is {_kind(data)}", line=1)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        issues = [_with_line(issue, line_of) for issue in describe(error, data, model)]
+        message = "; ".join(_sentence(issue) for issue in issues)
+        raise ConfigInvalidError(path, message, issues, issues[0].get("line")) from error
+
+
+def _with_line(issue: dict[str, Any], line_of: Callable[[Sequence[str | int]], int | None]) -> dict[str, Any]:
+    line = line_of([*issue["path"], *issue.get("keys", [])])
+    return issue if line is None else {**issue, "line": line}
+
+
+def _sentence(issue: dict[str, Any]) -> str:
+    field = ".".join(map(str, issue["path"]))
+    return f"{field}: {issue['message']}" if field else str(issue["message"])
+
+
+def _json(text: str, path: str) -> Any:
+    try:
+        return jsonc.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigJsonError(path, f"{error.msg} (column {error.colno})", error.lineno) from error
+
+
+def _kind(data: Any) -> str:
+    return {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(data), "a number")
+
+
+def substitute(text: str, path: str, base: Path | None, values: Substitution) -> str:
+    if "{env:" not in text and "{file:" not in text:
+        return text
+
+    def token(match: re.Match[str]) -> str:
+        found = match.group()
+        if found.startswith("/"):
+            return found
+        line = text.count("\n", 0, match.start()) + 1
+        in_string = found.startswith('"')
+        found = _ENV.sub(lambda name: _env_text(values.environ.get(name[1], ""), in_string), found)
+        return _FILE.sub(lambda name: _file_text(name[1], path, line, base, values), found)
+
+    return _TOKEN.sub(token, text)
+
+
+def _env_text(value: str, in_string: bool) -> str:
+    """As it is, as OpenCode does, unless that would end the string that it stands in."""
+    if not in_string:
+        return value
+    try:
+        json.loads(f'"{value}"')
+    except json.JSONDecodeError:
+        return json.dumps(value, ensure_ascii=False)[1:-1]
+    return value
+
+
+def _file_text(name: str, path: str, line: int, base: Path | None, values: Substitution) -> str:
+    place = _file_place(name, base)
+    if place is None:
+        raise ConfigInvalidError(path, f'"{{file:{name}}}" must be absolute or start with ~/ here', line=line)
+    content = values.read(place)
+    if content is None:
+        raise ConfigInvalidError(path, f'"{{file:{name}}}" names a file that does not exist: {place}', line=line)
+    return json.dumps(content.strip(), ensure_ascii=False)[1:-1]
+
+
+def _file_place(name: str, base: Path | None) -> Path | None:
+    if name.startswith("~/"):
+        return paths.home() / name[2:]
+    if Path(name).is_absolute():
+        return Path(name)
+    return None if base is None else base / name

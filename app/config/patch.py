@@ -1,0 +1,86 @@
+"""PATCH /config: a change merged into the project's own file.
+
+OpenCode writes `<directory>/config.json`, which it never reads back; here it is the file that decides, so that the change shows.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.config import jsonc
+from app.config.errors import ConfigInvalidError
+from app.config.issues import describe
+from app.config.masking import without_masked
+from app.config.parse import Substitution, parse_layer
+from app.config.sources import FOLDER
+from app.config.watch import Watch
+from app.schema.config import Config
+from app.schema.errors import BadRequest
+
+_OWN_FILES = (f"{FOLDER}/opencode.json", f"{FOLDER}/opencode.jsonc", "opencode.json", "opencode.jsonc")
+
+
+def patch(directory: Path, update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+    """The file written: the highest of the directory's own that is there, else a new `opencode.json`. Comments, layout and
+    `{env:}` references of what the update leaves equal stay. Raises BadRequest, ConfigJsonError, ConfigInvalidError."""
+    check(update)
+    path = own_file(directory)
+    watch = Watch()
+    values = Substitution(environ, watch.read)
+    text = watch.read(path) or ""
+    present = parse_layer(text, str(path), path.parent, values)
+    changed = jsonc.merge(text, _difference(without_masked(update), present))
+    try:
+        parse_layer(changed, str(path), path.parent, values)
+    except ConfigInvalidError as error:
+        raise BadRequest(f"the change does not fit what the file says: {error.message}") from error
+    if changed != text:
+        _replace(path, changed)
+    return path
+
+
+def check(update: Any) -> None:
+    """`update` must be a configuration by itself; the first thing wrong is named."""
+    try:
+        Config.model_validate(update)
+    except ValidationError as error:
+        issues = describe(error, update, Config)
+        refused = BadRequest(issues[0]["message"], issues[0]["path"], received=update)
+        refused.issues = issues
+        raise refused from error
+
+
+def own_file(directory: Path) -> Path:
+    places = [directory / name for name in _OWN_FILES]
+    return next((place for place in places if place.is_file()), directory / "opencode.json").resolve()
+
+
+def _difference(update: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
+    """What `update` says differently than `present`."""
+    changes: dict[str, Any] = {}
+    for key, value in update.items():
+        before = present.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = _difference(value, before)
+            if not value:
+                continue
+        if key not in present or value != before:
+            changes[key] = value
+    return changes
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whole or not at all, with the rights that the file had."""
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigInvalidError(str(path), f"cannot be written: {error.strerror}") from error

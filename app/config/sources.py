@@ -1,0 +1,61 @@
+"""Where the layers stand, lowest first. Nothing here reads: a place that is listed may not exist.
+
+remote · global files · OPENCODE_CONFIG · project .jsonc then .json, outermost first · OPENCODE_CONFIG_CONTENT ·
+config directories: global, `.opencode` upward (nearest first), `~/.opencode`, OPENCODE_CONFIG_DIR
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.config.flags import Flags
+
+FOLDER = ".opencode"
+
+
+@dataclass(frozen=True)
+class ConfigDirectory:
+    """A directory of agents, commands, plugins, skills and tools; `files` are its config files, lowest first."""
+
+    path: Path
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Sources:
+    global_files: tuple[Path, ...]
+    legacy_toml: Path
+    custom_file: Path | None
+    project_files: tuple[Path, ...]
+    directories: tuple[ConfigDirectory, ...]
+    claude_skills: tuple[Path, ...]
+
+
+def locate(directory: Path, worktree: Path, flags: Flags, home: Path, global_dir: Path) -> Sources:
+    upward = [] if flags.disable_project_config else ascend(directory, worktree)
+    return Sources(
+        global_files=tuple(global_dir / name for name in ("config.json", "opencode.json", "opencode.jsonc")),
+        legacy_toml=global_dir / "config",
+        custom_file=Path(flags.config).absolute() if flags.config else None,
+        project_files=tuple(place / name for name in ("opencode.jsonc", "opencode.json") for place in reversed(upward)),
+        directories=tuple(_directories(upward, flags, home, global_dir)),
+        claude_skills=() if flags.disable_claude_code_skills else _claude_skills(upward, home),
+    )
+
+
+def ascend(directory: Path, worktree: Path) -> list[Path]:
+    """`directory`, its parent and so on to `worktree`, or to the root when it does not stand below that."""
+    places = [directory, *directory.parents]
+    return places[: places.index(worktree) + 1] if worktree in places else places
+
+
+def _directories(upward: list[Path], flags: Flags, home: Path, global_dir: Path) -> Iterable[ConfigDirectory]:
+    own = Path(flags.config_dir).absolute() if flags.config_dir else None
+    places = [global_dir, *(place / FOLDER for place in upward), home / FOLDER, *([own] if own else [])]
+    for place in dict.fromkeys(places):
+        has_files = place.name == FOLDER or place == own
+        yield ConfigDirectory(place, (place / "opencode.jsonc", place / "opencode.json") if has_files else ())
+
+
+def _claude_skills(upward: list[Path], home: Path) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(place / ".claude" / "skills" for place in [*upward, home]))

@@ -1,0 +1,70 @@
+"""The organisation's layer: `<url>/.well-known/opencode`, for each url that the user has signed in to."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from app.config.errors import ConfigInvalidError
+from app.config.parse import Substitution, parse_layer
+from app.schema.model import Auth, WellKnownAuth
+
+if TYPE_CHECKING:
+    import httpx
+
+TIMEOUT = 10.0
+
+
+def sign_ins(auth: Mapping[str, Auth]) -> tuple[list[str], dict[str, str]]:
+    """The urls to ask, and the tokens that they are signed in with, as environment variables."""
+    known = {url: entry for url, entry in auth.items() if isinstance(entry, WellKnownAuth)}
+    return list(known), {entry.key: entry.token for entry in known.values()}
+
+
+async def fetch_well_known(
+    urls: Sequence[str],
+    environ: Mapping[str, str] = os.environ,
+    transport: "httpx.AsyncBaseTransport | None" = None,
+    timeout: float = TIMEOUT,
+) -> list[dict[str, Any]]:
+    """A validated layer for each url, in order. `timeout` is seconds for each. Raises ConfigInvalidError, ConfigJsonError."""
+    if not urls:
+        return []
+    import httpx
+
+    async with httpx.AsyncClient(transport=transport, timeout=timeout, follow_redirects=True) as client:
+        texts = await asyncio.gather(*(_fetch(client, _address(url)) for url in urls))
+    return [_layer(text, _address(url), environ) for url, text in zip(urls, texts, strict=True)]
+
+
+def _address(url: str) -> str:
+    return url.rstrip("/") + "/.well-known/opencode"
+
+
+async def _fetch(client: "httpx.AsyncClient", address: str) -> Any:
+    import httpx
+
+    try:
+        response = await client.get(address)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise ConfigInvalidError(address, f"the organisation's configuration cannot be fetched: {reason}") from error
+    if not response.is_success:
+        raise ConfigInvalidError(
+            address, f"the organisation's configuration cannot be fetched: HTTP status {response.status_code}"
+        )
+    return _json(response, address)
+
+
+def _json(response: "httpx.Response", address: str) -> Any:
+    try:
+        return response.json()
+    except ValueError as error:
+        raise ConfigInvalidError(address, "the answer is not JSON") from error
+
+
+def _layer(answer: Any, address: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    import json
+
+    config = answer.get("config") or {} if isinstance(answer, dict) else answer
+    return parse_layer(json.dumps(config, indent=2), address, None, Substitution(environ, lambda path: None))

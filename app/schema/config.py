@@ -1,0 +1,401 @@
+"""The vocabulary of `opencode.json`.
+
+A layer (one file) is validated alone, dumped with what it set (`layer`), merged with the others, and validated again. So every
+rewriting here is idempotent. Unknown keys are errors in `Config`, server, provider and mcp entries, become `options` in an agent,
+are kept in provider options and variants, and are dropped elsewhere.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+from typing_extensions import TypeAliasType
+
+from app.schema.agent import AgentMode
+from app.schema.permission import Action
+
+RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")
+ACTION_KEYS = ("todowrite", "todoread", "question", "webfetch", "websearch", "codesearch", "doom_loop")
+_EDIT_TOOLS = {"write", "edit", "patch", "multiedit"}
+
+Number = Annotated[float, Field(strict=True)]
+Positive = Annotated[StrictInt, Field(gt=0)]
+Strings = list[StrictStr]
+StringMap = dict[str, StrictStr]
+Modality = Literal["text", "audio", "image", "video", "pdf"]
+
+PermissionActionConfig = TypeAliasType("PermissionActionConfig", Action)
+PermissionObjectConfig = TypeAliasType("PermissionObjectConfig", dict[str, PermissionActionConfig])
+PermissionRuleConfig = TypeAliasType("PermissionRuleConfig", PermissionActionConfig | PermissionObjectConfig)
+
+
+def _as_permission_object(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"*": value}
+    if isinstance(value, dict):
+        return {key: rule for key, rule in value.items() if key != "__originalKeys"}
+    return value
+
+
+def _check_action_keys(value: dict[str, Any]) -> dict[str, Any]:
+    for key in ACTION_KEYS:
+        if isinstance(value.get(key), dict):
+            raise ValueError(f"{key} takes one of ask, allow, deny: it has no patterns")
+    return value
+
+
+class _PermissionSchema:
+    """What clients may send: an action for everything, or an object; validated and kept as an object, in the order written."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        rules = dict(handler(schema))
+        rule = rules["additionalProperties"]
+        action = {"type": "string", "enum": ["ask", "allow", "deny"]}
+        rules["properties"] = dict.fromkeys(RULE_KEYS, rule) | dict.fromkeys(ACTION_KEYS, action)
+        return {"anyOf": [rules, action]}
+
+
+PermissionConfig = TypeAliasType(
+    "PermissionConfig",
+    Annotated[
+        dict[str, PermissionRuleConfig],
+        BeforeValidator(_as_permission_object),
+        AfterValidator(_check_action_keys),
+        _PermissionSchema,
+    ],
+)
+KeybindsConfig = TypeAliasType("KeybindsConfig", StringMap)
+LayoutConfig = TypeAliasType("LayoutConfig", Literal["auto", "stretch"])
+LogLevel = TypeAliasType("LogLevel", Literal["DEBUG", "INFO", "WARN", "ERROR"])
+
+
+def tools_permission(tools: Mapping[str, bool]) -> dict[str, Action]:
+    """The legacy `tools` map as permissions: the tools that change files share the permission `edit`."""
+    return {("edit" if tool in _EDIT_TOOLS else tool): ("allow" if on else "deny") for tool, on in tools.items()}
+
+
+def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) -> dict[str, Any]:
+    """What `tools` says stands before, and below, what `permission` says itself."""
+    missing = {key: action for key, action in tools_permission(tools).items() if key not in permission}
+    return {**missing, **permission}
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, extra="ignore")
+
+    def layer(self) -> dict[str, Any]:
+        """What was set, and only that, as it stands in a file: the form that layers are merged in and clients are shown."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+
+class _Strict(_Section):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Open(_Section):
+    model_config = ConfigDict(extra="allow")
+
+
+class TuiAcceleration(_Section):
+    enabled: StrictBool
+
+
+class TuiConfig(_Section):
+    scroll_speed: Annotated[Number | None, Field(ge=0.001)] = None
+    scroll_acceleration: TuiAcceleration | None = None
+    diff_style: Literal["auto", "stacked"] | None = None
+
+
+class ServerConfig(_Strict):
+    port: Positive | None = None
+    hostname: StrictStr | None = None
+    mdns: StrictBool | None = None
+    cors: Strings = []
+
+
+class CommandConfig(_Section):
+    template: StrictStr
+    description: StrictStr | None = None
+    agent: StrictStr | None = None
+    model: StrictStr | None = None
+    subtask: StrictBool | None = None
+
+
+class AgentConfig(_Section):
+    """Keys that are not listed here are the model's: they become `options`."""
+
+    name: StrictStr | None = None
+    model: StrictStr | None = None
+    temperature: Number | None = None
+    top_p: Number | None = None
+    prompt: StrictStr | None = None
+    tools: dict[str, StrictBool] = {}
+    disable: StrictBool | None = None
+    description: StrictStr | None = None
+    mode: AgentMode | None = None
+    hidden: StrictBool | None = None
+    options: dict[str, Any] = {}
+    color: Annotated[str | None, Field(pattern="^#[0-9a-fA-F]{6}$")] = None
+    steps: Positive | None = None
+    max_steps: Annotated[Positive | None, Field(alias="maxSteps")] = None
+    permission: PermissionConfig = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unknown_to_options(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        unknown = {key: value for key, value in data.items() if key not in _AGENT_KEYS}
+        options = data.get("options") or {}
+        if not unknown or not isinstance(options, dict):
+            return data
+        known = {key: value for key, value in data.items() if key in _AGENT_KEYS}
+        return {**known, "options": {**options, **unknown}}
+
+    @model_validator(mode="after")
+    def _rewrite_legacy(self) -> "AgentConfig":
+        if self.tools:
+            self.permission = with_legacy_tools(self.permission, self.tools)
+        if self.steps is None and self.max_steps is not None:
+            self.steps = self.max_steps
+        return self
+
+
+_AGENT_KEYS = set(AgentConfig.model_fields) - {"max_steps"} | {"maxSteps"}
+
+
+class InterleavedConfig(_Strict):
+    field: Literal["reasoning_content", "reasoning_details"]
+
+
+class PriceConfig(_Section):
+    """Dollars a million tokens."""
+
+    input: Number
+    output: Number
+    cache_read: Number | None = None
+    cache_write: Number | None = None
+
+
+class ModelPriceConfig(PriceConfig):
+    context_over_200k: PriceConfig | None = None
+
+
+class ModelLimitConfig(_Section):
+    """Tokens."""
+
+    context: Number
+    input: Number | None = None
+    output: Number
+
+
+class ModalitiesConfig(_Section):
+    input: list[Modality]
+    output: list[Modality]
+
+
+class ModelProviderConfig(_Section):
+    npm: StrictStr
+
+
+class VariantConfig(_Open):
+    disabled: StrictBool | None = None
+
+
+class ProviderModelConfig(_Section):
+    id: StrictStr | None = None
+    name: StrictStr | None = None
+    family: StrictStr | None = None
+    release_date: StrictStr | None = None
+    attachment: StrictBool | None = None
+    reasoning: StrictBool | None = None
+    temperature: StrictBool | None = None
+    tool_call: StrictBool | None = None
+    interleaved: Literal[True] | InterleavedConfig | None = None
+    cost: ModelPriceConfig | None = None
+    limit: ModelLimitConfig | None = None
+    modalities: ModalitiesConfig | None = None
+    experimental: StrictBool | None = None
+    status: Literal["alpha", "beta", "deprecated"] | None = None
+    options: dict[str, Any] = {}
+    headers: StringMap = {}
+    provider: ModelProviderConfig | None = None
+    variants: dict[str, VariantConfig] = {}
+
+
+class ProviderOptions(_Open):
+    """`timeout` is milliseconds for a request; false: none. Other keys go to the adapter (`model_extra`)."""
+
+    api_key: Annotated[StrictStr | None, Field(alias="apiKey")] = None
+    base_url: Annotated[StrictStr | None, Field(alias="baseURL")] = None
+    enterprise_url: Annotated[StrictStr | None, Field(alias="enterpriseUrl")] = None
+    set_cache_key: Annotated[StrictBool | None, Field(alias="setCacheKey")] = None
+    timeout: Positive | Literal[False] | None = None
+
+
+class ProviderConfig(_Strict):
+    api: StrictStr | None = None
+    name: StrictStr | None = None
+    env: Strings | None = None
+    id: StrictStr | None = None
+    npm: StrictStr | None = None
+    models: dict[str, ProviderModelConfig] = {}
+    whitelist: Strings | None = None
+    blacklist: Strings | None = None
+    options: ProviderOptions = Field(default_factory=ProviderOptions)
+
+
+class McpOAuthConfig(_Strict):
+    client_id: Annotated[StrictStr | None, Field(alias="clientId")] = None
+    client_secret: Annotated[StrictStr | None, Field(alias="clientSecret")] = None
+    scope: StrictStr | None = None
+
+
+class McpEnabledConfig(_Strict):
+    """A switch for a server that another layer describes."""
+
+    enabled: StrictBool
+
+
+class McpLocalConfig(_Strict):
+    """`timeout` is milliseconds."""
+
+    type: Literal["local"]
+    command: Annotated[Strings, Field(min_length=1)]
+    environment: StringMap = {}
+    enabled: StrictBool | None = None
+    timeout: Positive | None = None
+
+
+class McpRemoteConfig(_Strict):
+    """`timeout` is milliseconds; `oauth: false` turns its detection off."""
+
+    type: Literal["remote"]
+    url: StrictStr
+    enabled: StrictBool | None = None
+    headers: StringMap = {}
+    oauth: McpOAuthConfig | Literal[False] | None = None
+    timeout: Positive | None = None
+
+
+def _mcp_kind(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return str(getattr(entry, "type", "enabled"))
+    return str(entry.get("type", "enabled"))
+
+
+McpConfig = Annotated[
+    Annotated[McpLocalConfig, Tag("local")]
+    | Annotated[McpRemoteConfig, Tag("remote")]
+    | Annotated[McpEnabledConfig, Tag("enabled")],
+    Discriminator(
+        _mcp_kind, custom_error_type="mcp_type", custom_error_message="an MCP server needs the type `local` or `remote`"
+    ),
+]
+
+
+class FormatterConfig(_Section):
+    disabled: StrictBool | None = None
+    command: Strings | None = None
+    environment: StringMap = {}
+    extensions: Strings | None = None
+
+
+class LspConfig(_Section):
+    command: Strings | None = None
+    extensions: Strings | None = None
+    disabled: StrictBool | None = None
+    env: StringMap = {}
+    initialization: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _needs_command(self) -> "LspConfig":
+        if self.command is None and not self.disabled:
+            raise ValueError("a language server needs a `command`, or `disabled: true`")
+        return self
+
+
+class HookConfig(_Section):
+    command: Strings
+    environment: StringMap = {}
+
+
+class HooksConfig(_Section):
+    file_edited: dict[str, list[HookConfig]] = {}
+    session_completed: list[HookConfig] = []
+
+
+class ExperimentalConfig(_Section):
+    """`mcp_timeout` is milliseconds."""
+
+    hook: HooksConfig | None = None
+    chat_max_retries: Annotated[Number | None, Field(alias="chatMaxRetries")] = None
+    disable_paste_summary: StrictBool | None = None
+    batch_tool: StrictBool | None = None
+    open_telemetry: Annotated[StrictBool | None, Field(alias="openTelemetry")] = None
+    primary_tools: Strings = []
+    continue_loop_on_deny: StrictBool | None = None
+    mcp_timeout: Positive | None = None
+
+
+class CompactionConfig(_Section):
+    auto: StrictBool | None = None
+    prune: StrictBool | None = None
+
+
+class WatcherConfig(_Section):
+    ignore: Strings = []
+
+
+class EnterpriseConfig(_Section):
+    url: StrictStr | None = None
+
+
+class Config(_Strict):
+    schema_url: Annotated[StrictStr | None, Field(alias="$schema")] = None
+    theme: StrictStr | None = None
+    keybinds: KeybindsConfig = {}
+    log_level: Annotated[LogLevel | None, Field(alias="logLevel")] = None
+    tui: TuiConfig | None = None
+    server: ServerConfig = Field(default_factory=ServerConfig)
+    command: dict[str, CommandConfig] = {}
+    watcher: WatcherConfig = Field(default_factory=WatcherConfig)
+    plugin: Strings = []
+    snapshot: StrictBool | None = None
+    share: Literal["manual", "auto", "disabled"] | None = None
+    autoshare: StrictBool | None = None
+    autoupdate: StrictBool | Literal["notify"] | None = None
+    disabled_providers: Strings = []
+    enabled_providers: Strings | None = None
+    model: StrictStr | None = None
+    small_model: StrictStr | None = None
+    default_agent: StrictStr | None = None
+    username: StrictStr | None = None
+    mode: dict[str, AgentConfig] = {}
+    agent: dict[str, AgentConfig] = {}
+    provider: dict[str, ProviderConfig] = {}
+    mcp: dict[str, McpConfig] = {}
+    formatter: Literal[False] | dict[str, FormatterConfig] | None = None
+    lsp: Literal[False] | dict[str, LspConfig] | None = None
+    instructions: Strings = []
+    layout: LayoutConfig | None = None
+    permission: PermissionConfig = {}
+    tools: dict[str, StrictBool] = {}
+    enterprise: EnterpriseConfig = Field(default_factory=EnterpriseConfig)
+    compaction: CompactionConfig = Field(default_factory=CompactionConfig)
+    experimental: ExperimentalConfig = Field(default_factory=ExperimentalConfig)
