@@ -1,6 +1,7 @@
 """A change of one session, built step by step and committed whole: what is written and, in the same order, what is announced."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app.bus.base import Event
 from app.schema.base import Wire
@@ -79,6 +80,20 @@ class SessionChange:
         self.settled_parts.append(part_id)
         removed = PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
         self.announce(EventMessagePartRemoved(properties=removed))
+
+    def copy_messages(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
+        """Rows of another session under new ids, announced message by message."""
+        self.change.writes.append((self._sql.put_message, messages))
+        self.change.writes.append((self._sql.put_part, parts))
+        of_message: dict[str, list[Mapping[str, Any]]] = {message["id"]: [] for message in messages}
+        for part in parts:
+            of_message[part["message_id"]].append(part)
+        for message in messages:
+            info = rows.message_json(self.session_id, message["id"], message["parent_id"], message["body"])
+            self.announce_json(frame("message.updated", b'{"info":%b}' % info))
+            for part in of_message[message["id"]]:
+                text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
+                self.announce_json(frame("message.part.updated", b'{"part":%b}' % text))
 
     def put_todos(self, todos: Sequence[Todo]) -> None:
         body = rows.json_array([todo.wire_json() for todo in todos]).decode()

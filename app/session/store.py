@@ -1,4 +1,4 @@
-"""The one door to sessions, messages and parts: every change of them is committed here, then announced; every read comes from here.
+"""The one door to sessions, messages and parts: every change is committed here, then announced; every read comes from here.
 
 A part that streams is announced delta by delta from memory and written at most every WRITE_BEHIND seconds and at its end; a read
 meanwhile sees it as it stands.
@@ -6,12 +6,8 @@ meanwhile sees it as it stands.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
-
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound
@@ -21,7 +17,7 @@ from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
 from app.storage import queries
-from app.storage.engine import Database
+from app.storage.engine import Connection, Database
 from app.storage.queries import SessionFilter, Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util import clock
@@ -62,12 +58,16 @@ class Store:
 
     def post(self, change: SessionChange) -> asyncio.Future[None]:
         """Put in line behind all earlier changes; the future is done when it is stored and announced."""
-        self._settle_live(change)
-        return self._writer.post(change.change)
+        for part_id in change.settled_parts:
+            self._unwritten.pop(part_id, None)
+        done = self._writer.post(change.change)
+        if change.settled_parts and change.session_id in self._live:
+            done.add_done_callback(lambda _: self._settle(change))
+        return done
 
     async def commit(self, change: SessionChange) -> None:
-        self._settle_live(change)
-        await self._writer.commit(change.change)
+        """Store and announce. A caller that is cancelled meanwhile does not undo it."""
+        await asyncio.shield(self.post(change))
 
     async def update_session(
         self, session_id: str, directory: str, edit: Callable[[Session], Session], *, touch: bool = True
@@ -108,14 +108,13 @@ class Store:
         for session_id, part_rows in by_session.items():
             self._writer.post(Change(writes=[(self._sql.put_part, part_rows)], lease=self._leases.get(session_id)))
 
-    def _settle_live(self, change: SessionChange) -> None:
-        live = self._live.get(change.session_id)
+    def _settle(self, change: SessionChange) -> None:
+        """Parts whose rows are up to date are read from there again."""
+        live = self._live.get(change.session_id, {})
         for part_id in change.settled_parts:
-            self._unwritten.pop(part_id, None)
-            if live is not None:
-                live.pop(part_id, None)
-        if live is not None and not live:
-            del self._live[change.session_id]
+            live.pop(part_id, None)
+        if not live:
+            self._live.pop(change.session_id, None)
 
     # ── the lease of a turn ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,7 +149,7 @@ class Store:
 
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> Page:
         """All messages, or the `limit` newest (older than `before`)."""
-        _, stored = await self._read_existing(
+        stored = await self._read_existing(
             session_id,
             queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before),
         )
@@ -167,12 +166,12 @@ class Store:
 
     async def messages(self, session_id: str) -> list[MessageWithParts]:
         """The whole history, oldest first."""
-        _, stored = await self._read_existing(session_id, queries.all_messages)
+        stored = await self._read_existing(session_id, queries.all_messages)
         return rows.read_messages(session_id, stored, self.live_parts(session_id))
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
         """What the model is to know: the messages from the newest finished compaction on."""
-        _, stored = await self._read_existing(session_id, queries.live_messages)
+        stored = await self._read_existing(session_id, queries.live_messages)
         return rows.read_messages(session_id, stored, self.live_parts(session_id))
 
     async def parts_of_type(self, session_id: str, part_type: str, messages: Sequence[str] | None = None) -> list[Part]:
@@ -183,11 +182,10 @@ class Store:
         if self._write_behind is not None:
             self._write_behind.cancel()
             self._write_live()
-        with suppress(SQLAlchemyError):
-            await self._writer.drain()
+        await self._writer.drain()
 
     async def _one(self, session_id: str, message_id: str) -> queries.StoredMessages:
-        exists, stored = await self._read_existing(session_id, lambda c, s: queries.one_message(c, s, message_id))
+        stored = await self._read_existing(session_id, lambda c, s: queries.one_message(c, s, message_id))
         if not stored.messages:
             raise NotFound(f"Message not found: {message_id} in session {session_id}")
         return stored
@@ -197,16 +195,17 @@ class Store:
 
     async def _read_existing(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
-    ) -> tuple[str, queries.StoredMessages]:
-        """The session's row and a question about it, in one transaction."""
+    ) -> queries.StoredMessages:
+        """Answer a question about a session that must exist, in one transaction."""
 
-        def both(connection: Connection) -> tuple[str | None, queries.StoredMessages]:
-            return queries.session_body(connection, session_id), query(connection, session_id)
+        def both(connection: Connection) -> queries.StoredMessages | None:
+            exists = queries.session_body(connection, session_id) is not None
+            return query(connection, session_id) if exists else None
 
-        body, stored = await self._database.read(both)
-        if body is None:
+        stored = await self._database.read(both)
+        if stored is None:
             raise unknown_session(session_id)
-        return body, stored
+        return stored
 
 
 def unknown_session(session_id: str) -> NotFound:

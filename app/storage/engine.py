@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection as Connection
+from sqlalchemy import Engine, create_engine, event, make_url
 
 T = TypeVar("T")
 

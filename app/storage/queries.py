@@ -212,6 +212,13 @@ _ALL_MESSAGES = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindpara
 _ALL_PARTS = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(PART.c.seq)
 
 
+def rows_to_copy(connection: Connection, session_id: str) -> StoredMessages:
+    """Whole rows, for a fork."""
+    messages = connection.execute(select(MESSAGE).where(MESSAGE.c.session_id == session_id).order_by(MESSAGE.c.seq)).all()
+    parts = connection.execute(select(PART).where(PART.c.session_id == session_id).order_by(PART.c.seq)).all()
+    return StoredMessages(messages, parts)
+
+
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:
     """From the newest finished compaction on: what a turn needs, however long the session is."""
     start = connection.execute(_BOUNDARY, {"session": session_id}).scalar_one_or_none()

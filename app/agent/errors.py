@@ -1,0 +1,40 @@
+"""What went wrong in a turn, as it is stored with the message."""
+
+from app.provider.base import ApiFailure, MissingKey
+from app.schema.errors import (
+    APIError,
+    ApiErrorData,
+    MessageAbortedError,
+    MessageData,
+    MessageError,
+    ProviderAuthData,
+    ProviderAuthError,
+    unknown,
+)
+
+
+class TurnFailure(Exception):
+    """A turn that cannot go on, for a reason that is ours; the message is stored as it is."""
+
+
+def aborted() -> MessageAbortedError:
+    return MessageAbortedError(data=MessageData(message="The operation was aborted."))
+
+
+def to_message_error(error: BaseException) -> MessageError:
+    if isinstance(error, MissingKey):
+        return ProviderAuthError(data=ProviderAuthData(provider_id=error.provider_id, message=error.message))
+    if isinstance(error, ApiFailure):
+        return APIError(
+            data=ApiErrorData(
+                message=error.message,
+                status_code=error.status,
+                is_retryable=error.retryable,
+                response_headers=error.headers,
+                response_body=error.body,
+                metadata=error.metadata,
+            )
+        )
+    if isinstance(error, TurnFailure):
+        return unknown(str(error))
+    return unknown(f"{type(error).__name__}: {error}")

@@ -1,0 +1,47 @@
+"""A directory in use, as the agent sees it: its place, configuration, agents, models, tools and snapshots at one moment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.config.flags import Flags
+from app.provider.base import Provider
+from app.provider.catalogue import Known
+from app.schema.agent import Agent, Command, Skill
+from app.schema.config import Config
+from app.schema.model import Model, ProviderInfo
+from app.schema.session import FileDiff
+from app.workspace.place import Place
+
+
+class Trees(Protocol):
+    """Snapshots of the worktree, named by the hash of their tree."""
+
+    async def track(self) -> str | None:
+        """None when no snapshot could be taken; the reason is logged."""
+        ...
+
+    async def patch(self, tree: str) -> list[str]:
+        """Absolute paths of the files that differ from a tree now."""
+        ...
+
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
+
+
+class Providers(Protocol):
+    def provider_for(self, model: Model) -> Provider: ...
+
+
+@dataclass(frozen=True)
+class Instance:
+    place: Place
+    flags: Flags
+    config: Config
+    agents: Mapping[str, Agent]
+    connected: Mapping[str, ProviderInfo]
+    known: Known
+    providers: Providers
+    commands: Sequence[Command]
+    skills: Sequence[Skill]
+    trees: Trees | None
+    """None outside git or with `snapshot: false`."""

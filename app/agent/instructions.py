@@ -1,0 +1,116 @@
+"""Instruction files for the model: AGENTS.md and its kin, and what `instructions` in the configuration names (§7.5)."""
+
+import asyncio
+import glob
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.config.flags import Flags
+from app.util import paths
+
+LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
+URL_TIMEOUT = 5.0
+MAX_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where to look: from `directory` up to `worktree`."""
+
+    directory: Path
+    worktree: Path
+    flags: Flags
+    configured: Sequence[str] = ()
+
+    @property
+    def upward(self) -> list[Path]:
+        """The directory, its parents, up to and with the worktree; outside git only the directory itself, or instructions of
+        unrelated parents would leak in."""
+        if self.worktree == Path("/"):
+            return [self.directory]
+        parents = [self.directory, *self.directory.parents]
+        return parents[: parents.index(self.worktree) + 1] if self.worktree in parents else [self.directory]
+
+
+async def blocks(scope: Scope) -> list[str]:
+    """One text for each file and URL that has something to say, in the order of discovery."""
+    files, pages = await asyncio.gather(asyncio.to_thread(_read_files, scope), _fetch_all(_urls(scope.configured)))
+    return [f"Instructions from: {place}\n{text}" for place, text in (*files, *pages) if text.strip()]
+
+
+def _read_files(scope: Scope) -> list[tuple[str, str]]:
+    found = dict.fromkeys((*_local(scope), *_global(scope.flags), *_configured(scope)))
+    return [(str(path), _read(path)) for path in found]
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _local(scope: Scope) -> list[Path]:
+    """All files of the first name that is found anywhere, the nearest first."""
+    if scope.flags.disable_project_config:
+        return []
+    for name in LOCAL_NAMES:
+        if matches := [place / name for place in scope.upward if (place / name).is_file()]:
+            return matches
+    return []
+
+
+def _global(flags: Flags) -> list[Path]:
+    candidates = [paths.opencode_config_dir() / "AGENTS.md"]
+    if not flags.disable_claude_code_prompt:
+        candidates.append(paths.home() / ".claude" / "CLAUDE.md")
+    if flags.config_dir:
+        candidates.append(Path(flags.config_dir) / "AGENTS.md")
+    return [path for path in candidates if path.is_file()][:1]
+
+
+def _configured(scope: Scope) -> Iterable[Path]:
+    for pattern in scope.configured:
+        if _is_url(pattern):
+            continue
+        for place in _bases(pattern, scope):
+            relative = pattern.removeprefix("~/").removeprefix("/")
+            matches = glob.glob(relative, root_dir=place, recursive=True, include_hidden=True)  # noqa: PTH207  hidden files count
+            yield from sorted(place / match for match in matches if (place / match).is_file())
+
+
+def _bases(pattern: str, scope: Scope) -> list[Path]:
+    """The directories that a pattern is relative to."""
+    if pattern.startswith("~/"):
+        return [paths.home()]
+    if Path(pattern).is_absolute():
+        return [Path("/")]
+    if scope.flags.disable_project_config:
+        return [Path(scope.flags.config_dir)] if scope.flags.config_dir else []
+    return scope.upward
+
+
+def _is_url(pattern: str) -> bool:
+    return pattern.startswith(("http://", "https://"))
+
+
+def _urls(configured: Iterable[str]) -> list[str]:
+    return [pattern for pattern in configured if _is_url(pattern)]
+
+
+async def _fetch_all(urls: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(urls, await asyncio.gather(*(_fetch(url) for url in urls)), strict=True)) if urls else []
+
+
+async def _fetch(url: str) -> str:
+    """The page's text; a page that cannot be had says nothing."""
+    import httpx
+
+    try:
+        async with httpx.AsyncClient(timeout=URL_TIMEOUT, follow_redirects=True) as client:
+            answer = await client.get(url)
+            return answer.text[:MAX_BYTES] if answer.is_success else ""
+    except httpx.HTTPError:
+        return ""

@@ -1,0 +1,164 @@
+"""Gathers what streams into the parts of one assistant message and keeps the store up to date with them."""
+
+import asyncio
+from typing import Any
+
+from app.provider.base import Metadata
+from app.schema.file import FilePart
+from app.schema.message import AssistantMessage
+from app.schema.part import Part, PatchPart, ReasoningPart, Span, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
+from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started
+from app.session.store import Store
+from app.tool.base import ToolResult
+from app.util import clock, ids
+
+ABORTED = "Tool execution aborted"
+
+
+class PartWriter:
+    """Writes are put in line, not waited for; `stored` waits for them and raises what went wrong."""
+
+    def __init__(self, store: Store, directory: str, message: AssistantMessage) -> None:
+        self._store = store
+        self._directory = directory
+        self.message = message
+        self._open: dict[str, TextPart | ReasoningPart] = {}
+        self._tools: dict[str, ToolPart] = {}
+        self._attempt: list[Part] = []
+        self._writes: list[asyncio.Future[None]] = []
+
+    @property
+    def tools(self) -> list[ToolPart]:
+        return list(self._tools.values())
+
+    def has_text(self) -> bool:
+        return any(isinstance(part, TextPart) and part.text.strip() for part in self._attempt)
+
+    async def stored(self) -> None:
+        writes, self._writes = self._writes, []
+        for write in writes:
+            await asyncio.shield(write)
+
+    def put(self, part: Part) -> None:
+        change = self._store.change(self.message.session_id, self._directory)
+        change.put_part(part)
+        self._writes.append(self._store.post(change))
+
+    def put_message(self) -> None:
+        change = self._store.change(self.message.session_id, self._directory)
+        change.put_message(self.message)
+        self._writes.append(self._store.post(change))
+
+    # ── text and reasoning ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start_text(self, block: str, metadata: Metadata | None) -> None:
+        self._begin(block, TextPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
+
+    def start_reasoning(self, block: str, metadata: Metadata | None) -> None:
+        self._begin(block, ReasoningPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
+
+    def _begin(self, block: str, part: TextPart | ReasoningPart) -> None:
+        self._open[block] = part
+        self._attempt.append(part)
+
+    def gain(self, block: str, text: str) -> None:
+        part = self._open[block]
+        part.text += text
+        self._store.stream(part, self._directory, text)
+
+    def end_block(self, block: str, metadata: Metadata | None) -> TextPart | ReasoningPart:
+        """A reasoning block with neither text nor metadata (some models open one and say nothing) leaves no part."""
+        part = self._open.pop(block)
+        part.text = part.text.rstrip()
+        if metadata is not None:
+            part.metadata = metadata
+        if part.time is not None:
+            part.time = Span(start=part.time.start, end=clock.now_ms())
+        if isinstance(part, TextPart) or part.text or part.metadata:
+            self.put(part)
+        return part
+
+    # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def tool_pending(self, call_id: str, tool: str) -> ToolPart:
+        part = ToolPart(**self._ids(), call_id=call_id, tool=tool, state=Pending())
+        self._tools[call_id] = part
+        self._attempt.append(part)
+        self.put(part)
+        return part
+
+    def tool_running(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: Metadata | None = None) -> ToolPart:
+        part = self._tools.get(call_id) or self.tool_pending(call_id, tool)
+        part.tool = tool
+        part.metadata = metadata
+        part.state = Running(input=arguments, time=Started(start=clock.now_ms()))
+        self.put(part)
+        return part
+
+    def tool_progress(self, part: ToolPart, title: str | None, metadata: dict[str, Any] | None) -> None:
+        """Shown at once, written behind; progress that arrives after the end is dropped."""
+        if not isinstance(part.state, Running):
+            return
+        state = part.state
+        part.state = Running(input=state.input, title=title or state.title, metadata=metadata or state.metadata, time=state.time)
+        self._store.stream(part, self._directory)
+
+    def tool_completed(self, part: ToolPart, result: ToolResult) -> None:
+        state = part.state
+        assert isinstance(state, Running)
+        attachments = [FilePart(**self._ids(), **file.model_dump(exclude={"id"})) for file in result.attachments]
+        part.state = Completed(
+            input=state.input,
+            output=result.output,
+            title=result.title,
+            metadata=result.metadata,
+            time=CompletedTime(start=state.time.start, end=clock.now_ms()),
+            attachments=attachments or None,
+        )
+        self.put(part)
+
+    def tool_failed(self, part: ToolPart, error: str) -> None:
+        now = clock.now_ms()
+        started = part.state.time.start if isinstance(part.state, Running) else now
+        metadata = part.state.metadata if isinstance(part.state, Running) else None
+        part.state = Failed(input=part.state.input, error=error, metadata=metadata, time=Ended(start=started, end=now))
+        self.put(part)
+
+    # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def step_start(self, snapshot: str | None) -> None:
+        part = StepStartPart(**self._ids(), snapshot=snapshot)
+        self._attempt.append(part)
+        self.put(part)
+
+    def step_finish(self, reason: str, snapshot: str | None, cost: float, tokens: Tokens) -> None:
+        self.put(StepFinishPart(**self._ids(), reason=reason, snapshot=snapshot, cost=cost, tokens=tokens))
+
+    def patch(self, tree: str, files: list[str]) -> None:
+        self.put(PatchPart(**self._ids(), hash=tree, files=files))
+
+    # ── what goes wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def withdraw_attempt(self) -> None:
+        """A failed attempt is asked again from its beginning: what it wrote goes, or the answer would stand twice."""
+        change = self._store.change(self.message.session_id, self._directory)
+        for part in self._attempt:
+            change.remove_part(part.message_id, part.id)
+        if self._attempt:
+            self._writes.append(self._store.post(change))
+        self._attempt.clear()
+        self._open.clear()
+        self._tools.clear()
+
+    def settle(self) -> None:
+        """Nothing is left running: text keeps what it has, tools end as aborted."""
+        for block in list(self._open):
+            part = self._open.pop(block)
+            if part.text:
+                self.put(part)
+        for tool in self._tools.values():
+            if isinstance(tool.state, Pending | Running):
+                self.tool_failed(tool, ABORTED)
+
+    def _ids(self) -> dict[str, str]:
+        return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}

@@ -1,0 +1,87 @@
+"""A copy of a session up to a message, in one transaction. Bodies are copied as they are; only ids change."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.schema.errors import NotFound
+from app.schema.session import CreateInput, Session
+from app.session import title
+from app.session.service import new_session
+from app.session.store import Store, unknown_session
+from app.storage import queries
+from app.storage.engine import Connection
+from app.util import ids
+from app.workspace.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    session: Session
+    messages: list[dict[str, Any]]
+    parts: list[dict[str, Any]]
+
+
+class Forks:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def fork(self, place: Place, session_id: str, message_id: str | None) -> Session:
+        """Everything before `message_id`, or all of it. Raises NotFound for an unknown session or message."""
+        await self._store.drain()
+        source, stored = await self._store.ask(_source, session_id)
+        original = Session.model_validate_json(source)
+        copied = _copy(place, original, _until(stored, session_id, message_id))
+        change = self._store.change(copied.session.id, place.directory)
+        change.create_session(copied.session)
+        change.copy_messages(copied.messages, copied.parts)
+        await self._store.commit(change)
+        return copied.session
+
+
+def _source(connection: Connection, session_id: str) -> tuple[str, queries.StoredMessages]:
+    body = queries.session_body(connection, session_id)
+    if body is None:
+        raise unknown_session(session_id)
+    return body, queries.rows_to_copy(connection, session_id)
+
+
+def _until(stored: queries.StoredMessages, session_id: str, message_id: str | None) -> queries.StoredMessages:
+    """The messages before the boundary, which itself is left out; an answer still being written is no history yet."""
+    finished = queries.StoredMessages([row for row in stored.messages if not row.open], stored.parts)
+    if message_id is None:
+        return finished
+    places = [place for place, row in enumerate(stored.messages) if row.id == message_id]
+    if not places:
+        raise NotFound(f"Message not found: {message_id} in session {session_id}")
+    boundary = stored.messages[places[0]].seq
+    return queries.StoredMessages([row for row in finished.messages if row.seq < boundary], stored.parts)
+
+
+def _copy(place: Place, original: Session, stored: queries.StoredMessages) -> _Copied:
+    session = new_session(place, CreateInput(title=title.of_fork(original.title), permission=original.permission))
+    new_ids = {row.id: ids.ascending("message") for row in stored.messages}
+    messages = [
+        {
+            "session_id": session.id,
+            "id": new_ids[row.id],
+            "role": row.role,
+            "parent_id": new_ids.get(row.parent_id, row.parent_id),
+            "open": row.open,
+            "boundary": row.boundary,
+            "input_hash": None,
+            "body": row.body,
+        }
+        for row in stored.messages
+    ]
+    parts = [
+        {
+            "session_id": session.id,
+            "message_id": new_ids[row.message_id],
+            "id": ids.ascending("part"),
+            "type": row.type,
+            "body": row.body,
+        }
+        for row in stored.parts
+        if row.message_id in new_ids
+    ]
+    return _Copied(session, messages, parts)

@@ -1,0 +1,128 @@
+"""Sessions as clients see them: create, read, rename, delete, and the messages in them."""
+
+from app import __version__
+from app.schema.errors import BadRequest, Busy, NotFound
+from app.schema.part import Part
+from app.schema.session import CreateInput, Session, SessionTime, UpdateInput
+from app.session import slug, title
+from app.session.status import Statuses
+from app.session.store import Store
+from app.storage import queries
+from app.storage.queries import SessionFilter
+from app.util import clock, ids
+from app.workspace.place import Place
+
+
+class SessionService:
+    def __init__(self, store: Store, statuses: Statuses) -> None:
+        self._store = store
+        self._statuses = statuses
+
+    async def create(self, place: Place, wanted: CreateInput) -> Session:
+        session = new_session(place, wanted)
+        change = self._store.change(session.id, place.directory)
+        change.create_session(session)
+        await self._store.commit(change)
+        return session
+
+    async def list_json(
+        self,
+        place: Place,
+        *,
+        directory: str | None = None,
+        roots_only: bool = False,
+        updated_since: float | None = None,
+        search: str | None = None,
+        limit: int | None = None,
+        parent_id: str | None = None,
+    ) -> bytes:
+        """Sessions of the whole project, newest created first."""
+        wanted = SessionFilter(place.project_id, directory, roots_only, updated_since, search, limit, parent_id)
+        return await self._store.sessions_json(wanted)
+
+    async def children_json(self, place: Place, session_id: str) -> bytes:
+        session = await self._store.session(session_id)
+        return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id))
+
+    async def update(self, place: Place, session_id: str, wanted: UpdateInput) -> Session:
+        """Rename or archive; does not count as a touch."""
+
+        def edit(session: Session) -> Session:
+            changed = session.model_copy(deep=True)
+            if wanted.title is not None:
+                changed.title = wanted.title
+            if wanted.time and wanted.time.archived is not None:
+                changed.time.archived = wanted.time.archived
+            return changed
+
+        return await self._store.update_session(session_id, place.directory, edit, touch=False)
+
+    async def remove(self, place: Place, session_id: str) -> None:
+        """A session, its descendants and all that is theirs, in one transaction; children are announced first. The caller has
+        stopped their turns."""
+        family = await self._store.family(session_id)
+        if not family:
+            raise NotFound(f"Session not found: {session_id}")
+        change = self._store.change(session_id, place.directory)
+        for session in family:
+            change.delete_session(session)
+        await self._store.commit(change)
+
+    async def todos_json(self, session_id: str) -> bytes:
+        return await self._body_of(session_id, queries.TODO)
+
+    async def diff_json(self, session_id: str) -> bytes:
+        return await self._body_of(session_id, queries.DIFF)
+
+    async def _body_of(self, session_id: str, table: object) -> bytes:
+        await self._store.session_json(session_id)
+        body = await self._store.ask(queries.body_of, table, session_id=session_id)
+        return body.encode() if body else b"[]"
+
+    async def put_part(self, place: Place, part: Part) -> Part:
+        """Replace a stored part, or add one, by hand."""
+        await self._store.message_json(part.session_id, part.message_id)
+        change = self._store.change(part.session_id, place.directory)
+        change.put_part(part)
+        await self._store.commit(change)
+        return part
+
+    async def remove_part(self, place: Place, session_id: str, message_id: str, part_id: str) -> None:
+        await self._store.message_json(session_id, message_id)
+        change = self._store.change(session_id, place.directory)
+        change.remove_part(message_id, part_id)
+        await self._store.commit(change)
+
+    async def remove_message(self, place: Place, session_id: str, message_id: str) -> None:
+        if self._statuses.is_busy(session_id):
+            raise Busy(session_id)
+        await self._store.message_json(session_id, message_id)
+        change = self._store.change(session_id, place.directory)
+        change.remove_message(message_id)
+        await self._store.commit(change)
+
+
+def new_session(place: Place, wanted: CreateInput) -> Session:
+    now = clock.now_ms()
+    return Session(
+        id=ids.descending("session"),
+        slug=slug.make(),
+        project_id=place.project_id,
+        directory=place.directory,
+        parent_id=wanted.parent_id,
+        title=wanted.title if wanted.title is not None else title.default(child=wanted.parent_id is not None),
+        version=__version__,
+        time=SessionTime(created=now, updated=now),
+        permission=wanted.permission,
+    )
+
+
+def check_part_is_at(part: Part, session_id: str, message_id: str, part_id: str) -> None:
+    """Raises BadRequest when a part's ids are not those of the path it was sent to."""
+    for field, sent, expected in (
+        ("id", part.id, part_id),
+        ("messageID", part.message_id, message_id),
+        ("sessionID", part.session_id, session_id),
+    ):
+        if sent != expected:
+            raise BadRequest(f"Part mismatch: {field} is {sent!r}, the path says {expected!r}", [field], part.wire())

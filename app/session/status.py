@@ -1,0 +1,31 @@
+"""Which sessions are at work. Kept in memory; announced through the store, so that the order with everything else holds."""
+
+import asyncio
+
+from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
+from app.schema.session import Busy, Idle, Retry, SessionStatus
+from app.session.store import Store
+
+
+class Statuses:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._working: dict[str, tuple[str, Busy | Retry]] = {}
+
+    def is_busy(self, session_id: str) -> bool:
+        return session_id in self._working
+
+    def of_directory(self, directory: str) -> dict[str, SessionStatus]:
+        """Only those that are not idle."""
+        return {session: status for session, (where, status) in self._working.items() if where == directory}
+
+    def set(self, session_id: str, directory: str, status: SessionStatus) -> asyncio.Future[None]:
+        """The future is done when it is announced; a session is idle for readers from that moment."""
+        change = self._store.change(session_id, directory)
+        change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=status)))
+        if isinstance(status, Idle):
+            change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)))
+            self._working.pop(session_id, None)
+        else:
+            self._working[session_id] = (directory, status)
+        return self._store.post(change)

@@ -1,0 +1,103 @@
+"""What a session and a prompt have changed, from the snapshots of their steps (behaviour §2.9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from app.schema.message import UserMessage, UserSummary
+from app.schema.session import FileDiff, Session, SessionSummary
+from app.session.store import Store
+from app.storage import queries
+from app.storage.engine import Connection
+from app.workspace.place import Place
+
+
+class TreeDiffs(Protocol):
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Trees:
+    """The tree before the first step and after the last one; None without snapshots."""
+
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    session: _Trees
+    prompt: _Trees
+    touched: set[str]
+
+
+class Summaries:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> None:
+        """Store and announce the session's diff and counts, and the prompt's diffs."""
+        facts = await self._store.ask(_facts, session_id, prompt_id)
+        touched = {_relative(file, place.worktree) for file in facts.touched}
+        of_session = [diff for diff in await _between(trees, facts.session) if diff.file in touched]
+        of_prompt = of_session if facts.prompt == facts.session else await _between(trees, facts.prompt)
+        await self._store_session(place, session_id, of_session)
+        await self._edit_prompt(place, session_id, prompt_id, {"diffs": of_prompt})
+
+    async def set_title(self, place: Place, session_id: str, prompt_id: str, title: str) -> None:
+        """The prompt's summary title: the same as the session's first title."""
+        await self._edit_prompt(place, session_id, prompt_id, {"title": title})
+
+    async def _store_session(self, place: Place, session_id: str, diffs: list[FileDiff]) -> None:
+        def edit(session: Session) -> Session:
+            return session.model_copy(update={"summary": totals(diffs)})
+
+        await self._store.update_session(session_id, place.directory, edit)
+        change = self._store.change(session_id, place.directory)
+        change.put_diff(diffs)
+        await self._store.commit(change)
+
+    async def _edit_prompt(self, place: Place, session_id: str, prompt_id: str, update: dict[str, Any]) -> None:
+        async with self._store.lock(session_id):
+            info = (await self._store.message(session_id, prompt_id)).info
+            assert isinstance(info, UserMessage)
+            summary = (info.summary or UserSummary(diffs=[])).model_copy(update=update)
+            change = self._store.change(session_id, place.directory)
+            change.put_message(info.model_copy(update={"summary": summary}))
+            await self._store.commit(change)
+
+
+def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
+    return SessionSummary(
+        additions=sum(diff.additions for diff in diffs), deletions=sum(diff.deletions for diff in diffs), files=len(diffs)
+    )
+
+
+async def _between(trees: TreeDiffs | None, span: _Trees) -> list[FileDiff]:
+    if trees is None or span.before is None or span.after is None or span.before == span.after:
+        return []
+    return await trees.diff_full(span.before, span.after)
+
+
+def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
+    answers = queries.answers_to(connection, session_id, prompt_id)
+    patches = queries.parts_of_type(connection, session_id, "patch")
+    return _Facts(
+        session=_trees(connection, session_id, None),
+        prompt=_trees(connection, session_id, answers),
+        touched={file for row in patches for file in orjson.loads(row.body)["files"]},
+    )
+
+
+def _trees(connection: Connection, session_id: str, messages: Sequence[str] | None) -> _Trees:
+    before = queries.edge_part(connection, session_id, "step-start", messages, last=False)
+    after = queries.edge_part(connection, session_id, "step-finish", messages, last=True)
+    return _Trees(before and orjson.loads(before)["snapshot"], after and orjson.loads(after)["snapshot"])
+
+
+def _relative(file: str, worktree: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(worktree)) if path.is_relative_to(worktree) else file

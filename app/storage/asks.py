@@ -1,0 +1,84 @@
+"""Requests that wait for a person: kept in the database until they are answered or taken back, so that clients can always list
+what is asked."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from app.bus.base import Event
+from app.storage import queries
+from app.storage.engine import Database
+from app.storage.queries import Statements
+from app.storage.writer import Change, Writer
+
+T = TypeVar("T")
+"""What an answer is."""
+
+R = TypeVar("R")
+"""What a request is."""
+
+
+@dataclass(slots=True)
+class Ask(Generic[R, T]):
+    """`asked` announces it, `withdrawn` that whoever asked is gone."""
+
+    id: str
+    session_id: str
+    directory: str
+    request: R
+    body: bytes
+    asked: Event
+    withdrawn: Event
+    answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Asks(Generic[R, T]):
+    def __init__(self, kind: str, database: Database, sql: Statements, writer: Writer) -> None:
+        self._kind = kind
+        self._database = database
+        self._sql = sql
+        self._writer = writer
+        self._waiting: dict[str, Ask[R, T]] = {}
+
+    async def wait(self, ask: Ask[R, T]) -> T:
+        """The answer, or the refusal raised. Cancelled, it takes the request back."""
+        self._waiting[ask.id] = ask
+        row = {
+            "id": ask.id,
+            "kind": self._kind,
+            "session_id": ask.session_id,
+            "directory": ask.directory,
+            "body": ask.body.decode(),
+        }
+        try:
+            await self._writer.commit(Change([(self._sql.put_ask, [row])], [ask.asked]))
+            return await ask.answer
+        except asyncio.CancelledError:
+            await asyncio.shield(self._close(ask, ask.withdrawn))
+            raise
+
+    async def answer(self, ask: Ask[R, T], replied: Event, outcome: T | Exception) -> None:
+        """Announce the reply, then let the one who asked go on."""
+        if not await self._close(ask, replied) or ask.answer.done():
+            return
+        if isinstance(outcome, Exception):
+            ask.answer.set_exception(outcome)
+        else:
+            ask.answer.set_result(outcome)
+
+    def find(self, request_id: str) -> Ask[R, T] | None:
+        return self._waiting.get(request_id)
+
+    def of_session(self, session_id: str) -> list[Ask[R, T]]:
+        return [ask for ask in self._waiting.values() if ask.session_id == session_id]
+
+    async def all_json(self, directory: str) -> bytes:
+        bodies = await self._database.read(lambda connection: queries.pending_asks(connection, self._kind, directory))
+        return b"[%b]" % b",".join(body.encode() for body in bodies)
+
+    async def _close(self, ask: Ask[R, T], last: Event) -> bool:
+        """False when it was closed already."""
+        if self._waiting.pop(ask.id, None) is None:
+            return False
+        await self._writer.commit(Change([(self._sql.delete_ask, [{"gone": ask.id}])], [last]))
+        return True
