@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.config import markdown
-from app.config.errors import ConfigFrontmatterError, ConfigInvalidError
+from app.config.errors import ConfigInvalidError
 from app.config.flags import Flags
 from app.config.merge import deep_merge, distinct_plugins, merge_layer
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
@@ -19,6 +19,7 @@ from app.config.sources import ConfigDirectory, Sources, locate
 from app.config.watch import Stamp, Watch, changed
 from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
+from app.schema.errors import ServiceError
 from app.util import paths
 
 PLUGIN_SUFFIXES = {".js", ".ts", ".py"}
@@ -32,7 +33,7 @@ class LoadedConfig:
     config: Config
     directories: list[Path]
     skills: list[Skill]
-    warnings: list[ConfigFrontmatterError]
+    warnings: list[ServiceError]
     watched: Mapping[str, Stamp]
 
     def is_stale(self) -> bool:
@@ -60,7 +61,7 @@ def load(
 class _Loader:
     def __init__(self, sources: Sources, flags: Flags, environ: Mapping[str, str]) -> None:
         self.watch = Watch()
-        self.warnings: list[ConfigFrontmatterError] = []
+        self.warnings: list[ServiceError] = []
         self.present: list[Path] = []
         self._sources = sources
         self._flags = flags
@@ -72,7 +73,7 @@ class _Loader:
             yield self._file(path)
         yield self._legacy_toml(self._sources.legacy_toml)
         if self._sources.custom_file:
-            yield self._file(self._sources.custom_file)
+            yield self._custom_file(self._sources.custom_file)
         for path in self._sources.project_files:
             yield self._file(path)
         if self._flags.config_content:
@@ -86,6 +87,11 @@ class _Loader:
             return {}
         layer = parse_layer(text, str(path), path.parent, self._values)
         return {**layer, "plugin": [_plugin_place(name, path.parent) for name in layer["plugin"]]} if "plugin" in layer else layer
+
+    def _custom_file(self, path: Path) -> dict[str, Any]:
+        if not self.watch.exists(path):
+            self.warnings.append(ConfigInvalidError(str(path), "OPENCODE_CONFIG names this file, and it does not exist"))
+        return self._file(path)
 
     def _legacy_toml(self, path: Path) -> dict[str, Any]:
         """The global `config` file of OpenCode's first versions, where `provider` and `model` were two keys."""

@@ -10,6 +10,7 @@ from app.config.parse import validate
 from app.config.watch import Watch
 from app.schema.agent import Skill
 from app.schema.config import AgentConfig, CommandConfig
+from app.schema.errors import ServiceError
 
 _TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*$")
 _FENCE = re.compile(r"^-{3,}\s*$")
@@ -58,7 +59,7 @@ def _yaml_problem(error: Any) -> str:
 
 
 def _yaml_line(error: Any, text: str) -> int | None:
-    """The frontmatter begins on line 2; a value that was made a block scalar above the place counts one line too many."""
+    """The line of the file. The mark counts the opening fence as 0, and a value that was made a block scalar as two lines."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return None
@@ -66,12 +67,12 @@ def _yaml_line(error: Any, text: str) -> int | None:
     for source in text.split("\n")[1:]:
         line += 1
         shown += 1 + _quote_line(source).count("\n")
-        if shown > mark.line:
+        if shown >= mark.line:
             break
     return line
 
 
-def agents(watch: Watch, directory: Path, folders: set[str], warnings: list[ConfigFrontmatterError]) -> dict[str, Any]:
+def agents(watch: Watch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
     """`{agent,agents}/**/*.md`; a `name` in the frontmatter is the agent's name, else its path."""
     return {
         str(document.data.get("name") or name): _agent(document)
@@ -79,7 +80,7 @@ def agents(watch: Watch, directory: Path, folders: set[str], warnings: list[Conf
     }
 
 
-def modes(watch: Watch, directory: Path, folders: set[str], warnings: list[ConfigFrontmatterError]) -> dict[str, Any]:
+def modes(watch: Watch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
     """`{mode,modes}/*.md`, the older form of a primary agent."""
     return {
         str(document.data.get("name") or name): {**_agent(document), "mode": "primary"}
@@ -87,7 +88,7 @@ def modes(watch: Watch, directory: Path, folders: set[str], warnings: list[Confi
     }
 
 
-def commands(watch: Watch, directory: Path, folders: set[str], warnings: list[ConfigFrontmatterError]) -> dict[str, Any]:
+def commands(watch: Watch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
     """`{command,commands}/**/*.md`; the body is the template."""
     return {
         name: _checked(CommandConfig, document, {**document.data, "template": document.body})
@@ -113,7 +114,7 @@ def _documents(
     directory: Path,
     names: tuple[str, ...],
     folders: set[str],
-    warnings: list[ConfigFrontmatterError],
+    warnings: list[ServiceError],
     *,
     deep: bool = True,
 ) -> Iterator[tuple[str, Document]]:
@@ -125,7 +126,7 @@ def _documents(
                 yield path.relative_to(folder).with_suffix("").as_posix(), document
 
 
-def _document(watch: Watch, path: Path, warnings: list[ConfigFrontmatterError]) -> Document | None:
+def _document(watch: Watch, path: Path, warnings: list[ServiceError]) -> Document | None:
     """None, and a warning, for a file that cannot be understood; the others go on."""
     text = watch.read(path)
     if text is None:
@@ -137,7 +138,7 @@ def _document(watch: Watch, path: Path, warnings: list[ConfigFrontmatterError]) 
         return None
 
 
-def skills(watch: Watch, folder: Path, warnings: list[ConfigFrontmatterError]) -> Iterator[Skill]:
+def skills(watch: Watch, folder: Path, warnings: list[ServiceError]) -> Iterator[Skill]:
     """`folder/**/SKILL.md`."""
     for path in watch.files(folder):
         document = _document(watch, path, warnings) if path.name == "SKILL.md" else None

@@ -72,8 +72,9 @@ def _differs(path: str, stamp: Stamp) -> bool:
 
 
 def _stamp(path: str) -> Stamp:
+    """None too for what cannot be reached: a closed directory above it, a link to itself."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a Path costs as much as the call, and this runs before every request
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,246 @@
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.errors import ConfigInvalidError, ConfigJsonError
+from app.config.markdown import skill_body
+
+
+def snapshot_of(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+def test_no_files_gives_the_defaults(world: Any) -> None:
+    config = world.load().config
+    assert (config.agent, config.mode, config.command, config.plugin) == ({}, {}, {}, [])
+    assert config.username
+    assert config.keybinds["leader"] == "ctrl+x"
+
+
+def test_keybinds_of_the_user_stand_over_the_defaults(world: Any) -> None:
+    world.write(world.directory / "opencode.json", {"keybinds": {"leader": "ctrl+z"}})
+    keybinds = world.load().config.keybinds
+    assert keybinds["leader"] == "ctrl+z"
+    assert len(keybinds) > 50
+
+
+def test_loading_writes_nothing(world: Any, tmp_path: Path) -> None:
+    world.write(world.directory / "opencode.json", '{"theme": "t"}')
+    world.write(world.global_dir / "opencode.json", "{}")
+    world.write(world.directory / ".opencode" / "agent" / "a.md", "hello")
+    world.write(world.global_dir / "config", 'theme = "old"\n')
+    before = snapshot_of(tmp_path)
+    world.load()
+    assert snapshot_of(tmp_path) == before
+
+
+def test_legacy_toml_names_provider_and_model(world: Any) -> None:
+    world.write(world.global_dir / "config", 'provider = "anthropic"\nmodel = "claude"\ntheme = "t"\n')
+    config = world.load().config
+    assert (config.model, config.theme) == ("anthropic/claude", "t")
+
+
+def test_broken_toml_is_named(world: Any) -> None:
+    path = world.write(world.global_dir / "config", "theme = \n")
+    with pytest.raises(ConfigInvalidError, match=str(path)):
+        world.load()
+
+
+@pytest.mark.parametrize(
+    ("config", "share"),
+    [({"autoshare": True}, "auto"), ({"autoshare": True, "share": "disabled"}, "disabled"), ({"autoshare": False}, None)],
+)
+def test_autoshare_is_the_old_name_of_share(world: Any, config: dict[str, Any], share: str | None) -> None:
+    world.write(world.directory / "opencode.json", config)
+    assert world.load().config.share == share
+
+
+def test_compaction_flags_override_the_config(world: Any) -> None:
+    world.write(world.directory / "opencode.json", {"compaction": {"auto": True, "prune": True}})
+    assert world.load().config.compaction.auto is True
+    forced = world.load({"OPENCODE_DISABLE_AUTOCOMPACT": "1", "OPENCODE_DISABLE_PRUNE": "true"}).config.compaction
+    assert (forced.auto, forced.prune) == (False, False)
+
+
+def test_plugins_add_up_and_the_later_of_one_name_stays(world: Any) -> None:
+    world.write(world.global_dir / "opencode.json", {"plugin": ["a@1", "@s/b", "mine"]})
+    world.write(world.directory / "opencode.json", {"plugin": ["a@2", "./local.ts"]})
+    own = world.write(world.directory / ".opencode" / "plugin" / "mine.ts", "export const x = 1")
+    world.write(world.directory / ".opencode" / "plugin" / "README.md", "no plugin")
+    local = (world.directory / "local.ts").as_uri()
+    assert world.load().config.plugin == ["@s/b", "a@2", local, own.as_uri()]
+
+
+def test_an_mcp_server_can_change_its_type_or_only_be_switched(world: Any) -> None:
+    world.write(
+        world.global_dir / "opencode.json",
+        {
+            "mcp": {
+                "a": {"type": "local", "command": ["x"], "environment": {"K": "v"}},
+                "b": {"type": "remote", "url": "http://b", "enabled": False},
+            }
+        },
+    )
+    world.write(world.directory / "opencode.json", {"mcp": {"a": {"type": "remote", "url": "http://a"}, "b": {"enabled": True}}})
+    mcp = world.load().config.mcp
+    assert mcp["a"].layer() == {"type": "remote", "url": "http://a"}
+    assert mcp["b"].layer() == {"type": "remote", "url": "http://b", "enabled": True}
+
+
+@pytest.mark.parametrize("name", ["OPENCODE_CONFIG_CONTENT", "OPENCODE_PERMISSION"])
+def test_errors_in_a_flag_name_the_flag(world: Any, name: str) -> None:
+    with pytest.raises(ConfigJsonError, match=name):
+        world.load({name: "{nope"})
+
+
+def test_inline_content_is_not_substituted(world: Any) -> None:
+    config = world.load({"OPENCODE_CONFIG_CONTENT": '{"theme": "{env:THEME}"}', "THEME": "dark"}).config
+    assert config.theme == "{env:THEME}"
+
+
+def test_directories_are_those_that_exist_lowest_first(world: Any, tmp_path: Path) -> None:
+    places = [world.global_dir, world.directory / ".opencode", world.worktree / ".opencode", world.home / ".opencode"]
+    own = tmp_path / "own"
+    for place in [*places, own]:
+        place.mkdir(parents=True)
+    assert world.load({"OPENCODE_CONFIG_DIR": str(own)}).directories == [*places, own]
+
+
+def skill(name: str, body: str = "do it") -> str:
+    return f"---\nname: {name}\ndescription: about {name}\n---\n\n{body}\n"
+
+
+def test_skills_of_all_places_the_later_wins(world: Any) -> None:
+    world.write(world.home / ".claude/skills/a/SKILL.md", skill("a", "home"))
+    world.write(world.worktree / ".claude/skills/b/SKILL.md", skill("b"))
+    own = world.write(world.directory / ".opencode/skill/deep/er/SKILL.md", skill("a", "own"))
+    world.write(world.directory / ".opencode/skills/c/SKILL.md", skill("c"))
+    world.write(world.directory / ".opencode/skills/c/OTHER.md", skill("not a skill"))
+    skills = {found.name: found for found in world.load().skills}
+    assert sorted(skills) == ["a", "b", "c"]
+    assert skills["a"].location == str(own)
+    assert skills["a"].description == "about a"
+    assert skill_body(skills["a"]) == "own"
+
+
+@pytest.mark.parametrize("flag", ["OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_SKILLS"])
+def test_claude_skills_can_be_turned_off(world: Any, flag: str) -> None:
+    world.write(world.home / ".claude/skills/a/SKILL.md", skill("a"))
+    assert world.load().skills
+    assert world.load({flag: "1"}).skills == []
+
+
+def test_a_skill_without_a_description_is_skipped_with_a_warning(world: Any) -> None:
+    path = world.write(world.directory / ".opencode/skill/a/SKILL.md", "---\nname: a\n---\nbody")
+    loaded = world.load()
+    assert loaded.skills == []
+    assert [warning.data["path"] for warning in loaded.warnings] == [str(path)]
+
+
+def test_a_link_that_leads_back_does_not_hang(world: Any) -> None:
+    world.write(world.directory / ".opencode/skill/a/SKILL.md", skill("a"))
+    (world.directory / ".opencode/skill/a/loop").symlink_to(world.directory / ".opencode/skill")
+    assert [found.name for found in world.load().skills] == ["a"]
+
+
+def _edit(world: Any) -> None:
+    world.write(world.directory / "opencode.json", {"theme": "another"})
+
+
+def _remove(world: Any) -> None:
+    (world.directory / "opencode.json").unlink()
+
+
+def _add_file(world: Any) -> None:
+    world.write(world.worktree / "opencode.jsonc", "{}")
+
+
+def _add_agent(world: Any) -> None:
+    world.write(world.directory / ".opencode/agent/new.md", "hi")
+
+
+def _edit_agent(world: Any) -> None:
+    world.write(world.directory / ".opencode/agent/sub/a.md", "changed")
+
+
+def _add_folder(world: Any) -> None:
+    (world.worktree / ".opencode").mkdir()
+
+
+def _add_command_folder(world: Any) -> None:
+    world.write(world.directory / ".opencode/command/x.md", "hi")
+
+
+def _edit_key(world: Any) -> None:
+    world.write(world.directory / "key.txt", "another key")
+
+
+@pytest.mark.parametrize(
+    "change", [_edit, _remove, _add_file, _add_agent, _edit_agent, _add_folder, _add_command_folder, _edit_key]
+)
+def test_every_change_makes_the_loaded_config_stale(world: Any, change: Any) -> None:
+    world.write(world.directory / "opencode.json", '{"theme": "t", "username": "{file:key.txt}"}')
+    world.write(world.directory / "key.txt", "k")
+    world.write(world.directory / ".opencode/agent/sub/a.md", "hello")
+    loaded = world.load()
+    assert not loaded.is_stale()
+    change(world)
+    assert loaded.is_stale()
+    assert not world.load().is_stale()
+
+
+def test_what_is_not_configuration_does_not_make_it_stale(world: Any) -> None:
+    loaded = world.load()
+    world.write(world.directory / "main.py", "print()")
+    assert not loaded.is_stale()
+
+
+def test_a_file_that_cannot_be_read_is_named(world: Any) -> None:
+    path = world.directory / "opencode.json"
+    # Opens for everyone, root too, and fails when read.
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(ConfigInvalidError, match=f"{path}: cannot be read"):
+        world.load()
+
+
+def test_what_has_a_config_files_name_and_is_no_file_is_passed_over(world: Any) -> None:
+    (world.directory / "opencode.json").mkdir()
+    (world.directory / "opencode.jsonc").symlink_to("opencode.jsonc")
+    world.write(world.worktree / "opencode.json", {"theme": "t"})
+    assert world.load().config.theme == "t"
+
+
+def test_a_custom_file_that_is_missing_is_a_warning(world: Any, tmp_path: Path) -> None:
+    path = tmp_path / "gone.json"
+    loaded = world.load({"OPENCODE_CONFIG": str(path)})
+    assert [warning.data["path"] for warning in loaded.warnings] == [str(path)]
+    world.write(path, "{}")
+    assert loaded.is_stale()
+
+
+def test_a_file_that_is_not_text_is_named(world: Any) -> None:
+    path = world.directory / "opencode.json"
+    path.write_bytes(b'{"theme": "\xff"}')
+    with pytest.raises(ConfigInvalidError, match="UTF-8"):
+        world.load()
+
+
+def test_loading_and_asking_for_changes_are_cheap(world: Any) -> None:
+    """Bounds of a typical project, ten times wider than measured, for slow machines."""
+    world.write(world.global_dir / "opencode.json", {"provider": {"p": {"options": {"apiKey": "k"}}}})
+    world.write(world.directory / "opencode.json", {"model": "p/m", "permission": {"bash": {"*": "ask"}}})
+    world.write(world.directory / ".opencode/agent/a.md", "---\ndescription: d\n---\nprompt")
+    loaded = world.load()
+    assert _best_of(5, world.load) < 0.050
+    assert _best_of(5, loaded.is_stale) < 0.003
+
+
+def _best_of(times: int, act: Any) -> float:
+    spans = []
+    for _ in range(times):
+        start = time.perf_counter()
+        act()
+        spans.append(time.perf_counter() - start)
+    return min(spans)

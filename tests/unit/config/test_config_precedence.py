@@ -1,0 +1,152 @@
+"""Every layer of the configuration, lowest first: each of them overrides all the ones above it in this table."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LAYERS = [
+    "remote 1",
+    "remote 2",
+    "global config.json",
+    "global opencode.json",
+    "global opencode.jsonc",
+    "global config (TOML)",
+    "OPENCODE_CONFIG",
+    "worktree opencode.jsonc",
+    "directory opencode.jsonc",
+    "worktree opencode.json",
+    "directory opencode.json",
+    "OPENCODE_CONFIG_CONTENT",
+    "directory .opencode/opencode.jsonc",
+    "directory .opencode/opencode.json",
+    "worktree .opencode/opencode.json",
+    "~/.opencode/opencode.jsonc",
+    "~/.opencode/opencode.json",
+    "OPENCODE_CONFIG_DIR opencode.jsonc",
+    "OPENCODE_CONFIG_DIR opencode.json",
+]
+
+
+class Layers:
+    """Puts a config into the named layers, and loads."""
+
+    def __init__(self, world: Any, tmp_path: Path) -> None:
+        self.world = world
+        self.remote: list[dict[str, Any]] = []
+        self.env: dict[str, str] = {}
+        extra, custom_dir = tmp_path / "extra.json", tmp_path / "custom"
+        self.files = {
+            "global config.json": world.global_dir / "config.json",
+            "global opencode.json": world.global_dir / "opencode.json",
+            "global opencode.jsonc": world.global_dir / "opencode.jsonc",
+            "OPENCODE_CONFIG": extra,
+            "worktree opencode.jsonc": world.worktree / "opencode.jsonc",
+            "directory opencode.jsonc": world.directory / "opencode.jsonc",
+            "worktree opencode.json": world.worktree / "opencode.json",
+            "directory opencode.json": world.directory / "opencode.json",
+            "directory .opencode/opencode.jsonc": world.directory / ".opencode/opencode.jsonc",
+            "directory .opencode/opencode.json": world.directory / ".opencode/opencode.json",
+            "worktree .opencode/opencode.json": world.worktree / ".opencode/opencode.json",
+            "~/.opencode/opencode.jsonc": world.home / ".opencode/opencode.jsonc",
+            "~/.opencode/opencode.json": world.home / ".opencode/opencode.json",
+            "OPENCODE_CONFIG_DIR opencode.jsonc": custom_dir / "opencode.jsonc",
+            "OPENCODE_CONFIG_DIR opencode.json": custom_dir / "opencode.json",
+        }
+        self.flags = {"OPENCODE_CONFIG": extra, "OPENCODE_CONFIG_DIR": custom_dir}
+
+    def put(self, layer: str, config: dict[str, Any]) -> None:
+        if layer.startswith("remote"):
+            self.remote.append(config)
+        elif layer == "OPENCODE_CONFIG_CONTENT":
+            self.env[layer] = json.dumps(config)
+        elif layer.endswith("(TOML)"):
+            text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())
+            self.world.write(self.world.global_dir / "config", text)
+        else:
+            self.world.write(self.files[layer], config)
+        flag = layer.split()[0]
+        if flag in self.flags:
+            self.env[flag] = str(self.flags[flag])
+
+    def load(self) -> Any:
+        return self.world.load(self.env, self.remote).config
+
+
+@pytest.fixture
+def layers(world: Any, tmp_path: Path) -> Layers:
+    return Layers(world, tmp_path)
+
+
+@pytest.mark.parametrize(("lower", "higher"), list(pairwise(LAYERS)))
+def test_a_layer_overrides_the_one_below_and_keeps_what_it_does_not_say(layers: Layers, lower: str, higher: str) -> None:
+    layers.put(lower, {"theme": lower, "username": "from below"})
+    layers.put(higher, {"theme": higher})
+    config = layers.load()
+    assert (config.theme, config.username) == (higher, "from below")
+
+
+def test_all_layers_at_once(layers: Layers) -> None:
+    for layer in LAYERS:
+        layers.put(layer, {"theme": layer, "instructions": [layer]})
+    config = layers.load()
+    assert config.theme == LAYERS[-1]
+    assert config.instructions == LAYERS
+
+
+def test_nothing_above_the_worktree_is_read(world: Any) -> None:
+    world.write(world.outer / "opencode.json", {"theme": "outside"})
+    world.write(world.outer / ".opencode" / "opencode.json", {"theme": "outside"})
+    assert world.load().config.theme is None
+
+
+def test_outside_git_the_search_goes_to_the_root(world: Any) -> None:
+    world.write(world.outer / "opencode.json", {"theme": "outer"})
+    world.worktree = Path("/")
+    assert world.load().config.theme == "outer"
+
+
+def test_disable_project_config_leaves_the_rest(layers: Layers) -> None:
+    layers.put("global opencode.json", {"theme": "global"})
+    layers.put("directory opencode.json", {"theme": "project"})
+    layers.put("directory .opencode/opencode.json", {"theme": "folder"})
+    layers.env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+    assert layers.load().theme == "global"
+
+
+def test_permission_flag_overrides_every_file_and_keeps_other_rules(layers: Layers) -> None:
+    layers.put("OPENCODE_CONFIG_DIR opencode.json", {"permission": {"bash": {"git *": "allow"}, "edit": "ask"}})
+    layers.env["OPENCODE_PERMISSION"] = '{"bash": {"rm *": "deny"}, "edit": "deny"}'
+    assert layers.load().permission == {"bash": {"git *": "allow", "rm *": "deny"}, "edit": "deny"}
+
+
+def test_markdown_of_a_directory_overrides_project_files_and_the_later_directory_wins(world: Any) -> None:
+    world.write(world.directory / "opencode.json", {"agent": {"x": {"description": "file", "model": "p/m"}}})
+    world.write(world.global_dir / "agent" / "x.md", "---\ndescription: global\n---\nprompt")
+    assert world.load().config.agent["x"].description == "global"
+    world.write(world.worktree / ".opencode" / "agents" / "x.md", "---\ndescription: outer folder\n---\nprompt")
+    world.write(world.directory / ".opencode" / "agents" / "x.md", "---\ndescription: inner folder\n---\nprompt")
+    agent = world.load().config.agent["x"]
+    assert (agent.description, agent.model) == ("outer folder", "p/m")
+
+
+def test_mode_entries_are_primary_agents_over_agent_entries(world: Any) -> None:
+    world.write(
+        world.directory / "opencode.json",
+        {"agent": {"x": {"mode": "subagent", "temperature": 0.5}}, "mode": {"x": {"prompt": "p"}, "y": {}}},
+    )
+    agents = world.load().config.agent
+    assert (agents["x"].mode, agents["x"].temperature, agents["x"].prompt) == ("primary", 0.5, "p")
+    assert agents["y"].mode == "primary"
+
+
+def test_legacy_tools_stand_below_explicit_permission(world: Any) -> None:
+    world.write(
+        world.directory / "opencode.json",
+        {"tools": {"write": False, "bash": False, "webfetch": True}, "permission": {"bash": "ask"}},
+    )
+    config = world.load().config
+    assert config.permission == {"edit": "deny", "webfetch": "allow", "bash": "ask"}
+    assert list(config.permission)[-1] == "bash"
