@@ -1,0 +1,53 @@
+"""Server-sent events, as far as model providers use them: the `data` of each event; names, ids and comments are skipped."""
+
+import json
+from typing import Any
+
+import orjson
+
+_FIELDS = (b"event:", b"id:", b"retry:", b":")
+_STRAY_LIMIT = 8192
+
+
+class SseDecoder:
+    """`stray` gathers lines that are no part of an event stream (an HTML page, a JSON error), to say what came instead."""
+
+    def __init__(self) -> None:
+        self.stray = b""
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of every event that this chunk completes."""
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        return [data for line in lines if (data := self._line(line.removesuffix(b"\r")))]
+
+    def close(self) -> bytes | None:
+        """The data of a last event that no empty line ended."""
+        self._line(self._rest.removesuffix(b"\r"))
+        return self._dispatch()
+
+    def _line(self, line: bytes) -> bytes | None:
+        if not line:
+            return self._dispatch()
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].strip())
+        elif not line.startswith(_FIELDS):
+            self.stray = (self.stray + line + b"\n")[:_STRAY_LIMIT]
+        return None
+
+    def _dispatch(self) -> bytes | None:
+        data = b"\n".join(self._data)
+        self._data.clear()
+        return data or None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Any JSON; ValueError otherwise. Half of a surrogate pair, which some servers escape into a chunk of its own, becomes
+    U+FFFD, as it could not be stored."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        lenient = json.dumps(json.loads(text), ensure_ascii=False)
+        return orjson.loads(lenient.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))

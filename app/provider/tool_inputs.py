@@ -1,0 +1,57 @@
+"""The tool calls of one stream whose arguments are still arriving."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.provider.base import InvalidToolCall, Metadata, ToolCall, ToolInputStart
+from app.provider.sse import parse_json
+
+
+def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:
+    """No arguments at all means an empty object."""
+    try:
+        value: Any = parse_json(raw) if raw.strip() else {}
+    except ValueError as error:
+        return InvalidToolCall(call_id, tool, raw, f"The arguments are not valid JSON: {error}")
+    if not isinstance(value, dict):
+        return InvalidToolCall(call_id, tool, raw, "The arguments are JSON, but not an object")
+    return ToolCall(call_id, tool, value, metadata)
+
+
+@dataclass(slots=True)
+class _Input:
+    call_id: str
+    tool: str
+    raw: list[str]
+
+
+class ToolInputs:
+    """Calls by the key that the wire format gives them (an index)."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Input] = {}
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._open
+
+    def call_id(self, key: int) -> str:
+        return self._open[key].call_id
+
+    def start(self, key: int, call_id: str, tool: str) -> list[ToolInputStart]:
+        """The event comes once, when the name is known: some servers send it after the id."""
+        call = self._open.setdefault(key, _Input(call_id, "", []))
+        if call.tool or not tool:
+            return []
+        call.tool = tool
+        return [ToolInputStart(call.call_id, tool)]
+
+    def append(self, key: int, fragment: str) -> None:
+        self._open[key].raw.append(fragment)
+
+    def finish(self, key: int) -> ToolCall | InvalidToolCall:
+        call = self._open.pop(key)
+        return read_call(call.call_id, call.tool, "".join(call.raw))
+
+    def finish_all(self) -> list[ToolCall | InvalidToolCall]:
+        """Every call that was started."""
+        return [self.finish(key) for key, call in tuple(self._open.items()) if call.tool]
