@@ -1,0 +1,125 @@
+"""Output that is too long for the model: it sees one end of it, the whole is kept in a file for a week."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from app.tool.text_file import finish_in_thread
+from app.util import ids
+
+MAX_LINES = 2_000
+MAX_BYTES = 50 * 1024
+RETENTION_MS = 7 * 24 * 60 * 60 * 1000
+
+Direction = Literal["head", "tail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """`output_path` is where the whole text lies when `truncated`."""
+
+    text: str
+    truncated: bool
+    output_path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    kept: bytes
+    removed: int
+    unit: Literal["lines", "bytes"]
+
+
+class OutputStore:
+    """The folder of whole outputs: one file an output, `tool_…`, readable by this user only."""
+
+    def __init__(self, directory: Path, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> None:
+        self.directory = directory
+        self._max_lines = max_lines
+        self._max_bytes = max_bytes
+
+    async def bound(self, text: str, *, may_delegate: bool, direction: Direction = "head") -> Bounded:
+        """`may_delegate`: the agent may call the task tool, and is told to let a subagent look through the file.
+        `direction` is the end that is kept. Characters that UTF-8 cannot express become `?`.
+        """
+        if len(text) <= self._max_bytes:
+            data = text.encode("utf-8", "replace")
+            if self._fits(data):
+                return Bounded(data.decode(), truncated=False)
+        return await finish_in_thread(self._truncate, text, may_delegate, direction)
+
+    async def cleanup(self, now_ms: int) -> int:
+        """Removes what is older than a week at `now_ms`; returns how many files."""
+        return await asyncio.to_thread(self._remove_before, (now_ms - RETENTION_MS) / 1000)
+
+    def _fits(self, data: bytes) -> bool:
+        return len(data) <= self._max_bytes and data.count(b"\n") < self._max_lines
+
+    def _truncate(self, text: str, may_delegate: bool, direction: Direction) -> Bounded:
+        data = text.encode("utf-8", "replace")
+        if self._fits(data):
+            return Bounded(data.decode(), truncated=False)
+        path = self._keep(data)
+        cut = _cut(data, self._max_lines, self._max_bytes, direction)
+        note = f"...{cut.removed} {cut.unit} truncated..."
+        kept = cut.kept.decode("utf-8", "ignore")
+        preview = f"{kept}\n\n{note}" if direction == "head" else f"{note}\n\n{kept}"
+        return Bounded(f"{preview}\n\n{_hint(path, may_delegate)}", truncated=True, output_path=path)
+
+    def _keep(self, data: bytes) -> Path:
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.directory / ids.ascending("tool")
+        with open(path, "xb", opener=_private) as file:
+            file.write(data)
+        return path
+
+    def _remove_before(self, limit: float) -> int:
+        if not self.directory.is_dir():
+            return 0
+        old = [path for path in self.directory.glob("tool_*") if path.lstat().st_mtime < limit]
+        for path in old:
+            path.unlink(missing_ok=True)
+        return len(old)
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+def _cut(data: bytes, max_lines: int, max_bytes: int, direction: Direction) -> _Cut:
+    """Whole lines from the kept end while both limits hold; of a first line that is too long itself, as much of it as fits."""
+    lines = data.split(b"\n")
+    ordered: Iterable[bytes] = lines if direction == "head" else reversed(lines)
+    kept = list(islice(_within(ordered, max_bytes), max_lines))
+    if not any(kept):
+        part = data[:max_bytes] if direction == "head" else data[-max_bytes:]
+        part = part.decode("utf-8", "ignore").encode()
+        return _Cut(part, len(data) - len(part), "bytes")
+    preview = b"\n".join(kept if direction == "head" else reversed(kept))
+    if len(kept) == max_lines:
+        return _Cut(preview, len(lines) - len(kept), "lines")
+    return _Cut(preview, len(data) - len(preview), "bytes")
+
+
+def _within(lines: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+    """The lines that fit, a newline before each but the first."""
+    used = -1
+    for line in lines:
+        used += 1 + len(line)
+        if used > max_bytes:
+            return
+        yield line
+
+
+def _hint(path: Path, may_delegate: bool) -> str:
+    where = f"The output was too long; all of it is in the file {path}\n"
+    if may_delegate:
+        return where + (
+            "Have a subagent go through that file with grep and read (use the task tool) and report what matters: "
+            "reading it yourself would fill your context."
+        )
+    return where + "Search it with grep, or read parts of it with read's offset and limit."
