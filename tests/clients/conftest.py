@@ -1,0 +1,32 @@
+"""What the tests of clients share: a server of this checkout, and the clients' npm packages."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_server import RunningServer, serving, skip_or_fail, this_checkout
+
+CLIENTS = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    command, environment = this_checkout()
+    with serving(command, tmp_path_factory.mktemp("server"), environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """tests/clients with the packages of its lock file installed."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            skip_or_fail(f"{program} is not installed")
+    lock, installed = CLIENTS / "package-lock.json", CLIENTS / "node_modules" / ".package-lock.json"
+    if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
+        result = subprocess.run(["npm", "ci", "--silent"], cwd=CLIENTS, capture_output=True, text=True, timeout=300)
+        if result.returncode != 0:
+            skip_or_fail(f"npm could not install the clients: {result.stderr.strip()[-300:]}")
+    return CLIENTS

@@ -1,0 +1,111 @@
+"""A real server in its own process, workspace and data directory, for clients that know nothing of Python."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 30
+STOP_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    base: str
+    workspace: Path
+    data: Path
+    process: subprocess.Popen[bytes]
+
+
+def skip_or_fail(reason: str) -> None:
+    """A test that cannot run here is skipped, but CI has all that is needed, so there it fails."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def this_checkout() -> tuple[list[str], dict[str, str]]:
+    """The command that serves this checkout's code, and the environment it needs."""
+    return [sys.executable, "-m", "app.cli", "serve", "--port", "PORT"], {"PYTHONPATH": str(ROOT)}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def clean_environment(home: Path, **extra: str) -> dict[str, str]:
+    """This process's environment without what would configure a server: its flags, keys and home directories."""
+    foreign = ("OPENSESSION_", "OPENCODE_", "XDG_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign) and not name.endswith("_API_KEY")}
+    return {**kept, "HOME": str(home), **extra}
+
+
+def new_workspace(directory: Path) -> Path:
+    directory.mkdir()
+    (directory / "a.txt").write_text("hello\nworld\n")
+    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"]):
+        subprocess.run(["git", *command], cwd=directory, check=True)
+    return directory
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+def wait_until_it_answers(process: subprocess.Popen[bytes], base: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not answers(f"{base}/global/health"):
+        if process.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"The server did not start:\n{log.read_text()}")
+        time.sleep(0.05)
+
+
+@contextmanager
+def serving(command: list[str], directory: Path, environment: dict[str, str] | None = None) -> Iterator[RunningServer]:
+    """Run `command`, in which PORT stands for a free port, in a fresh git workspace below `directory` until the block ends."""
+    workspace, data, home, log = (
+        new_workspace(directory / "workspace"),
+        directory / "data",
+        directory / "home",
+        directory / "server.log",
+    )
+    home.mkdir()
+    port = free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [word.replace("PORT", str(port)) for word in command],
+            cwd=workspace,
+            env=clean_environment(home, OPENSESSION_DATA_DIR=str(data), **(environment or {})),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            base = f"http://127.0.0.1:{port}"
+            wait_until_it_answers(process, base, log)
+            yield RunningServer(base, workspace, data, process)
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

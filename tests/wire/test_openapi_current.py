@@ -1,0 +1,22 @@
+"""openapi.yaml at the root is what the code says now; `make openapi` writes it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_openapi_yaml_is_current(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "app.cli", "openapi"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == (ROOT / "openapi.yaml").read_text(), "run `make openapi`"
+    assert not (tmp_path / "data").exists(), "describing the API must not touch a data directory"
