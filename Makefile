@@ -1,7 +1,7 @@
 # A fresh clone needs Python >= 3.11, git and make; every target sets up what it needs in .venv first.
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 LOCK   := $(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-options --no-allow-unsafe
