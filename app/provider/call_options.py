@@ -1,0 +1,195 @@
+"""The parameters of one model call: sampling, the output limit, provider options and headers."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app import __version__
+from app.config.flags import Flags
+from app.provider import known_providers as npm
+from app.provider.merging import merge_layers
+from app.provider.variants import gpt_version, openai_efforts
+from app.schema.agent import Agent
+from app.schema.model import Model
+
+Options = dict[str, Any]
+
+OUTPUT_TOKEN_MAX = 32_000
+"""No answer may be longer, whatever the model allows, unless the flag says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """None: the provider's own default. The field names are those of ModelRequest."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    max_output_tokens: int
+    options: Options
+    headers: dict[str, str]
+
+
+def call_options(
+    model: Model,
+    agent: Agent,
+    variant: str | None = None,
+    *,
+    small: bool = False,
+    session_id: str,
+    flags: Flags,
+    provider_options: Mapping[str, Any] | None = None,
+) -> CallOptions:
+    """`small`: a title or another side task, asked with as little reasoning as the model allows and without the variant."""
+    base = small_options(model) if small else default_options(model, session_id, provider_options or {})
+    chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
+    options = merge_layers(base, model.options, agent.options, chosen)
+    return CallOptions(
+        temperature=_temperature(model, agent),
+        top_p=agent.top_p if agent.top_p is not None else default_top_p(model.id),
+        top_k=default_top_k(model.id),
+        max_output_tokens=max_output_tokens(model, options, flags.experimental_output_token_max or OUTPUT_TOKEN_MAX),
+        options=options,
+        headers=call_headers(model),
+    )
+
+
+def _temperature(model: Model, agent: Agent) -> float | None:
+    if not model.capabilities.temperature:
+        return None
+    return agent.temperature if agent.temperature is not None else default_temperature(model.id)
+
+
+def call_headers(model: Model) -> dict[str, str]:
+    own = {} if model.provider_id == "anthropic" else {"User-Agent": f"opensession/{__version__}"}
+    return {**own, **model.headers}
+
+
+def default_temperature(model_id: str) -> float | None:
+    name = model_id.lower()
+    if "qwen" in name:
+        return 0.55
+    if "claude" in name:
+        return None
+    if re.search(r"gemini|glm-4\.[67]|minimax-m2", name):
+        return 1.0
+    if "kimi-k2" in name:
+        return 1.0 if "thinking" in name else 0.6
+    return None
+
+
+def default_top_p(model_id: str) -> float | None:
+    name = model_id.lower()
+    if "qwen" in name:
+        return 1
+    return 0.95 if re.search(r"minimax-m2|gemini", name) else None
+
+
+def default_top_k(model_id: str) -> int | None:
+    name = model_id.lower()
+    if "minimax-m2" in name:
+        return 40 if "m2.1" in name else 20
+    return 64 if "gemini" in name else None
+
+
+def max_output_tokens(model: Model, options: Mapping[str, Any], cap: int) -> int:
+    """Tokens of the answer alone. Anthropic's limit counts thinking too: the budget and the answer must fit it together."""
+    limit = model.limit.output or cap
+    standard = min(limit, cap)
+    thinking = options.get("thinking") or {}
+    if model.api.npm != npm.ANTHROPIC or thinking.get("type") != "enabled":
+        return standard
+    budget = int(thinking.get("budgetTokens", 0))
+    return standard if budget + standard <= limit else max(limit - budget, 1)
+
+
+def default_options(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:
+    """What OpenCode sends when nobody chose anything."""
+    return merge_layers(
+        _storage(model),
+        _openrouter(model),
+        _chat_template(model),
+        _glm_thinking(model),
+        _cache_key(model, session_id, provider_options),
+        _google_thinking(model),
+        _gpt5(model, session_id),
+    )
+
+
+def _storage(model: Model) -> Options:
+    """The conversation is sent whole each time, so OpenAI need not keep it."""
+    return {"store": False} if _is_openai(model) else {}
+
+
+def _is_openai(model: Model) -> bool:
+    return model.provider_id == "openai" or model.api.npm in (npm.OPENAI, "@ai-sdk/github-copilot")
+
+
+def _openrouter(model: Model) -> Options:
+    if model.api.npm != npm.OPENROUTER:
+        return {}
+    effort = {"reasoning": {"effort": "high"}} if "gemini-3" in model.api.id else {}
+    return {"usage": {"include": True}, **effort}
+
+
+def _chat_template(model: Model) -> Options:
+    via_opencode = model.provider_id == "opencode" and model.api.id in ("kimi-k2-thinking", "glm-4.6")
+    return {"chat_template_args": {"enable_thinking": True}} if model.provider_id == "baseten" or via_opencode else {}
+
+
+def _glm_thinking(model: Model) -> Options:
+    is_glm = model.provider_id in ("zai", "zhipuai") and model.api.npm == npm.OPENAI_COMPATIBLE
+    return {"thinking": {"type": "enabled", "clear_thinking": False}} if is_glm else {}
+
+
+def _cache_key(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:
+    wanted = model.provider_id in ("openai", "venice") or provider_options.get("setCacheKey")
+    return {"promptCacheKey": session_id} if wanted else {}
+
+
+def _google_thinking(model: Model) -> Options:
+    if not _is_thinking_google(model):
+        return {}
+    level = {"thinkingLevel": "high"} if "gemini-3" in model.api.id else {}
+    return {"thinkingConfig": {"includeThoughts": True, **level}}
+
+
+def _is_thinking_google(model: Model) -> bool:
+    return model.api.npm in (npm.GOOGLE, "@ai-sdk/google-vertex") and model.capabilities.reasoning
+
+
+def _gpt5(model: Model, session_id: str) -> Options:
+    name = model.api.id
+    if "gpt-5" not in name or "gpt-5-chat" in name:
+        return {}
+    effort = {} if "gpt-5-pro" in name else {"reasoningEffort": "medium"}
+    is_point_release = gpt_version(name) > (5, 0) and "codex" not in name and model.provider_id != "azure"
+    verbosity = {"textVerbosity": "low"} if is_point_release else {}
+    return {**effort, **verbosity, **_opencode_gpt5(model, session_id)}
+
+
+def _opencode_gpt5(model: Model, session_id: str) -> Options:
+    if not model.provider_id.startswith("opencode"):
+        return {}
+    return {"promptCacheKey": session_id, "include": ["reasoning.encrypted_content"], "reasoningSummary": "auto"}
+
+
+def small_options(model: Model) -> Options:
+    """The least reasoning that the model takes."""
+    name = model.api.id
+    if model.provider_id == "openai" or "gpt-5" in name:
+        return {**_storage(model), **_least_effort(model)}
+    if _is_thinking_google(model):
+        return {"thinkingConfig": {"thinkingLevel": "minimal"} if "gemini-3" in name else {"thinkingBudget": 0}}
+    if model.api.npm == npm.OPENROUTER and model.capabilities.reasoning:
+        return {"reasoning": {"enabled": False}} if "google" in name else {"reasoningEffort": "minimal"}
+    return {}
+
+
+def _least_effort(model: Model) -> Options:
+    """`minimal` is refused by the models after gpt-5 itself, any effort by those that do not reason."""
+    name = model.api.id
+    if "gpt-5" not in name and not model.capabilities.reasoning:
+        return {}
+    return {"reasoningEffort": "minimal" if "minimal" in openai_efforts(name) else "low"}

@@ -1,0 +1,53 @@
+"""What a step cost: tokens as they are stored, and dollars."""
+
+import math
+from decimal import Decimal
+
+from app.provider.base import Usage
+from app.schema.model import ModelPrice, Price
+from app.schema.part import CacheTokens, Tokens
+
+DEARER_ABOVE = 200_000
+"""Tokens of a prompt, cached ones included, above which the model's long-context price holds for all of it."""
+
+_MILLION = Decimal(1_000_000)
+
+
+def tokens_and_cost(usage: Usage, price: ModelPrice) -> tuple[Tokens, float]:
+    """Dollars as a float. Reasoning is charged on top of output, as OpenCode does it, though `output` includes it."""
+    tokens = _tokens(usage)
+    return tokens, float(_dollars(tokens, _tier(tokens, price)))
+
+
+def _tokens(usage: Usage) -> Tokens:
+    return Tokens(
+        input=_count(usage.input),
+        output=_count(usage.output),
+        reasoning=_count(usage.reasoning),
+        cache=CacheTokens(read=_count(usage.cache_read), write=_count(usage.cache_write)),
+    )
+
+
+def _count(value: float | None) -> int:
+    """Providers have reported NaN and null: both count as nothing."""
+    return int(value) if value is not None and math.isfinite(value) else 0
+
+
+def _tier(tokens: Tokens, price: ModelPrice) -> Price:
+    is_long = tokens.input + tokens.cache.read > DEARER_ABOVE
+    return price.experimental_over_200k if is_long and price.experimental_over_200k else price
+
+
+def _dollars(tokens: Tokens, price: Price) -> Decimal:
+    charges = (
+        (tokens.input, price.input),
+        (tokens.output, price.output),
+        (tokens.reasoning, price.output),
+        (tokens.cache.read, price.cache.read),
+        (tokens.cache.write, price.cache.write),
+    )
+    return sum((Decimal(count) * _rate(rate) for count, rate in charges), Decimal(0)) / _MILLION
+
+
+def _rate(value: float) -> Decimal:
+    return Decimal(str(value)) if math.isfinite(value) else Decimal(0)

@@ -1,0 +1,45 @@
+"""Secrets do not leave the server: what looks like a key is replaced before it is sent to a client."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from app.config.masking import MASK
+from app.schema.model import Model, ProviderInfo
+
+_SECRET_NAME = re.compile(
+    r"^key$|(api|access|private|secret)[-_]?key|secret|passw|passphrase|token$|authorization|[-_]auth$|credential|cookie",
+    re.IGNORECASE,
+)
+_URL_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def mask_secrets(value: Any) -> Any:
+    """The same tree with every string under a secret-looking name masked, and logins inside URLs removed."""
+    if isinstance(value, Mapping):
+        return {key: _mask_field(str(key), item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mask_secrets(item) for item in value]
+    return _URL_LOGIN.sub(f"{MASK}@", value) if isinstance(value, str) else value
+
+
+def _mask_field(name: str, value: Any) -> Any:
+    if isinstance(value, str) and value and _SECRET_NAME.search(name):
+        return MASK
+    return mask_secrets(value)
+
+
+def mask_provider(info: ProviderInfo) -> ProviderInfo:
+    return info.model_copy(
+        update={
+            "key": MASK if info.key else None,
+            "options": mask_secrets(info.options),
+            "models": {model_id: _mask_model(model) for model_id, model in info.models.items()},
+        }
+    )
+
+
+def _mask_model(model: Model) -> Model:
+    if not (model.headers or model.options):
+        return model
+    return model.model_copy(update={"headers": mask_secrets(model.headers), "options": mask_secrets(model.options)})

@@ -1,0 +1,122 @@
+"""The adapter that speaks to a model, made when it is first needed and kept."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from app.provider import known_providers as npm
+from app.provider.base import ModelRequest, Provider, StreamEvent
+from app.provider.scripted import load_script
+from app.provider.scripted_rules import rules_provider
+from app.provider.transform import prepare
+from app.schema.model import Model, ProviderInfo
+
+Adapter = Literal["openai_chat", "openai_responses", "anthropic", "scripted"]
+
+_ADAPTER_OF: dict[str, Adapter] = {npm.OPENAI: "openai_responses", npm.ANTHROPIC: "anthropic", npm.SCRIPTED: "scripted"}
+_CLASS_OF = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic": "Anthropic"}
+_CONNECTION_OPTIONS = ("apiKey", "baseURL", "headers")
+
+
+def adapter_of(model: Model) -> Adapter:
+    """Whatever npm package is named, a server that is not one of these is asked in OpenAI's chat format."""
+    return _ADAPTER_OF.get(model.api.npm, "openai_chat")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One connection; two models with equal endpoints share an adapter."""
+
+    adapter: Adapter
+    provider_id: str
+    api_key: str | None
+    base_url: str | None
+    headers: dict[str, str]
+    options: dict[str, Any]
+
+    def key(self) -> bytes:
+        facts = (self.adapter, self.provider_id, self.api_key, self.base_url, self.headers, self.options)
+        return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
+
+
+def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
+    """Options of the config win over what the catalogue and the key store say."""
+    options = info.options
+    return Endpoint(
+        adapter=adapter_of(model),
+        provider_id=info.id,
+        api_key=options.get("apiKey") or info.key,
+        base_url=options.get("baseURL") or model.api.url,
+        headers=dict(options.get("headers") or {}),
+        options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
+    )
+
+
+class Prepared:
+    """A provider that is sent only what it and the model accept."""
+
+    def __init__(self, adapter: Provider, options: Mapping[str, Any]) -> None:
+        self._adapter = adapter
+        self._options = options
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        return self._adapter.stream(prepare(request, self._options))
+
+    async def close(self) -> None:
+        await self._adapter.close()
+
+
+class Providers:
+    """The providers of one workspace. `scripted` makes the scripted provider, once."""
+
+    def __init__(self, infos: Mapping[str, ProviderInfo], *, scripted: Callable[[], Provider] | None = None) -> None:
+        self._infos = infos
+        self._scripted = scripted or shared_scripted
+        self._adapters: dict[bytes, Provider] = {}
+
+    def update(self, infos: Mapping[str, ProviderInfo]) -> None:
+        """After a key or the config changed. Adapters in use stay open until `close`."""
+        self._infos = infos
+
+    def provider_for(self, model: Model) -> Provider:
+        endpoint = endpoint_of(model, self._infos[model.provider_id])
+        key = endpoint.key()
+        if key not in self._adapters:
+            self._adapters[key] = self._make(endpoint)
+        return self._adapters[key]
+
+    async def close(self) -> None:
+        adapters, self._adapters = list(self._adapters.values()), {}
+        for adapter in adapters:
+            await adapter.close()
+
+    def _make(self, endpoint: Endpoint) -> Provider:
+        if endpoint.adapter == "scripted":
+            return self._scripted()
+        return Prepared(_make_adapter(endpoint), endpoint.options)
+
+
+def _make_adapter(endpoint: Endpoint) -> Provider:
+    """Adapters import their SDK, which costs time and memory, so each is imported when it is first used."""
+    adapter_class = getattr(import_module(f"app.provider.{endpoint.adapter}"), _CLASS_OF[endpoint.adapter])
+    adapter: Provider = adapter_class(
+        endpoint.provider_id,
+        api_key=endpoint.api_key,
+        base_url=endpoint.base_url,
+        headers=endpoint.headers,
+        options=endpoint.options,
+    )
+    return adapter
+
+
+@cache
+def shared_scripted() -> Provider:
+    """One for the process, so that the turns of a script file are played once. Raises ScriptError."""
+    script = os.environ.get("OPENSESSION_SCRIPT")
+    return rules_provider(load_script(Path(script)) if script else None)

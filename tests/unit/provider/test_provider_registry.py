@@ -1,0 +1,94 @@
+"""Which adapter a model gets, with what, and for how long."""
+
+from typing import Any
+
+import pytest
+
+from app.provider import known_providers as npm
+from app.provider.base import FileBlock, ModelRequest, TextBlock, UserTurn
+from app.provider.catalogue import scripted_info
+from app.provider.registry import Prepared, Providers, adapter_of, endpoint_of
+from app.provider.scripted import ScriptedProvider
+from app.schema.model import Model, ModelApi, ProviderInfo
+
+
+def model(model_id: str = "m", package: str = npm.OPENAI_COMPATIBLE, provider: str = "p", url: str | None = None) -> Model:
+    return Model(id=model_id, provider_id=provider, api=ModelApi(id=model_id, npm=package, url=url), name=model_id)
+
+
+def info(*models: Model, key: str | None = None, **options: Any) -> ProviderInfo:
+    return ProviderInfo(id="p", name="P", source="config", key=key, options=options, models={one.id: one for one in models})
+
+
+@pytest.mark.parametrize(
+    ("package", "adapter"),
+    [
+        ("@ai-sdk/openai-compatible", "openai_chat"),
+        ("@ai-sdk/openai", "openai_responses"),
+        ("@ai-sdk/anthropic", "anthropic"),
+        ("@ai-sdk/groq", "openai_chat"),
+        ("something-else", "openai_chat"),
+        ("scripted", "scripted"),
+    ],
+)
+def test_the_package_names_the_adapter(package, adapter):
+    assert adapter_of(model(package=package)) == adapter
+
+
+def test_options_win_over_the_stored_key_and_the_listed_address():
+    here = info(key="stored", apiKey="option", baseURL="http://mine", headers={"X": "1"}, timeout=5)
+    endpoint = endpoint_of(model(url="http://listed"), here)
+    assert (endpoint.api_key, endpoint.base_url, endpoint.headers) == ("option", "http://mine", {"X": "1"})
+    assert endpoint.options == {"timeout": 5}
+
+
+def test_without_options_the_stored_key_and_the_listed_address_are_taken():
+    endpoint = endpoint_of(model(url="http://listed"), info(key="stored"))
+    assert (endpoint.api_key, endpoint.base_url, endpoint.headers) == ("stored", "http://listed", {})
+
+
+@pytest.mark.parametrize("package", [npm.OPENAI_COMPATIBLE, npm.OPENAI, npm.ANTHROPIC])
+async def test_every_adapter_can_be_made_and_closed(package):
+    providers = Providers({"p": info(key="k", baseURL="http://127.0.0.1:1/v1")})
+    provider = providers.provider_for(model(package=package))
+    assert hasattr(provider, "stream")
+    await providers.close()
+
+
+async def test_models_of_one_endpoint_share_an_adapter():
+    providers = Providers({"p": info(key="k", baseURL="http://x")})
+    first = providers.provider_for(model("a"))
+    assert providers.provider_for(model("b")) is first
+    assert providers.provider_for(model("c", npm.ANTHROPIC)) is not first
+
+
+async def test_another_key_or_address_is_another_adapter_and_the_old_one_comes_back():
+    providers = Providers({"p": info(key="k", baseURL="http://x")})
+    first = providers.provider_for(model())
+    providers.update({"p": info(key="new", baseURL="http://x")})
+    assert providers.provider_for(model()) is not first
+    providers.update({"p": info(key="k", baseURL="http://x")})
+    assert providers.provider_for(model()) is first
+
+
+async def test_after_close_adapters_are_made_anew():
+    providers = Providers({"p": info(key="k", baseURL="http://x")})
+    first = providers.provider_for(model())
+    await providers.close()
+    assert providers.provider_for(model()) is not first
+
+
+async def test_the_scripted_provider_is_the_one_given():
+    scripted = ScriptedProvider([[{"text": "hi"}]])
+    rules = scripted_info()
+    providers = Providers({"scripted": rules}, scripted=lambda: scripted)
+    assert providers.provider_for(rules.models["rules"]) is scripted
+    assert providers.provider_for(rules.models["title"]) is scripted
+
+
+async def test_requests_are_prepared_for_the_model():
+    scripted = ScriptedProvider()
+    picture = UserTurn((FileBlock("image/png", "data:image/png;base64,AA"),))
+    request = ModelRequest(model=model(), system=(), messages=(picture,), session_id="s")
+    assert [event async for event in Prepared(scripted, {}).stream(request)]
+    assert isinstance(scripted.requests[0].messages[0].content[0], TextBlock)

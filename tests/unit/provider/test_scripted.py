@@ -1,0 +1,314 @@
+"""The scripted provider: turns that were written down, and answers by rule."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.provider.base import (
+    ApiFailure,
+    AssistantTurn,
+    Finish,
+    InvalidToolCall,
+    ModelMessage,
+    ModelRequest,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEvent,
+    StreamStart,
+    TextBlock,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolCallBlock,
+    ToolInputStart,
+    ToolResultBlock,
+    ToolSpec,
+    ToolTurn,
+    Usage,
+    UserTurn,
+)
+from app.provider.catalogue import scripted_info
+from app.provider.scripted import TITLE, Call, Cut, Fail, Say, ScriptedProvider, ScriptError, load_script, parse_step, play
+from app.provider.scripted_rules import answer, rules_provider, title
+
+TOOLS = ("read", "write", "edit", "bash", "glob", "todowrite")
+
+
+def request(*messages: ModelMessage, model: str = "rules", tools: Sequence[str] = TOOLS) -> ModelRequest:
+    specs = tuple(ToolSpec(tool, "", {"type": "object"}) for tool in tools)
+    return ModelRequest(scripted_info().models[model], ("system",), messages, "ses_1", specs)
+
+
+def user(*texts: str) -> UserTurn:
+    return UserTurn(tuple(TextBlock(text) for text in texts))
+
+
+def called(tool: str, text: str = "one\ntwo", is_error: bool = False) -> tuple[AssistantTurn, ToolTurn]:
+    call = AssistantTurn((TextBlock("…"), ToolCallBlock("c", tool, {})))
+    return call, ToolTurn((ToolResultBlock("c", tool, text, is_error),))
+
+
+async def events(provider: ScriptedProvider, asked: ModelRequest | None = None) -> list[StreamEvent]:
+    return [event async for event in provider.stream(asked or request(user("hi")))]
+
+
+def said(stream: list[StreamEvent]) -> str:
+    return "".join(event.text for event in stream if isinstance(event, TextDelta))
+
+
+# turns
+
+
+async def test_text_is_streamed_in_pieces():
+    stream = await events(ScriptedProvider([[{"text": "abcdefgh", "chunks": 2}]]))
+    assert stream == [
+        StreamStart(),
+        TextStart("0"),
+        TextDelta("0", "abcd"),
+        TextDelta("0", "efgh"),
+        TextEnd("0"),
+        Finish("stop", Usage(input=100, output=20)),
+    ]
+
+
+async def test_reasoning_and_text_are_blocks_of_their_own():
+    stream = await events(ScriptedProvider([[{"reasoning": "hm", "chunks": 1}, {"text": "a", "chunks": 1}]]))
+    assert stream[1:-1] == [
+        ReasoningStart("0"),
+        ReasoningDelta("0", "hm"),
+        ReasoningEnd("0"),
+        TextStart("1"),
+        TextDelta("1", "a"),
+        TextEnd("1"),
+    ]
+
+
+async def test_a_call_finishes_with_tool_calls():
+    stream = await events(ScriptedProvider([[{"tool": "read", "args": {"filePath": "a"}, "id": "c1"}]]))
+    assert stream[1:] == [
+        ToolInputStart("c1", "read"),
+        ToolCall("c1", "read", {"filePath": "a"}),
+        Finish("tool-calls", Usage(input=100, output=20)),
+    ]
+
+
+async def test_calls_without_an_id_get_different_ones():
+    stream = await events(ScriptedProvider([[{"tool": "a"}, {"tool": "b"}]]))
+    assert len({event.call_id for event in stream if isinstance(event, ToolCall)}) == 2
+
+
+@pytest.mark.parametrize("raw", ['{"filePath": ', "[1]", "3"])
+async def test_arguments_that_are_no_object_are_an_invalid_call(raw):
+    stream = await events(ScriptedProvider([[{"tool": "read", "raw": raw, "id": "c1"}]]))
+    invalid = stream[2]
+    assert isinstance(invalid, InvalidToolCall)
+    assert (invalid.call_id, invalid.raw) == ("c1", raw)
+    assert invalid.error
+
+
+async def test_raw_arguments_that_are_an_object_are_a_call():
+    stream = await events(ScriptedProvider([[{"tool": "read", "raw": '{"a": 1}', "id": "c1"}]]))
+    assert stream[2] == ToolCall("c1", "read", {"a": 1})
+
+
+async def test_usage_and_finish_can_be_stated():
+    turn = [{"text": "a"}, {"usage": {"input": 7, "cache_read": 3}}, {"finish": "length"}]
+    assert (await events(ScriptedProvider([turn])))[-1] == Finish("length", Usage(input=7, output=20, cache_read=3))
+
+
+async def test_turns_are_played_in_order_then_it_says_ok():
+    provider = ScriptedProvider([[{"text": "one"}], [{"text": "two"}]])
+    provider.add([{"text": "three"}])
+    assert [said(await events(provider)) for _ in range(4)] == ["one", "two", "three", "ok"]
+    assert provider.turns_left == 0
+
+
+async def test_a_title_takes_no_turn_and_every_request_is_recorded():
+    provider = ScriptedProvider([[{"text": "one"}]])
+    asked = request(user("hi"), model="title")
+    assert said(await events(provider, asked)) == TITLE
+    assert provider.turns_left == 1
+    assert provider.requests == [asked]
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"), [(408, True), (409, True), (429, True), (500, True), (503, True), (400, False), (401, False)]
+)
+async def test_a_status_fails_the_request_before_anything_is_streamed(status, retryable):
+    step = {"status": status, "headers": {"retry-after-ms": "5"}, "body": {"error": "x"}, "message": "no"}
+    seen = []
+    with pytest.raises(ApiFailure) as caught:
+        async for event in ScriptedProvider([[{"text": "never"}, step]]).stream(request()):
+            seen.append(event)
+    failure = caught.value
+    assert seen == []
+    assert (failure.status, failure.retryable, failure.message) == (status, retryable, "no")
+    assert (failure.headers, failure.body) == ({"retry-after-ms": "5"}, '{"error":"x"}')
+
+
+async def test_a_cut_ends_the_stream_without_a_finish():
+    stream = await events(ScriptedProvider([[{"text": "half", "chunks": 1}, {"cut": True}, {"text": "never"}]]))
+    assert stream == [StreamStart(), TextStart("0"), TextDelta("0", "half"), TextEnd("0")]
+
+
+async def test_a_turn_waits_for_its_event():
+    gate = asyncio.Event()
+    stream = ScriptedProvider([[{"text": "a", "chunks": 1}, {"wait": gate}, {"text": "b", "chunks": 1}]]).stream(request())
+    before = [await anext(stream) for _ in range(4)]
+    rest = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    assert before[-1] == TextEnd("0")
+    assert not rest.done()
+    gate.set()
+    assert await rest == TextStart("2")
+    await stream.aclose()
+
+
+async def test_typed_steps_can_stand_for_objects():
+    stream = await events(ScriptedProvider([[Say("a", chunks=1), Call("read", {}, "c1")]]))
+    assert stream[2:6] == [TextDelta("0", "a"), TextEnd("0"), ToolInputStart("c1", "read"), ToolCall("c1", "read", {})]
+
+
+async def test_a_delay_is_kept():
+    before = asyncio.get_running_loop().time()
+    await events(ScriptedProvider([[{"text": "abcd", "chunks": 4, "delay": 0.005}, {"sleep": 0.01}]]))
+    assert asyncio.get_running_loop().time() - before >= 0.03
+
+
+# scripts
+
+
+def test_a_script_file(tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps({"turns": [[{"text": "a"}], [{"status": 429}, {"cut": True}]]}))
+    assert load_script(tmp_path / "s.json") == [(Say("a"),), (Fail(429), Cut())]
+
+
+@pytest.mark.parametrize("content", ["nope", "[]", '{"turns": 1}', '{"turns": [{"text": "a"}]}', '{"turns": ["a"]}', None])
+def test_a_script_that_is_not_one(tmp_path, content):
+    if content is not None:
+        (tmp_path / "s.json").write_text(content)
+    with pytest.raises(ScriptError):
+        load_script(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [{}, {"txt": "a"}, {"text": "a", "speed": 1}, {"finish": "done"}, {"usage": {"tokens": 1}}, {"tool": "a", "arguments": {}}],
+)
+def test_a_step_that_is_not_one_says_so(step):
+    with pytest.raises(ScriptError, match="step"):
+        parse_step(step)
+
+
+# rules
+
+
+def steps(*messages: ModelMessage, tools: Sequence[str] = TOOLS) -> list[Any]:
+    return list(answer(request(*messages, tools=tools)))
+
+
+def only_call(*messages: ModelMessage, tools: Sequence[str] = TOOLS) -> Call:
+    [call] = [step for step in steps(*messages, tools=tools) if isinstance(step, Call)]
+    return call
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "args"),
+    [
+        ("read a.txt", "read", {"filePath": "a.txt"}),
+        ("Read src/a.txt", "read", {"filePath": "src/a.txt"}),
+        ("write a.txt: hello\nworld", "write", {"filePath": "a.txt", "content": "hello\nworld"}),
+        ("run git status", "bash", {"command": "git status", "description": "Runs git status"}),
+        ("list files", "glob", {"pattern": "*"}),
+    ],
+)
+def test_commands_become_calls(text, tool, args):
+    said_first, call, *_ = steps(user(text))
+    assert isinstance(said_first, Say)
+    assert call == Call(tool, args)
+
+
+def test_a_todo_list():
+    todos = only_call(user("todo milk, eggs")).args["todos"]
+    assert [(todo["content"], todo["status"]) for todo in todos] == [("milk", "pending"), ("eggs", "pending")]
+
+
+def test_an_edit_reads_first_then_edits_then_closes():
+    asked = user("edit a.txt: old -> new")
+    assert only_call(asked) == Call("read", {"filePath": "a.txt"})
+    read = called("read")
+    assert only_call(asked, *read) == Call("edit", {"filePath": "a.txt", "oldString": "old", "newString": "new"})
+    closing = steps(asked, *read, *called("edit"))
+    assert not [step for step in closing if isinstance(step, Call)]
+    assert "`edit` is done" in closing[0].text
+
+
+def test_an_edit_whose_read_failed_stops():
+    closing = steps(user("edit a.txt: old -> new"), *called("read", "File not found", is_error=True))
+    assert closing[0].text == "`read` failed: File not found"
+
+
+def test_tool_results_are_closed_with_a_sentence():
+    assert steps(user("read a"), *called("read"))[0].text == "`read` is done; it answered with 2 lines."
+
+
+def test_a_tool_that_the_agent_lacks_is_named():
+    first = steps(user("run ls"), tools=["read"])[0]
+    assert "`bash`" in first.text
+
+
+def test_a_patching_model_writes_with_a_patch():
+    call = only_call(user("write a.txt: x"), tools=["apply_patch"])
+    assert call.args["patchText"] == "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch"
+
+
+def test_think_reasons_and_long_streams_so_many_tokens():
+    assert steps(user("think"))[0].kind == "reasoning"
+    long = steps(user("long 50"))[0]
+    assert (long.chunks, len(long.text.split())) == (50, 50)
+
+
+async def test_fail_fails():
+    with pytest.raises(ApiFailure) as caught:
+        await events(rules_provider(), request(user("fail 429")))
+    assert (caught.value.status, caught.value.retryable) == (429, True)
+
+
+@pytest.mark.parametrize("text", ["help", "what is the meaning of it?", ""])
+def test_anything_else_explains_what_it_is_and_understands(text):
+    explained = steps(user(text))[0].text
+    assert "no language model" in explained
+    assert "`read PATH`" in explained
+
+
+def test_reminders_beside_the_command_do_not_hide_it():
+    assert only_call(user("<reminder>plan</reminder>", "read a.txt")).tool == "read"
+
+
+def test_only_the_last_user_message_counts():
+    assert only_call(user("read a"), AssistantTurn((TextBlock("no"),)), user("run ls")).tool == "bash"
+
+
+def test_the_title_is_the_first_words():
+    [step] = title(request(user("please explain to me how the session store works in detail"), model="title"))
+    assert step.text == "please explain to me how the session store"
+
+
+async def test_the_rules_provider_plays_a_script_first():
+    provider = rules_provider([[Say("scripted")]])
+    assert said(await events(provider)) == "scripted"
+    assert "no language model" in "".join(
+        [event.text async for event in play((Say(steps(user("help"))[0].text),)) if isinstance(event, TextDelta)]
+    )
+    assert provider.turns_left == 0
+
+
+def test_answers_carry_an_estimate_of_tokens():
+    usage = steps(user("x" * 400))[-1].fields
+    assert usage["input"] > 100
+    assert usage["output"] > 10
