@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import httpx2
 
 _NO_KEY = "none"
+_API_VERSION = "2023-06-01"
+"""The SDK names 2026-10-21, which refuses every request with a temperature, top_p or top_k and which compatible servers may not
+know. A configured `anthropic-version` header takes precedence."""
 _VERSION_AT_END = re.compile(r"/v1/?$")
 _REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -65,14 +68,15 @@ class Anthropic:
     def _signed_headers(self) -> dict[str, Any]:
         """The SDK signs with a bearer token, the documented header `x-api-key` is what every compatible server reads."""
         names = {name.lower() for name in self._headers}
+        own = {"anthropic-version": _API_VERSION, **self._headers}
         if "authorization" in names:
-            return dict(self._headers)
+            return own
         if not (self._api_key or "x-api-key" in names):
             raise missing_key(self._provider_id)
         from anthropic import Omit
 
         key = {} if "x-api-key" in names else {"x-api-key": self._api_key}
-        return {**self._headers, **key, "Authorization": Omit()}
+        return {**own, **key, "Authorization": Omit()}
 
 
 class MessagesReader:

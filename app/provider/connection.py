@@ -50,12 +50,14 @@ class SdkClient:
 
 
 class Connection:
-    """Makes its SDK's client at the first request: importing an SDK costs time and memory."""
+    """Makes its SDK's client at the first request: importing an SDK costs memory and half a second.
+    A thread does it, so that other sessions go on."""
 
     def __init__(self, make: Callable[["httpx2.Timeout"], SdkClient], *, idle_seconds: float | None) -> None:
         self._make = make
         self._idle_seconds = idle_seconds
         self._sdk: SdkClient | None = None
+        self._opening = asyncio.Lock()
 
     @asynccontextmanager
     async def post(self, path: str, body: Payload, headers: dict[str, str]) -> AsyncIterator["EventStream"]:
@@ -71,17 +73,21 @@ class Connection:
         if self._sdk is not None:
             await self._sdk.client.close()
 
-    def _open(self) -> SdkClient:
-        if self._sdk is None:
-            import httpx2
-
-            self._sdk = self._make(httpx2.Timeout(self._idle_seconds, connect=CONNECT_SECONDS))
+    async def _open(self) -> SdkClient:
+        async with self._opening:
+            if self._sdk is None:
+                self._sdk = await asyncio.to_thread(self._made)
         return self._sdk
 
-    async def _send(self, path: str, body: Payload, headers: dict[str, str]) -> "httpx2.Response":
+    def _made(self) -> SdkClient:
         import httpx2
 
-        sdk = self._open()
+        return self._make(httpx2.Timeout(self._idle_seconds, connect=CONNECT_SECONDS))
+
+    async def _send(self, path: str, body: Payload, headers: dict[str, str]) -> "httpx2.Response":
+        sdk = await self._open()
+        import httpx2
+
         options = {**sdk.options, "headers": {**sdk.options["headers"], **headers}}
         content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
         try:
@@ -157,7 +163,7 @@ class EventStream:
         if last is not None and _object(last) is not None:
             self._ready.append(last)
         elif not self._any and self._decoder.stray:
-            body = self._decoder.stray.decode(errors="replace")
+            body = self._decoder.stray.decode(errors="replace").strip()
             raise errors.no_stream(self._response.status_code, self._response.headers, body, self._url)
 
     @property

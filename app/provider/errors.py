@@ -45,6 +45,8 @@ def failure_of(error: BaseException, url: str) -> ApiFailure | None:
     response = getattr(error, "response", None)
     if isinstance(response, httpx2.Response):
         return answered(response.status_code, dict(response.headers), response.text, url)
+    if isinstance(error, UnicodeEncodeError):
+        return ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
     chain = list(_causes(error))
     for cause in chain:
         if isinstance(cause, OSError) and cause.errno == errno.ECONNRESET:
@@ -157,13 +159,14 @@ def _transport(error: "httpx2.RequestError", url: str) -> ApiFailure:
     ours = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.TooManyRedirects)
     match error:
         case httpx2.ConnectTimeout():
-            message, code = f"{host} did not accept a connection in time", "ETIMEDOUT"
+            message = f"{host} did not accept a connection in time"
         case httpx2.TimeoutException():
-            message, code = f"{host} was silent for too long", "ETIMEDOUT"
+            message = f"{host} was silent for too long"
         case httpx2.ConnectError():
-            message, code = f"Cannot connect to {host}: {error}", "ECONNREFUSED"
+            message = f"Cannot connect to {host}: {error}"
         case httpx2.RemoteProtocolError() | httpx2.ReadError():
-            message, code = f"{host} broke the connection off before the answer was complete", "ECONNABORTED"
+            message = f"{host} broke the connection off before the answer was complete"
         case _:
-            message, code = f"The request to {host} failed: {error or type(error).__name__}", type(error).__name__
-    return ApiFailure(message, retryable=not isinstance(error, ours), metadata={"url": url, "code": code})
+            message = f"The request to {host} failed: {error or type(error).__name__}"
+    metadata = {"url": url, "code": type(error).__name__}
+    return ApiFailure(message, retryable=not isinstance(error, ours), metadata=metadata)

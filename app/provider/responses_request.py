@@ -103,7 +103,12 @@ def _assistant_items(turn: AssistantTurn, store: bool) -> list[Json]:
                 items.append(_call(block, store))
             case _:
                 assert_never(block)
-    return items
+    return [item for item in items if not _is_lost(item)]
+
+
+def _is_lost(item: Json) -> bool:
+    """Reasoning that is neither stored there nor returned encrypted would be refused as not found."""
+    return item.get("type") == "reasoning" and "encrypted_content" not in item
 
 
 def _facts(metadata: Metadata | None) -> Json:

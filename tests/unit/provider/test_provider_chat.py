@@ -1,0 +1,298 @@
+from typing import Any
+
+import pytest
+from fake_provider import FakeServer, ask, events_of, model
+
+from app.provider.base import (
+    AssistantTurn,
+    FileBlock,
+    Finish,
+    InvalidToolCall,
+    ModelRequest,
+    ReasoningBlock,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEvent,
+    StreamStart,
+    TextBlock,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolCallBlock,
+    ToolInputStart,
+    ToolResultBlock,
+    ToolSpec,
+    ToolTurn,
+    Usage,
+    UserTurn,
+)
+from app.provider.chat_request import chat_body
+from app.provider.openai_chat import OpenAIChat
+from app.schema.model import Capabilities, InterleavedField
+
+PNG = FileBlock("image/png", "data:image/png;base64,aGk=", "a.png")
+PDF = FileBlock("application/pdf", "data:application/pdf;base64,aGk=")
+
+
+def delta(reason: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"id": "1", "choices": [{"index": 0, "delta": fields, "finish_reason": reason}]}
+
+
+def tool(index: int | None, arguments: Any = None, call_id: str | None = None, name: str | None = None) -> dict[str, Any]:
+    call: dict[str, Any] = {"function": {"name": name, "arguments": arguments}}
+    if index is not None:
+        call["index"] = index
+    if call_id is not None:
+        call["id"] = call_id
+    return delta(tool_calls=[call])
+
+
+async def played(server: FakeServer, *events: dict[str, Any] | str) -> list[StreamEvent]:
+    server.plays(*events)
+    provider = OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options={})
+    start, *rest = await events_of(provider)
+    assert start == StreamStart()
+    return rest
+
+
+STOP = delta("stop")
+
+
+async def test_text_and_usage_after_the_finish_reason(server: FakeServer) -> None:
+    usage = {
+        "prompt_tokens": 1000,
+        "completion_tokens": 50,
+        "prompt_tokens_details": {"cached_tokens": 400},
+        "completion_tokens_details": {"reasoning_tokens": 10},
+    }
+    hello = [delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo")]
+    assert await played(server, *hello, STOP, {"choices": [], "usage": usage}, "[DONE]") == [
+        TextStart("text-1"),
+        TextDelta("text-1", "Hel"),
+        TextDelta("text-1", "lo"),
+        TextEnd("text-1"),
+        Finish("stop", Usage(input=600, output=50, reasoning=10, cache_read=400)),
+    ]
+
+
+async def test_cache_counts_under_other_names(server: FakeServer) -> None:
+    written = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 30}}
+    assert (await played(server, STOP, {"usage": written}))[-1] == Finish("stop", Usage(input=50, cache_read=20, cache_write=30))
+    hit = {"prompt_tokens": 100, "prompt_cache_hit_tokens": 40}
+    assert (await played(server, STOP, {"usage": hit}))[-1] == Finish("stop", Usage(input=60, cache_read=40))
+
+
+async def test_no_usage_is_zero(server: FakeServer) -> None:
+    assert await played(server, STOP, "[DONE]") == [Finish("stop", Usage())]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_reasoning_ends_where_text_begins(server: FakeServer, field: str) -> None:
+    assert await played(server, delta(**{field: "hm"}), delta(content="so"), STOP) == [
+        ReasoningStart("reasoning-1"),
+        ReasoningDelta("reasoning-1", "hm"),
+        ReasoningEnd("reasoning-1"),
+        TextStart("text-2"),
+        TextDelta("text-2", "so"),
+        TextEnd("text-2"),
+        Finish("stop", Usage()),
+    ]
+
+
+async def test_reasoning_details_and_content_lists(server: FakeServer) -> None:
+    details = delta(reasoning_details=[{"type": "reasoning.text", "text": "a"}])
+    parts = delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "b"}]}, {"type": "text", "text": "c"}])
+    events = await played(server, details, parts, STOP)
+    assert [(type(event), event.text) for event in events if isinstance(event, ReasoningDelta | TextDelta)] == [
+        (ReasoningDelta, "a"),
+        (ReasoningDelta, "b"),
+        (TextDelta, "c"),
+    ]
+
+
+async def test_think_tags_become_reasoning(server: FakeServer) -> None:
+    assert await played(server, delta(content="<thi"), delta(content="nk>hm</think>\nso"), STOP) == [
+        ReasoningStart("reasoning-1"),
+        ReasoningDelta("reasoning-1", "hm"),
+        ReasoningEnd("reasoning-1"),
+        TextStart("text-2"),
+        TextDelta("text-2", "so"),
+        TextEnd("text-2"),
+        Finish("stop", Usage()),
+    ]
+
+
+async def test_parallel_calls(server: FakeServer) -> None:
+    calls = [tool(0, "", "a", "read"), tool(1, "", "b", "grep"), tool(0, '{"x":'), tool(1, ""), tool(0, "1}")]
+    assert await played(server, delta(content="ok"), *calls, delta("tool_calls")) == [
+        TextStart("text-1"),
+        TextDelta("text-1", "ok"),
+        TextEnd("text-1"),
+        ToolInputStart("a", "read"),
+        ToolInputStart("b", "grep"),
+        ToolCall("a", "read", {"x": 1}),
+        ToolCall("b", "grep", {}),
+        Finish("tool-calls", Usage()),
+    ]
+
+
+async def test_arguments_that_are_no_object(server: FakeServer) -> None:
+    events = await played(server, tool(0, "{oops", "a", "read"), tool(1, "[1]", "b", "read"), delta("length"))
+    bad = [event for event in events if isinstance(event, InvalidToolCall)]
+    assert [(call.call_id, call.raw) for call in bad] == [("a", "{oops"), ("b", "[1]")]
+    assert events[-1] == Finish("length", Usage())
+
+
+async def test_servers_without_indexes_ids_or_the_right_reason(server: FakeServer) -> None:
+    events = await played(server, tool(0, "{}", "a", "read"), tool(0, {"x": 1}, "b", "read"), STOP)
+    assert [event for event in events if isinstance(event, ToolCall)] == [
+        ToolCall("a", "read", {}),
+        ToolCall("b", "read", {"x": 1}),
+    ]
+    assert events[-1] == Finish("tool-calls", Usage())
+    start, call, _ = await played(server, tool(None, "{}", None, "read"), STOP)
+    assert isinstance(start, ToolInputStart)
+    assert call == ToolCall(start.call_id, "read", {})
+    assert start.call_id
+
+
+async def test_a_name_that_comes_after_the_id(server: FakeServer) -> None:
+    events = await played(server, tool(0, None, "a"), tool(0, "{}", None, "read"), STOP)
+    assert events[:2] == [ToolInputStart("a", "read"), ToolCall("a", "read", {})]
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("stop", "stop"),
+        ("length", "length"),
+        ("tool_calls", "tool-calls"),
+        ("function_call", "tool-calls"),
+        ("content_filter", "content-filter"),
+        ("eos", "unknown"),
+    ],
+)
+async def test_finish_reasons(server: FakeServer, reason: str, finish: Any) -> None:
+    assert (await played(server, delta(reason)))[-1] == Finish(finish, Usage())
+
+
+async def test_no_finish_reason_is_no_finish(server: FakeServer) -> None:
+    assert await played(server, delta(content="half"), tool(0, "{", "a", "read")) == [
+        TextStart("text-1"),
+        TextDelta("text-1", "half"),
+        TextEnd("text-1"),
+        ToolInputStart("a", "read"),
+    ]
+
+
+# ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_whole_request(server: FakeServer) -> None:
+    request = ModelRequest(
+        model=model(),
+        system=("be kind", ""),
+        messages=(
+            UserTurn((TextBlock("look"), PNG, PDF, FileBlock("video/mp4", "data:video/mp4;base64,aGk=", "v.mp4"))),
+            AssistantTurn((ReasoningBlock("hm"), TextBlock("I will"), ToolCallBlock("c1", "read", {"p": "a"}))),
+            ToolTurn((ToolResultBlock("c1", "read", "done", files=(PNG,)), ToolResultBlock("c2", "grep", "none", is_error=True))),
+            AssistantTurn((ToolCallBlock("c3", "read", {}),)),
+            ToolTurn((ToolResultBlock("c3", "read", "x"),)),
+            AssistantTurn((ReasoningBlock("only thought"),)),
+        ),
+        session_id="ses_1",
+        tools=(ToolSpec("read", "Reads.", {"type": "object"}),),
+        temperature=0.5,
+        top_p=0.9,
+        max_output_tokens=100,
+        options={
+            "reasoningEffort": "low",
+            "textVerbosity": "low",
+            "promptCacheKey": "ses_1",
+            "store": False,
+            "chat_template_args": {"x": 1},
+        },
+    )
+    server.plays(STOP)
+    await events_of(OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options={}), request)
+    image = {"type": "image_url", "image_url": {"url": PNG.url}}
+    assert server.received[0].path == "/v1/chat/completions"
+    assert server.body == {
+        "model": "some-model",
+        "messages": [
+            {"role": "system", "content": "be kind"},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "look"},
+                    image,
+                    {"type": "file", "file": {"filename": "document.pdf", "file_data": PDF.url}},
+                    {
+                        "type": "text",
+                        "text": "[v.mp4 (video/mp4) was attached, but this kind of file can't be sent to the model.]",
+                    },
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": "I will",
+                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"p":"a"}'}}],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "done"},
+            {"role": "tool", "tool_call_id": "c2", "content": "none"},
+            {"role": "user", "content": [{"type": "text", "text": "Attached to the result of the read call c1:"}, image]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c3", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "c3", "content": "x"},
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 100,
+        "tools": [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {"type": "object"}}}],
+        "reasoning_effort": "low",
+        "verbosity": "low",
+        "prompt_cache_key": "ses_1",
+        "store": False,
+        "chat_template_args": {"x": 1},
+    }
+
+
+def test_reasoning_models_of_openai_have_another_name_for_the_limit() -> None:
+    body = chat_body(ask(model=model("gpt-5-mini"), max_output_tokens=7))
+    assert body["max_completion_tokens"] == 7
+    assert "max_tokens" not in body
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("reasoning_content", "ab"), ("reasoning_details", [{"type": "reasoning.text", "text": "ab"}])]
+)
+def test_interleaved_reasoning_returns_in_its_field(field: Any, value: Any) -> None:
+    thinker = model(capabilities=Capabilities(interleaved=InterleavedField(field=field)))
+    turn = AssistantTurn((ReasoningBlock("a"), ReasoningBlock("b"), TextBlock("so")))
+    assert chat_body(ask(model=thinker, messages=(turn,)))["messages"] == [{"role": "assistant", "content": "so", field: value}]
+
+
+def test_cache_marks_for_claude() -> None:
+    turns = (
+        UserTurn((TextBlock("old"),)),
+        AssistantTurn((ToolCallBlock("c", "read", {}),)),
+        ToolTurn((ToolResultBlock("c", "read", "x"),)),
+        UserTurn((TextBlock("new"),)),
+    )
+    body = chat_body(ask(model=model("anthropic/claude-sonnet-4.5"), system=("a", "b", "c"), messages=turns))
+    mark = {"cache_control": {"type": "ephemeral"}}
+    system_a, system_b, system_c, old, assistant, result, new = body["messages"]
+    assert system_a == {"role": "system", "content": [{"type": "text", "text": "a", **mark}]}
+    assert system_b == {"role": "system", "content": [{"type": "text", "text": "b", **mark}]}
+    assert system_c == {"role": "system", "content": "c"}
+    assert old == {"role": "user", "content": "old"}
+    assert "cache_control" not in assistant
+    assert result == {"role": "tool", "tool_call_id": "c", "content": "x", **mark}
+    assert new == {"role": "user", "content": [{"type": "text", "text": "new", **mark}]}

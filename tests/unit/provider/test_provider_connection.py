@@ -1,0 +1,194 @@
+import asyncio
+import contextlib
+import subprocess
+import sys
+
+import pytest
+from fake_provider import FakeServer, Reply, ask, events_of, sse
+
+from app.provider.anthropic import Anthropic
+from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, Usage
+from app.provider.openai_chat import OpenAIChat
+from app.provider.openai_responses import OpenAIResponses
+
+
+def chat(server: FakeServer, **options: object) -> OpenAIChat:
+    return OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options=options)
+
+
+def said(text: str) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": {"content": text}}]}
+
+
+STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+
+async def test_bytes_cut_anywhere_even_within_a_character(server: FakeServer) -> None:
+    stream = sse(said("wörld 🌍")) + sse(STOP) + sse("[DONE]")
+    server.reply = Reply([stream[at : at + 1] for at in range(len(stream))])
+    assert TextDelta("text-1", "wörld 🌍") in await events_of(chat(server))
+
+
+async def test_a_connection_cut_within_the_answer_may_be_retried(server: FakeServer) -> None:
+    server.plays(said("half"), end="cut")
+    seen = []
+    with pytest.raises(ApiFailure) as failed:
+        async for event in chat(server).stream(ask()):
+            seen.append(event)
+    assert seen == [StreamStart(), TextStart("text-1"), TextDelta("text-1", "half")]
+    assert failed.value.retryable
+    assert failed.value.metadata is not None
+    assert failed.value.metadata["url"] == f"{server.url}/chat/completions"
+
+
+async def test_a_reset_connection(server: FakeServer) -> None:
+    server.plays(said("half"), end="reset")
+    with pytest.raises(ApiFailure) as failed:
+        async for _ in chat(server).stream(ask()):
+            server.may_reset.set()
+    assert failed.value.message == "Connection reset by server"
+    assert failed.value.retryable
+    assert failed.value.metadata is not None
+    assert failed.value.metadata["code"] == "ECONNRESET"
+
+
+async def test_a_silent_stream_fails_after_the_idle_time(server: FakeServer) -> None:
+    server.plays(said("half"), end="hang")
+    provider = OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options={}, idle=0.05)
+    with pytest.raises(ApiFailure, match="silent") as failed:
+        await events_of(provider)
+    assert failed.value.retryable
+
+
+async def test_the_provider_option_timeout_is_the_idle_time(server: FakeServer) -> None:
+    server.plays(end="hang")
+    with pytest.raises(ApiFailure, match="silent"):
+        await events_of(chat(server, timeout=50))
+
+
+async def test_nobody_listens(unused_tcp_port: int) -> None:
+    provider = OpenAIChat("fake", api_key="k", base_url=f"http://127.0.0.1:{unused_tcp_port}/v1", headers={}, options={})
+    with pytest.raises(ApiFailure, match="Cannot connect to 127") as failed:
+        await events_of(provider)
+    assert failed.value.retryable
+    assert failed.value.status is None
+
+
+async def test_an_address_that_is_none_is_not_retried() -> None:
+    provider = OpenAIChat("fake", api_key="k", base_url="localhost/v1", headers={}, options={})
+    with pytest.raises(ApiFailure) as failed:
+        await events_of(provider)
+    assert not failed.value.retryable
+
+
+async def test_a_key_that_no_header_can_carry(server: FakeServer) -> None:
+    with pytest.raises(ApiFailure, match="API key") as failed:
+        await events_of(OpenAIChat("fake", api_key="key…", base_url=server.url, headers={}, options={}))
+    assert not failed.value.retryable
+
+
+async def test_requests_at_once_share_one_client(server: FakeServer) -> None:
+    server.plays(STOP, "[DONE]")
+    provider = chat(server)
+    first, second = await asyncio.gather(events_of(provider), events_of(provider))
+    assert first == second == [StreamStart(), Finish("stop", Usage())]
+    await provider.close()
+
+
+async def test_closing_the_iterator_closes_the_connection(server: FakeServer) -> None:
+    server.plays(said("half"), end="hang")
+    stream = chat(server).stream(ask())
+    assert await anext(stream) == StreamStart()
+    await stream.aclose()
+    await asyncio.wait_for(server.hung_up.wait(), 5)
+
+
+async def test_cancelling_the_reader_closes_the_connection(server: FakeServer) -> None:
+    server.plays(said("half"), end="hang")
+    reading = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in chat(server).stream(ask()):
+            reading.set()
+
+    task = asyncio.create_task(read())
+    await asyncio.wait_for(reading.wait(), 5)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(server.hung_up.wait(), 5)
+    assert task.cancelled()
+
+
+async def test_the_connection_serves_the_next_request(server: FakeServer) -> None:
+    server.plays(said("x"), STOP, "[DONE]")
+    provider = chat(server)
+    await events_of(provider)
+    await events_of(provider)
+    await provider.close()
+    assert server.received[0].peer == server.received[1].peer
+
+
+async def test_done_is_the_end_though_the_server_stays(server: FakeServer) -> None:
+    server.plays(said("x"), STOP, "[DONE]", end="hang")
+    assert isinstance((await events_of(chat(server)))[-1], Finish)
+
+
+async def test_an_empty_stream_started_but_did_not_finish(server: FakeServer) -> None:
+    server.plays()
+    assert await events_of(chat(server)) == [StreamStart()]
+
+
+async def test_a_last_event_that_is_cut_off_is_left_out(server: FakeServer) -> None:
+    server.reply = Reply([sse(said("a")), b'data: {"choices":[{"delta":{"content":"lo'])
+    assert await events_of(chat(server)) == [StreamStart(), TextStart("text-1"), TextDelta("text-1", "a"), TextEnd("text-1")]
+
+
+async def test_what_came_before_an_unreadable_event_is_told(server: FakeServer) -> None:
+    server.reply = Reply([sse(said("a")) + sse("{oops}")])
+    seen = []
+    with pytest.raises(ApiFailure, match="oops"):
+        async for event in chat(server).stream(ask()):
+            seen.append(event)
+    assert TextDelta("text-1", "a") in seen
+
+
+async def test_headers(server: FakeServer) -> None:
+    server.plays(STOP, "[DONE]")
+    provider = OpenAIChat("fake", api_key="key", base_url=server.url, headers={"x-mine": "1", "x-both": "config"}, options={})
+    await events_of(provider, ask(headers={"User-Agent": "opencode/1", "x-both": "request"}))
+    headers = server.received[0].headers
+    assert headers["authorization"] == "Bearer key"
+    assert headers["content-type"] == "application/json"
+    assert [headers[name] for name in ("x-mine", "x-both", "user-agent")] == ["1", "request", "opencode/1"]
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses])
+async def test_a_server_of_ones_own_needs_no_key(
+    server: FakeServer, adapter: type[OpenAIChat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-for-openai")
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", "secret-for-openai")
+    await events_of(adapter("local", api_key=None, base_url=server.url, headers={}, options={}))
+    assert "authorization" not in server.received[0].headers
+
+
+async def test_a_configured_authorization_header_is_the_key(server: FakeServer) -> None:
+    await events_of(OpenAIChat("fake", api_key=None, base_url=server.url, headers={"Authorization": "Token t"}, options={}))
+    assert server.received[0].headers["authorization"] == "Token t"
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_openai_and_anthropic_need_a_key(adapter: type[OpenAIChat]) -> None:
+    with pytest.raises(MissingKey) as failed:
+        await events_of(adapter("theirs", api_key=None, base_url=None, headers={}, options={}))
+    assert failed.value.provider_id == "theirs"
+
+
+def test_no_sdk_is_imported_before_it_is_used() -> None:
+    code = (
+        "import sys; from app.provider import anthropic as a, openai_chat as c, openai_responses as r\n"
+        "c.OpenAIChat('x', api_key='k', base_url=None, headers={}, options={})\n"
+        "assert not {'openai', 'anthropic', 'httpx2'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
