@@ -1,79 +1,14 @@
-"""A turn that does nothing but remember: what the tools' tests run against."""
+"""Fixtures of the tools' tests: a project directory, a host that records, a context."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tool_host import FakeHost, MakeContext
 
 from app.schema.agent import Agent
 from app.schema.model import Model, ModelApi
-from app.schema.question import Answer, QuestionInfo
-from app.schema.session import Todo
-from app.tool.base import PermissionAsk, SubagentRequest, ToolContext, ToolResult
-
-MakeContext = Callable[..., ToolContext]
-
-
-class FakeHost:
-    """Records what a tool asks of its turn. Set `refuse` to an exception to refuse every permission,
-    `answers` for the questions, `subagent` and `calls` for what subagents and other tools give back.
-    """
-
-    def __init__(self) -> None:
-        self.asks: list[PermissionAsk] = []
-        self.updates: list[dict[str, Any]] = []
-        self.edited: list[Path] = []
-        self.stored_todos: list[Todo] = []
-        self.questions: list[list[QuestionInfo]] = []
-        self.answers: list[Answer] | Exception = []
-        self.subagents: list[SubagentRequest] = []
-        self.subagent: ToolResult | Exception = ToolResult("subagent", "done")
-        self.called: list[tuple[str, dict[str, Any]]] = []
-        self.calls: dict[str, ToolResult | Exception] = {}
-        self.refuse: Exception | None = None
-        self.on_ask: Callable[[PermissionAsk], None] = lambda ask: None
-
-    @property
-    def permissions(self) -> list[str]:
-        return [ask.permission for ask in self.asks]
-
-    async def ask(self, ask: PermissionAsk) -> None:
-        self.asks.append(ask)
-        self.on_ask(ask)
-        if self.refuse is not None:
-            raise self.refuse
-
-    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        self.updates.append({"title": title, "metadata": metadata})
-
-    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
-        self.questions.append(questions)
-        if isinstance(self.answers, Exception):
-            raise self.answers
-        return self.answers
-
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
-        self.subagents.append(request)
-        if isinstance(self.subagent, Exception):
-            raise self.subagent
-        return self.subagent
-
-    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        self.called.append((tool, arguments))
-        result = self.calls.get(tool, ToolResult(tool, f"{tool} ran"))
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    async def todos(self) -> list[Todo]:
-        return self.stored_todos
-
-    async def set_todos(self, todos: list[Todo]) -> None:
-        self.stored_todos = todos
-
-    async def file_edited(self, path: Path) -> None:
-        self.edited.append(path)
+from app.tool.base import ToolContext
 
 
 @pytest.fixture

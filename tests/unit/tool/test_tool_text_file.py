@@ -1,0 +1,134 @@
+import asyncio
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from app.tool import text_file
+from app.tool.base import ToolError
+
+
+def test_bytes_go_through_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for data in (
+        b"",
+        b"plain\n",
+        b"\xef\xbb\xbfwith mark\r\n",
+        b"caf\xe9 latin\n",
+        "häß".encode(),
+    ):
+        path.write_bytes(data)
+        file = text_file.read(path)
+        assert file is not None
+        assert file.data() == data
+        assert text_file.encode(file.text, file) == data
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert text_file.read(tmp_path / "none") is None
+    (tmp_path / "file").write_text("x")
+    assert text_file.read(tmp_path / "file" / "below") is None
+
+
+def test_the_byte_order_mark_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"\xef\xbb\xbfold")
+    file = text_file.read(path)
+    assert file is not None and file.text == "old"
+    assert text_file.encode("new", file) == b"\xef\xbb\xbfnew"
+    assert text_file.encode("\ufeffnew", file) == b"\xef\xbb\xbfnew"
+
+
+def test_bytes_that_are_no_utf8_may_only_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"caf\xe9\nline\n")
+    file = text_file.read(path)
+    assert file is not None
+    assert text_file.encode(file.text.replace("line", "LINE"), file) == b"caf\xe9\nLINE\n"
+    with pytest.raises(ToolError, match="not valid UTF-8"):
+        text_file.encode("cafe\nline\n", file)
+    with pytest.raises(ToolError, match="not valid UTF-8"):
+        text_file.encode("new \ud800", None)
+    assert text_file.shown(file.text) == "caf\ufffd\nline\n"
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: os.mkfifo(path)], ids=["directory", "pipe"])
+def test_only_regular_files(tmp_path: Path, make: object) -> None:
+    path = tmp_path / "a"
+    assert callable(make)
+    make(path)
+    for work in (lambda: text_file.read(path), lambda: text_file.write(path, b"x")):
+        with pytest.raises(ToolError, match=r"directory|regular file"):
+            work()
+
+
+def test_devices_are_not_replaced() -> None:
+    with pytest.raises(ToolError, match="regular file"):
+        text_file.write(Path("/dev/null"), b"x")
+    with pytest.raises(ToolError, match="regular file"):
+        text_file.read(Path("/dev/zero"))
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        file.truncate(text_file.MAX_BYTES + 1)
+    with pytest.raises(ToolError, match="too large"):
+        text_file.read(path)
+
+
+def test_mode_and_folders(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("old")
+    script.chmod(0o751)
+    text_file.write(script, b"new")
+    assert stat.S_IMODE(script.stat().st_mode) == 0o751
+    fresh = tmp_path / "some" / "folder" / "a"
+    text_file.write(fresh, b"x")
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(fresh.stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_write_is_one_step_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with path.open() as reader:
+        stamp = text_file.write(path, b"new text")
+        assert reader.read() == "old"
+    assert path.read_text() == "new text"
+    assert stamp == text_file.stamp(path)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(ToolError, match="Could not write"):
+        text_file.write(tmp_path / "file" / "below", b"x")
+    with pytest.raises(ToolError, match="Could not write"):
+        text_file.write(tmp_path / ("n" * 300), b"x")
+    assert (tmp_path / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+async def test_cancelling_waits_for_the_work(tmp_path: Path) -> None:
+    started, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    done: list[str] = []
+
+    def work() -> None:
+        loop.call_soon_threadsafe(started.set)
+        go_on.wait(10)
+        done.append("written")
+
+    task = asyncio.create_task(text_file.finish_in_thread(work))
+    await started.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["written"]
