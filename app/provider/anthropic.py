@@ -63,7 +63,7 @@ class Anthropic:
 
         client = AsyncAnthropic(api_key=self._api_key or _NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout)
         client.base_url = _VERSION_AT_END.sub("", str(client.base_url))
-        return SdkClient(client, {"headers": headers})
+        return SdkClient(client, headers)
 
     def _signed_headers(self) -> dict[str, Any]:
         """The SDK signs with a bearer token, the documented header `x-api-key` is what every compatible server reads."""

@@ -43,10 +43,10 @@ def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class SdkClient:
-    """`client` is an AsyncOpenAI or AsyncAnthropic; `options` are its request options for every call, headers included."""
+    """`client` is an AsyncOpenAI or AsyncAnthropic; `headers` go with every call; the SDK's `Omit` as a value leaves one out."""
 
     client: Any
-    options: dict[str, Any]
+    headers: dict[str, Any]
 
 
 class Connection:
@@ -88,7 +88,7 @@ class Connection:
         sdk = await self._open()
         import httpx2
 
-        options = {**sdk.options, "headers": {**sdk.options["headers"], **headers}}
+        options = {"headers": {**sdk.headers, **headers}}
         content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
         try:
             response: httpx2.Response = await sdk.client.post(

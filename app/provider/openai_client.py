@@ -30,6 +30,6 @@ def openai_connection(
 
         client = AsyncOpenAI(api_key=api_key or _NO_KEY, base_url=base_url or None, max_retries=0, timeout=timeout)
         own = headers if api_key or signed else {**headers, "Authorization": Omit()}
-        return SdkClient(client, {"headers": own, "security": {"bearer_auth": True}})
+        return SdkClient(client, own)
 
     return Connection(make, idle_seconds=idle_seconds(options, idle))

@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of, sse
@@ -129,9 +130,20 @@ async def test_the_connection_serves_the_next_request(server: FakeServer) -> Non
     assert server.received[0].peer == server.received[1].peer
 
 
-async def test_done_is_the_end_though_the_server_stays(server: FakeServer) -> None:
-    server.plays(said("x"), STOP, "[DONE]", end="hang")
-    assert isinstance((await events_of(chat(server)))[-1], Finish)
+@pytest.mark.parametrize(
+    ("adapter", "events"),
+    [
+        (OpenAIChat, [STOP, "[DONE]"]),
+        (OpenAIResponses, [{"type": "response.completed", "response": {"status": "completed"}}]),
+        (Anthropic, [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]),
+    ],
+)
+async def test_the_last_event_is_the_end_though_the_server_stays(
+    server: FakeServer, adapter: type[OpenAIChat], events: list[Any]
+) -> None:
+    server.plays(*events, end="hang")
+    provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={}, idle=2)
+    assert await events_of(provider) == [StreamStart(), Finish("stop", Usage())]
 
 
 async def test_an_empty_stream_started_but_did_not_finish(server: FakeServer) -> None:
