@@ -1,0 +1,67 @@
+"""What a command that the model wrote may see of this process: which shell runs it, which variables are kept from it."""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePath
+
+_UNSUITABLE_SHELLS = frozenset({"fish", "nu"})
+_SECRET_SUFFIXES = ("_KEY", "_TOKEN", "_SECRET")
+_PROVIDER_PREFIXES = (
+    "AI_GATEWAY_",
+    "ALIBABA_",
+    "ANTHROPIC_",
+    "AZURE_OPENAI_",
+    "BASETEN_",
+    "CEREBRAS_",
+    "COHERE_",
+    "DASHSCOPE_",
+    "DEEPINFRA_",
+    "DEEPSEEK_",
+    "FIREWORKS_",
+    "GEMINI_",
+    "GOOGLE_GENERATIVE_AI_",
+    "GROQ_",
+    "MISTRAL_",
+    "MOONSHOT_",
+    "NVIDIA_",
+    "OPENAI_",
+    "OPENCODE_",
+    "OPENROUTER_",
+    "PERPLEXITY_",
+    "TOGETHER_",
+    "VOYAGE_",
+    "XAI_",
+    "ZAI_",
+    "ZHIPU_",
+)
+_OWN_PREFIX = "OPENSESSION_"
+_OWN_SECRETS = frozenset({"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT"})
+
+
+def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> str:
+    """`$SHELL` unless its syntax is not the one that models write; else bash; else /bin/sh."""
+    preferred = environment.get("SHELL", "")
+    if preferred and PurePath(preferred).name not in _UNSUITABLE_SHELLS:
+        return preferred
+    return which("bash") or "/bin/sh"
+
+
+def secret_names(names: Iterable[str], provider_names: Iterable[str] = ()) -> frozenset[str]:
+    """Which of these variables a command must not see.
+
+    Hidden are: `provider_names` (the variables that the providers in use read); what starts with a known provider's name and
+    ends in _KEY, _TOKEN or _SECRET; everything of Opensession's own; the server's password; configuration given inline, as it
+    may hold keys.
+    Kept are other programs' tokens (GITHUB_TOKEN, AWS_…): the commands are there to use them.
+    """
+    listed = frozenset(provider_names)
+    return frozenset(name for name in names if name in listed or _is_secret(name))
+
+
+def _is_secret(name: str) -> bool:
+    belongs_to_provider = name.startswith(_PROVIDER_PREFIXES) and name.endswith(_SECRET_SUFFIXES)
+    return belongs_to_provider or name.startswith(_OWN_PREFIX) or name in _OWN_SECRETS
+
+
+def without(environment: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in hidden}

@@ -1,0 +1,160 @@
+"""Programs in process groups of their own, so that what a program started ends with it."""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+TERM_GRACE = 0.2
+"""Seconds between SIGTERM and SIGKILL."""
+LINGER = 0.2
+"""Seconds that what a program left running may still write, once the program itself has ended."""
+_POLL = 0.01
+_LAST_WAIT = 1.0
+"""Seconds to wait for what a signal cannot hasten: a process that left the group, or that runs as another user."""
+_CHUNK = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """`code` is None when a signal ended it."""
+
+    code: int | None
+    timed_out: bool
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout: float,
+    on_output: Callable[[bytes], None],
+) -> Exit:
+    """Runs until the program itself ends or `timeout` seconds are over; then nothing of its group lives.
+
+    Standard output and error reach `on_output` interleaved; standard input is empty.
+    Cancelled, it ends the group and lets the cancellation through. Raises OSError when the program cannot be started.
+    """
+    async with _pipe() as (output, write_end):
+        pump = asyncio.create_task(_pump(output, on_output))
+        try:
+            async with _group(argv, cwd=cwd, env=env, stdout=write_end, stderr=STDOUT) as process:
+                timed_out = not await _ends_within(process, timeout)
+                if not timed_out:
+                    await asyncio.wait([pump], timeout=LINGER)
+            await asyncio.wait([pump], timeout=_LAST_WAIT)
+        finally:
+            await _settle(pump)
+    code = process.returncode
+    return Exit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    process: Process
+    output: asyncio.StreamReader
+
+
+@asynccontextmanager
+async def start(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, stderr: int | IO[bytes] = STDOUT
+) -> AsyncIterator[Child]:
+    """The program while the block runs; on leaving it, in any way, its whole group is dead. Raises OSError as `run` does."""
+    async with _pipe() as (output, write_end), _group(argv, cwd=cwd, env=env, stdout=write_end, stderr=stderr) as process:
+        yield Child(process, output)
+
+
+async def end_group(process: Process) -> None:
+    """SIGTERM, a grace, SIGKILL, reap; returns at once when nothing of the group is left."""
+    if _signal_group(process.pid, signal.SIGTERM):
+        await _group_empties(process.pid, TERM_GRACE)
+        _signal_group(process.pid, signal.SIGKILL)
+    await _ends_within(process, _LAST_WAIT)
+
+
+@asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+    """Not asyncio's PIPE: with that, `Process.wait()` waits until every background child has closed its end."""
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(write_fd, "wb", buffering=0) as write_end:
+        output = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(read_fd, "rb", buffering=0)
+        )
+        try:
+            yield output, write_end
+        finally:
+            transport.close()
+
+
+@asynccontextmanager
+async def _group(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None, stdout: IO[bytes], stderr: int | IO[bytes]
+) -> AsyncIterator[Process]:
+    """Takes `stdout` over: this process must not hold it open, or its reader never sees the end."""
+    with stdout:
+        process = await _spawn(argv, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
+    try:
+        yield process
+    finally:
+        await asyncio.shield(end_group(process))
+
+
+async def _spawn(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None, stdout: IO[bytes], stderr: int | IO[bytes]
+) -> Process:
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv, cwd=cwd, env=env, stdin=DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Left to itself asyncio would kill the program alone, and by then it may have started others.
+        with suppress(OSError):
+            await asyncio.shield(end_group(await starting))
+        raise
+
+
+async def _pump(output: asyncio.StreamReader, on_output: Callable[[bytes], None]) -> None:
+    while chunk := await output.read(_CHUNK):
+        on_output(chunk)
+
+
+async def _settle(task: asyncio.Task[None]) -> None:
+    """Stop the task if it still runs; raise what it failed with."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+async def _ends_within(process: Process, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+            return True
+    return False
+
+
+async def _group_empties(group: int, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while _signal_group(group, 0):  # noqa: ASYNC110  nothing tells of processes that are not ours to wait for
+                await asyncio.sleep(_POLL)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """False when the group has no process left that this one may signal."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,54 @@
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from app.schema.agent import Skill
+from app.schema.base import Wire
+from app.tool import descriptions
+from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+
+
+class SkillParameters(Wire):
+    name: Annotated[str, Field(description="Name of the skill, as listed")]
+
+
+class SkillTool(Tool[SkillParameters]):
+    """`skills` are those that the calling agent may load, so there is one SkillTool an agent."""
+
+    id = "skill"
+    parameters = SkillParameters
+
+    def __init__(self, skills: Sequence[Skill]) -> None:
+        self._skills = {skill.name: skill for skill in skills}
+
+    def description(self) -> str:
+        lines = [f"- {skill.name}: {skill.description}" for skill in self._skills.values()]
+        return "\n".join([descriptions.load(self.id).rstrip(), "", "Skills:", *(lines or ["(none)"])])
+
+    async def execute(self, args: SkillParameters, ctx: ToolContext) -> ToolResult:
+        skill = self._skills.get(args.name)
+        if skill is None:
+            known = ", ".join(self._skills) or "none"
+            raise ToolError(f'There is no skill named "{args.name}". Skills that can be loaded: {known}')
+        await ctx.host.ask(PermissionAsk(self.id, [skill.name], [skill.name]))
+        location = Path(skill.location)
+        body = await asyncio.to_thread(_read_body, location)
+        return ToolResult(
+            title=f"Loaded skill: {skill.name}",
+            output=f"# Skill: {skill.name}\n\nIts files are in {location.parent}\n\n{body}",
+            metadata={"name": skill.name, "dir": str(location.parent)},
+        )
+
+
+def _read_body(location: Path) -> str:
+    """The text of a SKILL.md without its front matter."""
+    import frontmatter
+    import yaml
+
+    try:
+        return frontmatter.loads(location.read_text(encoding="utf-8", errors="replace")).content.strip()
+    except (OSError, yaml.YAMLError) as error:
+        raise ToolError(f"The skill's file {location} cannot be read: {error}") from error

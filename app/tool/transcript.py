@@ -1,0 +1,108 @@
+"""What a running command has printed: kept within bounds, shown while it runs."""
+
+import asyncio
+import codecs
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Self
+
+PREVIEW_CHARACTERS = 30_000
+MEMORY_BYTES = 10 * 1024 * 1024
+PUBLISH_INTERVAL = 0.1
+"""Seconds between two live updates."""
+
+
+class Transcript:
+    """The output of a command: its first and its last half of `limit` bytes; what falls out between is counted.
+
+    `preview` is the beginning as people see it, at most `preview_limit` characters and a mark that it was cut.
+    """
+
+    def __init__(self, limit: int = MEMORY_BYTES, preview_limit: int = PREVIEW_CHARACTERS) -> None:
+        self._half = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+        self._preview_limit = preview_limit
+        self._preview = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def add(self, chunk: bytes) -> None:
+        if len(self._preview) <= self._preview_limit:
+            self._preview += self._decoder.decode(chunk)
+        room = max(self._half - len(self._head), 0)
+        self._head += chunk[:room]
+        if len(chunk) > room:
+            self._add_to_tail(chunk[room:])
+
+    def _add_to_tail(self, chunk: bytes) -> None:
+        self._tail += chunk
+        excess = max(len(self._tail) - self._half, 0)
+        del self._tail[:excess]
+        self._dropped += excess
+
+    @property
+    def kept_bytes(self) -> int:
+        return len(self._head) + len(self._tail)
+
+    @property
+    def preview(self) -> str:
+        return shorten(self._preview, self._preview_limit)
+
+    def text(self) -> str:
+        if not self._dropped:
+            return (self._head + self._tail).decode("utf-8", errors="replace")
+        note = f"\n\n... {self._dropped} bytes of output are left out here ...\n\n"
+        return self._head.decode("utf-8", errors="replace") + note + self._tail.decode("utf-8", errors="replace")
+
+
+def shorten(text: str, limit: int = PREVIEW_CHARACTERS) -> str:
+    return text if len(text) <= limit else text[:limit] + "\n\n..."
+
+
+class LivePreview:
+    """Publishes a text that keeps changing: the first state at once, then the latest every `interval` seconds.
+
+    Leaving the block publishes what is not yet published, and raises what publishing raised unless the block failed itself.
+    """
+
+    def __init__(self, publish: Callable[[str], Awaitable[None]], interval: float = PUBLISH_INTERVAL) -> None:
+        self._publish = publish
+        self._interval = interval
+        self._text = ""
+        self._published: str | None = None
+        self._changed = asyncio.Event()
+        self._closing = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._closing.set()
+        self._changed.set()
+        await asyncio.wait([self._task])
+        if kind is None:
+            self._task.result()
+
+    def show(self, text: str) -> None:
+        self._text = text
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while not self._closing.is_set():
+            await self._changed.wait()
+            self._changed.clear()
+            await self._publish_change()
+            await self._pause()
+        await self._publish_change()
+
+    async def _publish_change(self) -> None:
+        if self._text != self._published:
+            self._published = self._text
+            await self._publish(self._text)
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._interval):
+                await self._closing.wait()
