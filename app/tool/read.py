@@ -20,6 +20,7 @@ DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_BYTES = 50 * 1024
 MAX_ATTACHMENT_BYTES = 10 * 1024 * 1024
+MAX_SCANNED_BYTES = 4 * 1024**3
 _PREVIEW_LINES = 20
 _SUGGESTIONS = 3
 # A UTF-8 character takes up to four bytes; one more shows that the line goes on.
@@ -140,20 +141,35 @@ def _content(path: Path, file: BinaryIO, status: os.stat_result, offset: int, li
 
 
 def _page(file: BinaryIO, offset: int, limit: int) -> _Page:
+    before = _skip_lines(file, offset)
+    if before < offset:
+        return _Page([], offset, before + 1, cut_by_bytes=False)
     lines: list[str] = []
     used = -1
-    number = 0
-    for number, raw in enumerate(_lines(file), 1):
-        if number <= offset:
-            continue
+    for raw in _lines(file):
         if len(lines) == limit:
             return _Page(lines, offset, None, cut_by_bytes=False)
-        line = _text(raw, is_first=number == 1)
+        line = _text(raw, is_first=offset + len(lines) == 0)
         used += 1 + len(line.encode())
         if used > MAX_BYTES:
             return _Page(lines, offset, None, cut_by_bytes=True)
         lines.append(line)
-    return _Page(lines, offset, number, cut_by_bytes=False)
+    return _Page(lines, offset, offset + len(lines), cut_by_bytes=False)
+
+
+def _skip_lines(file: BinaryIO, count: int) -> int:
+    """Goes behind so many newlines; returns how many there were."""
+    skipped = 0
+    while skipped < count and (piece := file.read(_SKIP_BYTES)):
+        _require_within_reach(file)
+        wanted = count - skipped
+        newlines = piece.count(b"\n")
+        if newlines >= wanted:
+            rest = piece.split(b"\n", wanted)[-1]
+            file.seek(-len(rest), os.SEEK_CUR)
+            return count
+        skipped += newlines
+    return skipped
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -161,12 +177,8 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     that is nothing. A file of any size takes no more memory than its buffer.
     """
     while line := file.readline(_LINE_BYTES):
-        if line.endswith(b"\n"):
-            yield line[:-1]
-        elif _skip_rest_of_line(file):
-            yield line
-        else:
-            yield line
+        yield line.removesuffix(b"\n")
+        if not line.endswith(b"\n") and not _skip_rest_of_line(file):
             return
     yield b""
 
@@ -176,7 +188,14 @@ def _skip_rest_of_line(file: BinaryIO) -> bool:
     while piece := file.readline(_SKIP_BYTES):
         if piece.endswith(b"\n"):
             return True
+        _require_within_reach(file)
     return False
+
+
+def _require_within_reach(file: BinaryIO) -> None:
+    """A thread cannot be stopped: it must not go on through terabytes."""
+    if file.tell() > MAX_SCANNED_BYTES:
+        raise ToolError(f"That part lies more than {MAX_SCANNED_BYTES} bytes into the file: use the bash tool to get at it.")
 
 
 def _text(raw: bytes, *, is_first: bool) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from app.tool.file_times import Stamp
 
 MAX_BYTES = 10 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +44,8 @@ def read(path: Path) -> TextFile | None:
             data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError as error:
+        raise ToolError(_directory(path)) from error
     except OSError as error:
         raise failure("read", path, error) from error
     text = data.removeprefix(_BOM).decode("utf-8", "surrogateescape")
@@ -89,7 +93,7 @@ def stamp(path: Path) -> Stamp | None:
 
 def shown(text: str) -> str:
     """The text fit for JSON: bytes that were not UTF-8 become U+FFFD."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def failure(action: str, path: Path, error: OSError) -> ToolError:
@@ -107,9 +111,7 @@ async def finish_in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.
 
 
 def _undecodable(text: str) -> list[str]:
-    if text.isascii():
-        return []
-    return [char for char in text if "\ud800" <= char <= "\udfff"]
+    return [] if text.isascii() else _SURROGATE.findall(text)
 
 
 def open_without_waiting(name: str, flags: int) -> int:
@@ -126,9 +128,13 @@ def _status(path: Path) -> os.stat_result | None:
 
 def _require_regular(path: Path, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise ToolError(f"Path is a directory, not a file: {path}")
+        raise ToolError(_directory(path))
     if not stat.S_ISREG(status.st_mode):
         raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
+
+
+def _directory(path: Path) -> str:
+    return f"Path is a directory, not a file: {path}"
 
 
 def _require_editable(path: Path, status: os.stat_result) -> None:

@@ -8,7 +8,7 @@ from tool_host import FakeHost, MakeContext
 from app.permission.errors import Rejected
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.file_times import FileTimes
-from app.tool.read import MAX_ATTACHMENT_BYTES, ReadParameters, ReadTool
+from app.tool.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadParameters, ReadTool, _lines, _skip_lines
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -96,11 +96,28 @@ async def test_the_output_is_cut_by_bytes(ctx: ToolContext, project: Path) -> No
 
 
 async def test_a_huge_file_is_not_loaded(ctx: ToolContext, project: Path) -> None:
-    """A sparse terabyte behind one line of text."""
+    """A sparse terabyte behind lines of text: the start can be read, the rest is out of reach."""
     path = project / "a"
     path.write_text("x\n" * 3000)
     os.truncate(path, 2**40)
     assert "beyond line 2000" in (await read(ctx, "a")).output
+
+
+async def test_what_lies_too_far_into_a_file_is_refused(project: Path) -> None:
+    (project / "a").write_bytes(b"x\n")
+    os.truncate(project / "a", MAX_SCANNED_BYTES + 2**21)
+    for go_on in (lambda file: _skip_lines(file, 1), lambda file: list(_lines(file))):
+        with (project / "a").open("rb") as file:
+            file.seek(MAX_SCANNED_BYTES - 1)
+            with pytest.raises(ToolError, match="bash tool"):
+                go_on(file)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 99_999, 100_000, 299_999, 300_000])
+async def test_any_offset_of_a_long_file(ctx: ToolContext, project: Path, offset: int) -> None:
+    (project / "a").write_text("".join(f"line {number}\n" for number in range(300_000)))
+    first = (await read(ctx, "a", offset=offset, limit=1)).metadata["preview"]
+    assert first == (f"line {offset}" if offset < 300_000 else "")
 
 
 class TestAsking:
