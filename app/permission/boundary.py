@@ -1,0 +1,29 @@
+"""What lies inside the project, symlinks followed."""
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+
+class Boundary:
+    """Inside: the real path is under the real directory or the real worktree. A worktree of `/` (no git) opens nothing."""
+
+    def __init__(self, directory: Path, worktree: Path) -> None:
+        self.directory = directory
+        self.worktree = worktree
+
+    @cached_property
+    def _roots(self) -> list[str]:
+        places = [self.directory, *([self.worktree] if self.worktree != Path("/") else [])]
+        return list(dict.fromkeys(os.path.realpath(place) for place in places))
+
+    def inside(self, path: Path | str) -> bool:
+        """A relative path starts at the directory. What does not exist is judged by the part that does."""
+        real = self.resolve(path)
+        return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
+
+    def is_root(self, path: str) -> bool:
+        return path in {*self._roots, str(self.directory), str(self.worktree)}
+
+    def resolve(self, path: Path | str) -> str:
+        return os.path.realpath(os.path.join(self.directory, path))  # noqa: PTH118 (Path would drop a trailing `..` of a link)

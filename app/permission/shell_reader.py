@@ -1,0 +1,547 @@
+"""Walks a script's syntax tree in the order in which it runs, and gathers what shell.analyse reports."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from posixpath import basename, normpath
+from typing import TYPE_CHECKING, assert_never
+
+from app.permission.arity import always_pattern
+from app.permission.boundary import Boundary
+from app.permission.rules import Sight, Subject
+from app.permission.shell_paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
+from app.permission.shell_syntax import parse
+from app.permission.shell_variables import Variables, surely_runs
+from app.permission.shell_words import (
+    UNKNOWN,
+    Word,
+    has_glob,
+    has_reserved_characters,
+    literal_word,
+    node_text,
+    quoted,
+    read_word,
+    unquoted,
+)
+from app.permission.shell_wrappers import (
+    NO_INPUT,
+    UNSEEN_INPUT,
+    Foreign,
+    Runs,
+    RunsScript,
+    Starts,
+    Step,
+    Unseen,
+    Unwrapped,
+    sets_dangerous_variable,
+    unwrap,
+    value,
+)
+from app.permission.spellings import spellings
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_DEEPEST = 150
+_DEEPEST_SCRIPT = 8
+_MOST_INVOCATIONS = 2000
+
+_WORDS = {"word", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "number", "simple_expansion"}
+_WORDS |= {
+    "expansion",
+    "process_substitution",
+    "command_substitution",
+    "arithmetic_expansion",
+    "brace_expression",
+    "extglob_pattern",
+    "regex",
+}
+_APART = {"subshell", "command_substitution", "process_substitution"}
+_REPEATED = {"for_statement", "c_style_for_statement", "while_statement", "function_definition"}
+_STATEMENTS = {"program", "compound_statement", "do_group", "if_statement", "elif_clause", "else_clause", "case_item", *_APART}
+_MISPLACED = {"if", "then", "elif", "else", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function"}
+_MISPLACED |= {"in", "]]"}
+_GROUP_ENDS = {"}", ")"}
+_MOVES = {"cd", "pushd", "popd", "chdir"}
+_SETS_VARIABLES = {"read", "mapfile", "readarray", "getopts", "eval", "source", ".", "unset", "let", "env", "sudo", "trap"}
+_EVALUATES_SUBSCRIPTS = {
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "let",
+    "test",
+    "[",
+    "printf",
+    "read",
+    "unset",
+    "wait",
+}
+_LISTS_FILES = {"find", "fd", "ls", "git", "grep", "egrep", "rg", "sort", "uniq", "head", "tail", "wc", "echo"}
+
+
+class Undone(Exception):
+    """Too deep or too much to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One simple command. `always`: what a reply of `always` may allow; None where that would allow what nobody saw."""
+
+    subject: Subject
+    always: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A simple command before it is judged. `redirections` as typed."""
+
+    words: Sequence[Word]
+    stdin: Word
+    redirections: str = ""
+    is_unseen: bool = False
+    more_arguments: bool = False
+
+
+class ShellReader:
+    def __init__(self, boundary: Boundary, variables: Variables, cwd: Path) -> None:
+        self.variables = variables
+        self.invocations: list[Invocation] = []
+        self.outside: dict[str, None] = {}
+        self.is_unparsable = False
+        self._paths = PathCheck(boundary, variables.lookup)
+        self._places = Places((str(cwd),))
+        self._if_failed = Places(())
+        self._stdin = NO_INPUT
+        self._feeders: list[str] = []
+        self._depth = 0
+        self._scripts = 0
+        self._loops = 0
+        self._report(self._paths.outside_of_target(literal_word(str(cwd)), self._places))
+
+    def read(self, root: "Node") -> None:
+        self.is_unparsable |= root.has_error
+        self.variables.count(root)
+        self._walk(root)
+
+    def _walk(self, node: "Node") -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST or len(self.invocations) > _MOST_INVOCATIONS:
+            raise Undone
+        self._reader_of(node)(node)
+        self._depth -= 1
+
+    def _reader_of(self, node: "Node") -> Callable[["Node"], None]:
+        readers: dict[str, Callable[[Node], None]] = {
+            "command": self._command,
+            "redirected_statement": self._redirected,
+            "pipeline": self._pipeline,
+            "list": self._list,
+            "variable_assignment": self._assignment,
+            "file_redirect": self._file_redirect,
+            "herestring_redirect": self._words_within,
+            "heredoc_redirect": self._heredoc,
+            "declaration_command": self._declaration,
+            "for_statement": self._for,
+        }
+        if node.type in readers:
+            return readers[node.type]
+        if node.type in _APART:
+            return self._apart
+        return self._loose_word if node.type in _WORDS else self._statements
+
+    def _statements(self, node: "Node") -> None:
+        with self._repeating(node.type in _REPEATED):
+            for child in node.named_children:
+                self._walk(child)
+                if node.type in _STATEMENTS:
+                    self._settle_places()
+
+    def _settle_places(self) -> None:
+        """A `cd` before a `;` may have failed, and what follows runs all the same."""
+        self._places = self._places.also(self._if_failed)
+        self._if_failed = Places(())
+
+    @contextmanager
+    def _repeating(self, repeats: bool) -> Iterator[None]:
+        self._loops += repeats
+        yield
+        self._loops -= repeats
+
+    def _apart(self, node: "Node") -> None:
+        with self._own_places():
+            self._statements(node)
+
+    @contextmanager
+    def _own_places(self) -> Iterator[None]:
+        """In a process of its own, `cd` doesn't last."""
+        before = self._places, self._if_failed
+        yield
+        self._places, self._if_failed = before
+
+    def _list(self, node: "Node") -> None:
+        for child in node.children:
+            if child.type == "||":
+                self._settle_places()
+            elif child.is_named:
+                self._walk(child)
+
+    def _pipeline(self, node: "Node") -> None:
+        stdin, feeders = self._stdin, self._feeders
+        for child in node.named_children:
+            with self._own_places():
+                self._walk(child)
+            self._stdin = _printed(child, self.variables)
+            self._feeders = [*self._feeders, _name_of(child)]
+        self._stdin, self._feeders = stdin, feeders
+
+    def _for(self, node: "Node") -> None:
+        values = [read_word(child, self.variables.lookup) for child in node.named_children if child.type in _WORDS]
+        variable = node.child_by_field_name("variable")
+        if variable is not None and values:
+            fields = tuple(one for word in values for one in word.fields)
+            self.variables.set(node_text(variable), Word("", fields))
+        self._statements(node)
+
+    def _assignment(self, node: "Node") -> None:
+        name, _, typed = node_text(node).partition("=")
+        self._words_within(node)
+        target = node.child_by_field_name("value")
+        if target is not None and target.type in _WORDS:
+            word = read_word(target, self.variables.lookup)
+            self._check_words("", [replace(word, fields=tuple(f"={one}" for one in word.fields))])
+            if surely_runs(node):
+                self.variables.set(name, word)
+        if _holds_code(typed) or (sets_dangerous_variable(node_text(node)) and not _belongs_to_command(node)):
+            self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
+
+    def _declaration(self, node: "Node") -> None:
+        if any(child.type in _WORDS and child.type != "word" for child in node.named_children):
+            self.variables.opaque = True
+            if _holds_code(node_text(node)):
+                self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
+        self._statements(node)
+
+    def _loose_word(self, node: "Node") -> None:
+        """A word that is no command's: of a test, a `for`, a `case`."""
+        self._check_words("", [read_word(node, self.variables.lookup)])
+        self._words_within(node)
+        if re.match(r"\$\{.*(@P|:?=)", node_text(node), re.DOTALL):
+            self._mark_expansion(node)
+
+    def _words_within(self, node: "Node") -> None:
+        """The commands that a word runs: substitutions, however deep in quotes."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Undone
+        for child in node.named_children:
+            if child.type in _APART:
+                self._walk(child)
+            else:
+                if child.type == "expansion" and re.search(r"@P|:?=", node_text(child)):
+                    self._mark_expansion(child)
+                self._words_within(child)
+        self._depth -= 1
+
+    def _mark_expansion(self, node: "Node") -> None:
+        """`${x@P}` runs what its value says; `${x:=y}` sets it."""
+        self.variables.opaque = True
+        if "@P" in node_text(node):
+            self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
+
+    def _redirected(self, node: "Node") -> None:
+        body = node.child_by_field_name("body")
+        redirects = node.children_by_field_name("redirect")
+        with self._fed_by(redirects):
+            if body is None:
+                self._add(Invocation(Subject(node_text(node)), always=None))
+            elif body.type == "command":
+                self._command(body, redirects)
+            else:
+                self._walk(body)
+        for redirect in redirects:
+            self._walk(redirect)
+
+    @contextmanager
+    def _fed_by(self, redirects: Sequence["Node"]) -> Iterator[None]:
+        before = self._stdin
+        for redirect in redirects:
+            self._stdin = self._input_of(redirect) or self._stdin
+        yield
+        self._stdin = before
+
+    def _input_of(self, redirect: "Node") -> Word | None:
+        match redirect.type:
+            case "herestring_redirect":
+                return read_word(redirect.named_children[-1], self.variables.lookup)
+            case "heredoc_redirect":
+                return _heredoc_text(redirect)
+            case _:
+                return UNSEEN_INPUT if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
+
+    def _file_redirect(self, node: "Node") -> None:
+        targets = node.children_by_field_name("destination")
+        if targets and not _is_descriptor(targets[0]):
+            word = read_word(targets[0], self.variables.lookup)
+            self._report(self._paths.outside_of_target(word, self._places))
+        self._words_within(node)
+
+    def _heredoc(self, node: "Node") -> None:
+        """The grammar puts the rest of the line (`<<EOF | sh`) into the heredoc's node."""
+        text = _heredoc_text(node)
+        before, self._stdin = self._stdin, replace(text, fields=(UNKNOWN,))
+        for child in node.named_children:
+            if child.type == "heredoc_body":
+                self._words_within(child)
+            elif child.type not in {"heredoc_start", "heredoc_end"}:
+                self._walk(child)
+        self._stdin = before
+
+    def _command(self, node: "Node", redirects: Sequence["Node"] = ()) -> None:
+        inline = [child for child in node.named_children if child.type.endswith("_redirect")]
+        words, is_unseen = self._words_of(node, [*inline, *redirects])
+        typed = " ".join(node_text(redirect) for redirect in redirects if redirect.type == "file_redirect")
+        with self._fed_by(inline):
+            if words:
+                self._call(_Call(words, self._stdin, typed, is_unseen))
+        for child in node.named_children:
+            if child.type in {"variable_assignment", "file_redirect", "heredoc_redirect"}:
+                self._walk(child)
+            elif child.type in _APART:
+                self._apart(child)
+            else:
+                self._words_within(child)
+
+    def _words_of(self, node: "Node", redirects: Sequence["Node"]) -> tuple[list[Word], bool]:
+        """The command's words; the grammar takes those after a redirection for further targets of it."""
+        own = [child for child in node.named_children if child.type == "command_name" or child.type in _WORDS]
+        strays = [extra for redirect in redirects for extra in _stray_arguments(redirect)]
+        nodes = sorted([*own, *strays], key=lambda one: one.start_byte)
+        settings = [child for child in node.named_children if child.type == "variable_assignment"]
+        is_unseen = any(sets_dangerous_variable(node_text(setting)) for setting in settings)
+        return [read_word(one, self.variables.lookup) for one in nodes], is_unseen
+
+    def _call(self, call: _Call) -> None:
+        self._scripts += 1
+        if self._scripts > _DEEPEST * _DEEPEST_SCRIPT:
+            raise Undone
+        flat = _flattened(call.words)
+        typed_name, name = call.words[0].text, value(flat[0])
+        bare = (basename(name) or name).lower()
+        if typed_name in _GROUP_ENDS and len(flat) == 1:
+            return
+        self.is_unparsable |= typed_name in _MISPLACED
+        self.variables.opaque |= _may_set_any_variable(bare, flat)
+        if bare == "ln":
+            self._paths = replace(self._paths, makes_links=True)
+        if bare in _MOVES:
+            self._move(bare, flat[1:])
+        runs = self._judge(call, flat, bare)
+        self._check_call(call, flat, bare, runs)
+
+    def _judge(self, call: _Call, flat: Sequence[Word], bare: str) -> list[Word]:
+        """Returns the words of the commands that it runs."""
+        found = unwrap(bare, flat[1:], call.stdin)
+        started = self._started(found, call)
+        runs_unread = any(isinstance(step, RunsScript) and not _is_readable(step.script) for step in found.steps)
+        if runs_unread:
+            self._report([_text_of(call.words)])
+        if bare != "cd":
+            self._add(_invocation(replace(call, is_unseen=call.is_unseen or runs_unread), flat, bare, found, started))
+        for step in found.steps:
+            self._follow(step, call)
+        return [word for step in found.steps if isinstance(step, Runs) for word in step.words]
+
+    def _started(self, found: Unwrapped, call: _Call) -> list[Invocation]:
+        """What a project's runner starts: gathered apart, for it lends its spellings only."""
+        kept, self.invocations = self.invocations, []
+        for step in found.steps:
+            if isinstance(step, Starts):
+                self._follow(step.step, call)
+        gathered, self.invocations = self.invocations, kept
+        return gathered
+
+    def _follow(self, step: Step, call: _Call) -> None:
+        match step:
+            case Runs(words, more_arguments):
+                self._call(_Call(words, NO_INPUT if more_arguments else call.stdin, more_arguments=more_arguments))
+            case RunsScript(script, in_place):
+                self._script(script, in_place)
+            case Starts() | Unseen() | Foreign():
+                pass
+            case _:
+                assert_never(step)
+
+    def _script(self, script: Word, in_place: bool) -> None:
+        root = _script_root(script)
+        if root is not None:
+            self._depth += _DEEPEST // _DEEPEST_SCRIPT
+            self._read_script(root, in_place)
+            self._depth -= _DEEPEST // _DEEPEST_SCRIPT
+
+    def _read_script(self, root: "Node", in_place: bool) -> None:
+        stdin, self._stdin = self._stdin, NO_INPUT
+        if in_place:
+            self.variables.count(root)
+            self._walk(root)
+        else:
+            with self._own_places(), self.variables.of_child_process():
+                self.variables.count(root)
+                self._walk(root)
+        self._stdin = stdin
+
+    def _check_call(self, call: _Call, flat: Sequence[Word], bare: str, runs: Sequence[Word]) -> None:
+        if bare in _MOVES:
+            return
+        self._check_words(bare, [word for word in flat[1:] if word not in runs])
+        if call.more_arguments and bare in PATH_COMMANDS and not set(self._feeders) <= _LISTS_FILES:
+            self._report([_text_of(call.words)])
+
+    def _check_words(self, name: str, words: Sequence[Word]) -> None:
+        self._report(self._paths.outside_of_arguments(name, words, self._places))
+
+    def _report(self, paths: Iterable[str]) -> None:
+        self.outside.update(dict.fromkeys(paths))
+
+    def _add(self, invocation: Invocation) -> None:
+        if invocation not in self.invocations[-50:]:
+            self.invocations.append(invocation)
+
+    def _move(self, name: str, args: Sequence[Word]) -> None:
+        targets = [word for word in args if not re.fullmatch(r"-[LPe@n]+|--", value(word))]
+        target = targets[0] if targets else literal_word("-" if name == "popd" else _home(self.variables))
+        if value(target) == "-" or re.fullmatch(r"[+-]\d+", value(target)):
+            self._places = replace(self._places.also(self._if_failed), lost=True)
+            return
+        self._report(self._paths.outside_of_target(target, self._places))
+        self._places, self._if_failed = self._moved(target), self._failed_move(target)
+        if self._loops and not _is_absolute(target):
+            self._report([target.text] if ".." in value(target) else [])
+            self._places = replace(self._places, lost=True)
+
+    def _moved(self, target: Word) -> Places:
+        if not target.is_known:
+            return replace(self._places, lost=True)
+        reached = [path for one in target.fields for path in self._paths.meanings(unquoted(one), self._places)]
+        return Places(tuple(dict.fromkeys(map(normpath, reached)))[:8], self._places.lost or any(map(has_glob, target.fields)))
+
+    def _failed_move(self, target: Word) -> Places:
+        """Where the shell stays if the folder can't be entered. It can, if it is there and nothing ran that may remove it."""
+        reached = [path for one in target.fields for path in self._paths.meanings(unquoted(one), self._places)]
+        is_sure = target.is_known and not self.invocations and all(map(is_folder, reached))
+        return self._if_failed if is_sure else self._if_failed.also(self._places)
+
+
+def _may_set_any_variable(name: str, words: Sequence[Word]) -> bool:
+    return name in _SETS_VARIABLES or (name == "printf" and any(value(word).startswith("-v") for word in words))
+
+
+def _script_root(script: Word) -> "Node | None":
+    text = value(script) if script.is_known else script.text.strip("\"'")
+    return None if has_reserved_characters(text) else parse(text)
+
+
+def _is_readable(script: Word) -> bool:
+    if not script.is_known:
+        return False
+    root = _script_root(script)
+    return root is not None and not root.has_error
+
+
+def _is_absolute(word: Word) -> bool:
+    return all(looks_like_path(one) and one[:1] in {"/", "~"} for one in word.fields)
+
+
+def _home(variables: Variables) -> str:
+    return next(iter(variables.lookup("HOME") or ["/"]))
+
+
+def _flattened(words: Sequence[Word]) -> list[Word]:
+    """One word a field."""
+    return [word if len(word.fields) == 1 else Word(unquoted(one), (one,)) for word in words for one in word.fields]
+
+
+def _text_of(words: Sequence[Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def _invocation(call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped, started: Sequence[Invocation]) -> Invocation:
+    text = _text_of(call.words)
+    plain = [word.plain for word in flat]
+    others = spellings(plain, reorder=not any(isinstance(step, Runs) for step in found.steps))
+    if call.redirections:
+        others.append(f"{text} {call.redirections}")
+    for inner in started:
+        others += [inner.subject.pattern, *inner.subject.spellings]
+    sight = _sight(call, flat, bare, found, started)
+    distinct = tuple(dict.fromkeys(other for other in others if other != text))
+    always = None if sight == "unseen" else always_pattern([word.text for word in call.words])
+    return Invocation(Subject(text, distinct, sight), always)
+
+
+def _sight(call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped, started: Sequence[Invocation]) -> Sight:
+    sights = {inner.subject.sight for inner in started}
+    if call.is_unseen or found.is_unseen or "unseen" in sights or _is_name_unseen(call.words[0], flat[0]):
+        return "unseen"
+    if bare in _EVALUATES_SUBSCRIPTS and any(_holds_code(word.text) for word in flat[1:]):
+        return "unseen"
+    return "foreign" if found.is_foreign or "foreign" in sights else "clear"
+
+
+def _is_name_unseen(name: Word, first: Word) -> bool:
+    is_expanded = re.search(r"\$(?!['\"])|`", name.text) is not None
+    return is_expanded or not first.is_known or (has_glob(first.fields[0]) and name.text != "[")
+
+
+def _holds_code(typed: str) -> bool:
+    """Single quotes around a substitution: it isn't run now, but by whatever evaluates the text later."""
+    return re.search(r"'[^']*(\$\(|`)[^']*'", typed) is not None
+
+
+def _belongs_to_command(assignment: "Node") -> bool:
+    return assignment.parent is not None and assignment.parent.type == "command"
+
+
+def _is_descriptor(node: "Node") -> bool:
+    return re.fullmatch(r"\d+|-|\d+-", node_text(node)) is not None and re.search(rb"&$", _before(node)) is not None
+
+
+def _before(node: "Node") -> bytes:
+    sibling = node.prev_sibling
+    return (sibling.text or b"") if sibling is not None else b""
+
+
+def _stray_arguments(redirect: "Node") -> list["Node"]:
+    if redirect.type == "file_redirect":
+        return redirect.children_by_field_name("destination")[1:]
+    if redirect.type == "heredoc_redirect":
+        nested = [extra for child in redirect.named_children for extra in _stray_arguments(child)]
+        return [*redirect.children_by_field_name("argument"), *nested]
+    return []
+
+
+def _heredoc_text(node: "Node") -> Word:
+    """The heredoc as a script: known only if nothing in it is expanded first."""
+    body = next((child for child in node.named_children if child.type == "heredoc_body"), None)
+    text = node_text(body) if body is not None else ""
+    start = next((node_text(child) for child in node.named_children if child.type == "heredoc_start"), "")
+    is_literal = any(mark in start for mark in "'\"\\") or not re.search(r"[$`\\]", text)
+    return Word(text, (quoted(text),) if is_literal else (UNKNOWN,))
+
+
+def _name_of(node: "Node") -> str:
+    while node.type == "redirected_statement" and (body := node.child_by_field_name("body")) is not None:
+        node = body
+    name = node.child_by_field_name("name") if node.type == "command" else None
+    return node_text(name) if name is not None else ""
+
+
+def _printed(node: "Node", variables: Variables) -> Word:
+    """What `echo 'rm x' | sh` feeds: shown and held against deny rules, but never trusted to be all."""
+    if _name_of(node) not in {"echo", "printf"} or node.type != "command":
+        return UNSEEN_INPUT
+    words = [read_word(child, variables.lookup) for child in node.named_children if child.type in _WORDS]
+    return Word(" ".join(word.plain for word in words), (UNKNOWN,))

@@ -1,0 +1,545 @@
+"""Which further commands a command runs: `env X=1 rm y`, `bash -c '…'`, `find -exec`, and what can't be known of them."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from app.permission.shell_words import UNKNOWN, Word, literal_word, unquoted
+
+UNSEEN_INPUT = Word("", (UNKNOWN,))
+NO_INPUT = Word("", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs this command. `more_arguments`: with arguments that come from its input."""
+
+    words: Sequence[Word]
+    more_arguments: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunsScript:
+    """Runs this text as a shell script; `in_place` in the same shell, so that its `cd` lasts."""
+
+    script: Word
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """A project's runner starts this command or script (`uv run pytest`, `ssh host ls`). Leave for the runner is leave for it,
+    but a rule that forbids it still does."""
+
+    step: Runs | RunsScript
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """What it runs shows only when it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """It runs a program in another language that stands in its arguments or input."""
+
+
+Step = Runs | RunsScript | Starts | Unseen | Foreign
+Reader = Callable[[Sequence[Word], Word], list[Step]]
+"""From the words after the command's name, and its standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A command that runs the command after it. `short`, `long`: its options that take a value; `operands`: its own arguments."""
+
+    short: str = ""
+    long: str = ""
+    operands: int = 0
+    assignments: bool = False
+    more_arguments: bool = False
+
+    def __call__(self, args: Sequence[Word], _stdin: Word) -> list[Step]:
+        own, rest = split_options(args, self)
+        steps: list[Step] = []
+        if any(sets_dangerous_variable(value(word)) for word in own) or any(not word.is_known for word in own):
+            steps.append(Unseen())
+        if len(rest) > self.operands:
+            steps.append(Runs(rest[self.operands :], self.more_arguments))
+        return steps
+
+
+_ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.DOTALL)
+_DANGEROUS_VARIABLE = re.compile(
+    r"PATH|LD_\w+|DYLD_\w+|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|(\w+_)?PAGER|VISUAL|BROWSER|"
+    r"(\w+_)?EDITOR|GIT_(SSH|EXTERNAL|PROXY|ASKPASS|CONFIG|EXEC|TEMPLATE|DIR)\w*|(SSH|SUDO)_ASKPASS|NODE_OPTIONS|PERL5\w+|RUBYOPT|"
+    r"RUBYLIB|PYTHONSTARTUP|PYTHONHOME|JAVA_TOOL_OPTIONS|MAKEFLAGS|GCONV_PATH|\w+_WRAPPER|LESSOPEN|LESSCLOSE|TAR_OPTIONS"
+)
+_HARMLESS_PROGRAMS = {"", "cat", "true", ":", "less", "more"}
+
+
+def sets_dangerous_variable(text: str) -> bool:
+    """An assignment by which another program than the named one runs (`PATH=.:$PATH`, `GIT_SSH_COMMAND=…`)."""
+    found = _ASSIGNMENT.fullmatch(text)
+    return bool(found and _DANGEROUS_VARIABLE.fullmatch(found[1]) and found[2] not in _HARMLESS_PROGRAMS)
+
+
+def value(word: Word) -> str:
+    return unquoted(" ".join(word.fields))
+
+
+def split_options(args: Sequence[Word], spec: Prefix) -> tuple[Sequence[Word], Sequence[Word]]:
+    """The options (and assignments) with their values, and what follows them."""
+    at = 0
+    while at < len(args):
+        text = value(args[at])
+        if text == "--":
+            at += 1
+            break
+        if text.startswith("-"):
+            at += 2 if _takes_next(text, spec) else 1
+        elif spec.assignments and _ASSIGNMENT.fullmatch(text):
+            at += 1
+        else:
+            break
+    return args[:at], args[at:]
+
+
+def _takes_next(option: str, spec: Prefix) -> bool:
+    if option.startswith("--"):
+        return "=" not in option and any(name.startswith(option[2:]) for name in spec.long.split())
+    valued = next((at for at, letter in enumerate(option) if at > 0 and letter in spec.short), None)
+    return valued == len(option) - 1
+
+
+def _env(args: Sequence[Word], stdin: Word) -> list[Step]:
+    own, _ = split_options(args, _ENV)
+    for at, word in enumerate(own):
+        found = re.match(r"(?:-[a-zA-Z0]*S|--s[a-z-]*=?)(.*)", value(word), re.DOTALL)
+        if found:
+            parts = [*([literal_word(found[1])] if found[1] else []), *args[at + 1 :]]
+            return [_script_of(parts), *([Unseen()] if not word.is_known else [])]
+    return _ENV(args, stdin)
+
+
+_ENV = Prefix(short="uC", long="unset chdir", assignments=True)
+
+
+def _script_of(words: Sequence[Word], in_place: bool = False) -> RunsScript:
+    """The words joined with blanks and read as a script, as `eval`, `ssh` and `watch` do."""
+    if len(words) == 1:
+        return RunsScript(words[0], in_place)
+    text = " ".join(value(word) for word in words)
+    shown = " ".join(word.text for word in words)
+    return RunsScript(literal_word(text) if all(word.is_known for word in words) else Word(shown, (UNKNOWN,)), in_place)
+
+
+_READS_INPUT = re.compile(r"-|/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
+
+
+def _shell(args: Sequence[Word], stdin: Word) -> list[Step]:
+    options, rest = _shell_options(args)
+    if any(_is_cluster_with(option, "c") or option in {"--command", "--init-command"} for option in map(value, options)):
+        return [RunsScript(rest[0])] if rest else []
+    if rest and not any(_is_cluster_with(value(option), "s") for option in options):
+        return _script_file(rest[0], stdin)
+    return [RunsScript(stdin)] if stdin.fields else []
+
+
+def _shell_options(args: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word]]:
+    at = 0
+    while at < len(args) and value(args[at])[:1] in {"-", "+"} and len(value(args[at])) > 1:
+        text = value(args[at])
+        at += 1
+        if text == "--":
+            break
+        if (text[-1] in "oO" and not text.startswith("--")) or text in {"--rcfile", "--init-file"}:
+            at += 1
+    return args[:at], args[at:]
+
+
+def _is_cluster_with(option: str, letter: str) -> bool:
+    return option.startswith("-") and not option.startswith("--") and letter in option
+
+
+def _script_file(file: Word, stdin: Word) -> list[Step]:
+    if not file.is_known:
+        return [Unseen()]
+    if not _READS_INPUT.fullmatch(value(file)):
+        return []
+    return [RunsScript(stdin)] if stdin.fields and "stdin" in value(file) else [Unseen()]
+
+
+def _source(args: Sequence[Word], stdin: Word) -> list[Step]:
+    return _script_file(args[0], stdin) if args else []
+
+
+def _eval(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    words = args[1:] if args and value(args[0]) == "--" else args
+    return [_script_of(words, in_place=True)] if words else []
+
+
+def _trap(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    words = [word for word in args if not re.fullmatch(r"--|-[lpP]", value(word))]
+    return [RunsScript(words[0])] if len(words) > 1 and value(words[0]) not in {"", "-"} else []
+
+
+def _alias(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    steps: list[Step] = []
+    for word in args:
+        _, equals, command = value(word).partition("=")
+        if equals:
+            steps.append(RunsScript(literal_word(command)) if word.is_known else Unseen())
+    return steps
+
+
+def _command_builtin(args: Sequence[Word], stdin: Word) -> list[Step]:
+    """`command -v git` only says where git is."""
+    own, _ = split_options(args, Prefix())
+    return [] if any(re.fullmatch(r"-[pvV]*[vV][pvV]*", value(word)) for word in own) else Prefix()(args, stdin)
+
+
+def _keyword(args: Sequence[Word], stdin: Word) -> list[Step]:
+    """`time`, `coproc` and `!` before a group: the grammar takes the group's first command for arguments."""
+    start = 0
+    if len(args) > 1 and value(args[1]) in {"{", "("}:
+        start = 1
+    while start < len(args) and value(args[start]) in {"{", "(", "!", "time", "coproc"}:
+        start += 1
+    return Prefix(short="fo", long="format output")(args[start:], stdin)
+
+
+_FIND_RUNS = {"-exec", "-execdir", "-ok", "-okdir"}
+
+
+def _find(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    steps: list[Step] = []
+    for at, word in enumerate(args):
+        if value(word) in _FIND_RUNS:
+            command = _until(args[at + 1 :], {";", "+"})
+            steps.append(Runs(command))
+        elif not word.is_known and word.text.startswith(("$", "`", '"$')):
+            steps.append(Unseen())
+    return [step for step in steps if not isinstance(step, Runs) or step.words]
+
+
+def _until(args: Sequence[Word], ends: set[str]) -> Sequence[Word]:
+    end = next((at for at, word in enumerate(args) if value(word) in ends), len(args))
+    return args[:end]
+
+
+def _fd(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    for at, word in enumerate(args):
+        if re.fullmatch(r"-[a-zA-Z]*[xX]|--exec|--exec-batch", value(word)):
+            return [Runs(_until(args[at + 1 :], {";"}))] if args[at + 1 :] else []
+    return []
+
+
+def _parallel(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    _, rest = split_options(args, Prefix(short="jNnLaPSI", long="jobs max-args colsep delay timeout joblog arg-file sshlogin"))
+    command = _until(rest, {":::", "::::", ":::+", "::::+"})
+    return [_script_of(command)] if command else [Unseen()]
+
+
+def _watch(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    _, rest = split_options(args, Prefix(short="nqs", long="interval equexit shotsdir"))
+    return [_script_of(rest)] if rest else []
+
+
+def _option_script(letter: str, names: str, otherwise: Reader | None = None) -> Reader:
+    """The value of an option is a script: `su -c '…'`, `script -c '…'`, `flock file -c '…'`."""
+    pattern = re.compile(rf"(?:-[a-zA-Z]*(?:{letter})|--(?:{names})(?:=|$))(.*)", re.DOTALL)
+
+    def read(args: Sequence[Word], stdin: Word) -> list[Step]:
+        for at, word in enumerate(args):
+            found = pattern.fullmatch(value(word))
+            if found and found[1]:
+                return [RunsScript(literal_word(found[1])) if word.is_known else Unseen()]
+            if found and args[at + 1 :]:
+                return [RunsScript(args[at + 1])]
+        return otherwise(args, stdin) if otherwise else []
+
+    return read
+
+
+def _runner(*leads: str, valued: str = "", call: str = "") -> Reader:
+    """`uv run [options] command`: after one of the leading words, or none where `leads` holds an empty one. `call`: the names of
+    an option whose value is a script."""
+    spec = Prefix(short=valued)
+
+    def read(args: Sequence[Word], _stdin: Word) -> list[Step]:
+        _, rest = split_options(args, spec)
+        if call and (script := _option_value(args, call)):
+            return [Starts(RunsScript(script))]
+        if "" not in leads:
+            if not rest or value(rest[0]) not in leads:
+                return []
+            _, rest = split_options(rest[1:], spec)
+        return [Starts(Runs(rest))] if rest else []
+
+    return read
+
+
+def _option_value(args: Sequence[Word], names: str) -> Word | None:
+    for at, word in enumerate(args):
+        name, equals, rest = value(word).partition("=")
+        if name in names.split():
+            return literal_word(rest) if equals else next(iter(args[at + 1 :]), None)
+    return None
+
+
+def _ssh(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    own, rest = split_options(args, Prefix(short="BbcDEeFIiJLlmOopQRSWw"))
+    if any(re.search("command", value(word), re.IGNORECASE) for word in own):
+        return [Foreign()]
+    return [Starts(_script_of(rest[1:]))] if len(rest) > 1 else []
+
+
+def _interpreter(inline: str, modules: str = "") -> Reader:
+    """Python, perl and the like: a program in an option or on standard input. `modules`: letters of options that name a file."""
+
+    def read(args: Sequence[Word], stdin: Word) -> list[Step]:
+        for text in map(value, args):
+            if text.startswith("--"):
+                if re.match(r"--(eval|print|run|execute|command|require|import)\b", text):
+                    return [Foreign()]
+            elif not text.startswith("-") or text == "-":
+                return [Foreign()] if _READS_INPUT.fullmatch(text) or UNKNOWN in text else []
+            elif any(letter in text for letter in modules):
+                return []
+            elif any(letter in text for letter in inline):
+                return [Foreign()]
+        return [Foreign()] if stdin.fields else []
+
+    return read
+
+
+_AWK_RUNS = re.compile(r"system|getline|[^|]\|[^|]|@load|-\w*[eil]\b|--source")
+
+
+def _awk(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    return [Foreign()] if any(not word.is_known or _AWK_RUNS.search(value(word)) for word in args) else []
+
+
+_SED_RUNS = re.compile(r"(^|[;{}\n\d$/!,])\s*[eE](\s|$|;)|s(.)[^\n]*\3[^\n]*\3[gpimI0-9]*e|(^|[;{}\n\d$!])\s*[wW]\s")
+
+
+def _sed(args: Sequence[Word], _stdin: Word) -> list[Step]:
+    return [Foreign()] if any(_SED_RUNS.search(value(word)) for word in args) else []
+
+
+def _with_options(*options: str) -> Reader:
+    """These options (by their beginning) name another program to run."""
+
+    def read(args: Sequence[Word], _stdin: Word) -> list[Step]:
+        return [Foreign()] if any(value(word).startswith(options) for word in args) else []
+
+    return read
+
+
+def _with_input(*options: str) -> Reader:
+    """An editor or a scheduler that takes commands from its input or these options."""
+
+    def read(args: Sequence[Word], stdin: Word) -> list[Step]:
+        return [Foreign()] if stdin.fields or any(value(word).startswith(options) for word in args if options) else []
+
+    return read
+
+
+def _scheduler(_args: Sequence[Word], stdin: Word) -> list[Step]:
+    return [RunsScript(stdin)] if stdin.fields else []
+
+
+def _builtin_hook(*options: str) -> Reader:
+    def read(args: Sequence[Word], _stdin: Word) -> list[Step]:
+        return [Unseen()] if any(value(word).startswith(options) for word in args) else []
+
+    return read
+
+
+_GIT_GLOBAL = Prefix(short="Cc", long="git-dir work-tree namespace super-prefix config-env exec-path")
+_GIT_HARMLESS_SETTING = re.compile(
+    r"(user|color|advice|column|init|push|pull|merge|rebase|http|fetch|log|status|branch|commit|safe)\.[\w.-]+=(?!!)"
+    r"|core\.(quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)=|diff\.(renames|algorithm|noprefix|mnemonicprefix)=",
+    re.IGNORECASE,
+)
+_GIT_COMMAND_SETTING = re.compile(
+    r"alias\.|.*(command|program|pager|editor|textconv|external|cmd|helper|driver|hookspath|fsmonitor|filter\.|clean|smudge|process)$",
+    re.I,
+)
+
+
+def _git(args: Sequence[Word], stdin: Word) -> list[Step]:
+    own, rest = split_options(args, _GIT_GLOBAL)
+    settings = [value(after) for word, after in pairwise(own) if value(word) == "-c"]
+    settings += [text[2:] for text in map(value, own) if re.match(r"-c.", text)]
+    unsafe = any(not _GIT_HARMLESS_SETTING.match(setting) for setting in settings)
+    unsafe = unsafe or any(re.match(r"--(exec-path=|config-env|upload-pack|receive-pack)|ext::", value(word)) for word in args)
+    steps: list[Step] = [Unseen()] if unsafe else []
+    return [*steps, *_git_subcommand(rest, stdin)]
+
+
+def _git_subcommand(words: Sequence[Word], stdin: Word) -> list[Step]:
+    match [value(word) for word in words]:
+        case ["bisect", "run", _, *_]:
+            return [Runs(words[2:])]
+        case ["submodule", *rest] if "foreach" in rest:
+            return [_script_of([word for word in words[rest.index("foreach") + 2 :] if not value(word).startswith("-")])]
+        case ["rebase", *_]:
+            return _option_script("x", "exec")(words[1:], stdin)
+        case ["difftool", *_]:
+            return _option_script("x", "extcmd")(words[1:], stdin)
+        case ["filter-branch", *rest]:
+            following = zip(rest, words[2:], strict=False)
+            return [RunsScript(word) for option, word in following if option.endswith("-filter") or option == "--setup"]
+        case ["config", *rest]:
+            return _git_config(rest, words[1:])
+        case _:
+            return []
+
+
+def _git_config(texts: list[str], words: Sequence[Word]) -> list[Step]:
+    at = next((at for at, text in enumerate(texts) if _GIT_COMMAND_SETTING.match(text)), None)
+    if at is None or at + 1 >= len(words):
+        return []
+    script = words[at + 1]
+    return [RunsScript(literal_word(value(script).removeprefix("!"))) if script.is_known else Unseen()]
+
+
+_WRAPPERS: dict[str, Prefix] = {
+    "nice": Prefix(short="n", long="adjustment"),
+    "nohup": Prefix(),
+    "timeout": Prefix(short="ks", long="kill-after signal", operands=1),
+    "stdbuf": Prefix(short="ioe", long="input output error"),
+    "setsid": Prefix(),
+    "ionice": Prefix(short="cnpPu", long="class classdata"),
+    "sudo": Prefix(short="ugpCDhrtTUR", long="user group prompt chdir host chroot role type close-from", assignments=True),
+    "doas": Prefix(short="uC"),
+    "builtin": Prefix(),
+    "exec": Prefix(short="a"),
+    "xargs": Prefix(
+        short="aEIdLnPs",
+        long="arg-file delimiter replace max-lines max-args max-procs max-chars process-slot-var",
+        more_arguments=True,
+    ),
+    "busybox": Prefix(),
+    "toybox": Prefix(),
+    "chroot": Prefix(long="userspec groups", operands=1),
+    "chrt": Prefix(short="TPD", operands=1),
+    "taskset": Prefix(operands=1),
+    "strace": Prefix(short="eopsPaEuIOSXb", long="trace output attach"),
+    "ltrace": Prefix(short="eopsaunAlDF"),
+    "valgrind": Prefix(),
+    "gosu": Prefix(operands=1),
+    "su-exec": Prefix(operands=1),
+    "unbuffer": Prefix(),
+    "rlwrap": Prefix(short="abCDfgHlmMNOpPqsStz"),
+    "caffeinate": Prefix(short="tw"),
+    "fakeroot": Prefix(short="lsbiu"),
+    "setarch": Prefix(operands=1),
+    "linux32": Prefix(),
+    "linux64": Prefix(),
+    "unshare": Prefix(short="RwSG", long="root wd setuid setgid"),
+    "nsenter": Prefix(short="tSGrw", long="target"),
+    "systemd-run": Prefix(short="pEHMuGt", long="unit property setenv uid gid slice working-directory"),
+    "prlimit": Prefix(short="po"),
+    "setpriv": Prefix(long="reuid regid groups"),
+    "numactl": Prefix(short="NmCpi"),
+    "cpulimit": Prefix(short="lpe"),
+    "faketime": Prefix(short="p", operands=1),
+    "pkexec": Prefix(long="user"),
+    "torsocks": Prefix(),
+    "proxychains": Prefix(short="f"),
+    "proxychains4": Prefix(short="f"),
+    "dbus-run-session": Prefix(),
+    "xvfb-run": Prefix(short="efnpsw", long="error-file auth-file server-num listen-tcp xauth-protocol server-args wait"),
+    "entr": Prefix(),
+    "firejail": Prefix(),
+    "bwrap": Prefix(),
+    "noglob": Prefix(),
+    "nocorrect": Prefix(),
+    "catchsegv": Prefix(),
+    "chronic": Prefix(),
+    "ts": Prefix(),
+}
+
+_READERS: dict[str, Reader] = {
+    **_WRAPPERS,
+    **dict.fromkeys(("bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh"), _shell),
+    **dict.fromkeys(("time", "coproc", "!", "{"), _keyword),
+    **dict.fromkeys(("source", "."), _source),
+    **dict.fromkeys(("runuser", "su"), _option_script("c", "command|session-command")),
+    **dict.fromkeys(("find", "gfind", "bfs"), _find),
+    **dict.fromkeys(("fd", "fdfind"), _fd),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    **dict.fromkeys(("sed", "gsed"), _sed),
+    **dict.fromkeys(("vi", "vim", "nvim", "ex", "ed", "view"), _with_input("-c", "+", "--cmd", "-es", "-S", "--headless")),
+    **dict.fromkeys(("at", "batch"), _scheduler),
+    **dict.fromkeys(("poetry", "pipenv", "pdm", "hatch", "rye", "conda", "rbenv", "pyenv"), _runner("run", "exec", valued="np")),
+    **dict.fromkeys(("bundle", "mise", "asdf", "volta"), _runner("exec", "x", "run")),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _runner("exec", "x", "dlx", valued="p", call="-c --call")),
+    **dict.fromkeys(("npx", "bunx", "uvx", "pipx", "pnpx"), _runner("", valued="p", call="-c --call")),
+    "env": _env,
+    "eval": _eval,
+    "trap": _trap,
+    "alias": _alias,
+    "command": _command_builtin,
+    "parallel": _parallel,
+    "watch": _watch,
+    "ssh": _ssh,
+    "uv": _runner("run", valued="p"),
+    "nix-shell": _option_script("-run|-command", "run|command"),
+    "script": _option_script("c", "command"),
+    "flock": _option_script("c", "command", Prefix(short="wE", long="timeout wait conflict-exit-code", operands=1)),
+    "crontab": _with_input(),
+    "git": _git,
+    "tar": _with_options("--to-c", "--checkpoint-action", "-I", "--use-compress", "-F", "--info-s", "--new-volume", "--rsh"),
+    "rsync": _with_options("-e", "--rsh", "--rsync-path"),
+    "zip": _with_options("-T", "--unzip-command"),
+    "sort": _with_options("--compress-program"),
+    "scp": _with_options("-S", "-o"),
+    "sftp": _with_options("-S", "-o", "-b"),
+    "man": _with_options("-P", "-H", "--pager", "--html"),
+    "gdb": _with_options("-ex", "-x", "--eval", "--command", "--args", "-iex"),
+    "emacs": _with_options("--eval", "-eval", "--batch", "--load", "-l"),
+    "make": _with_options("--eval", "SHELL=", "-f-", "--file=-"),
+    "tmux": _with_options(""),
+    "screen": _with_options(""),
+    "expect": _with_input("-c"),
+    "hash": _builtin_hook("-p"),
+    "enable": _builtin_hook("-f"),
+    "bind": _builtin_hook("-x"),
+    "complete": _builtin_hook("-C", "-F"),
+    "mapfile": _option_script("C", "callback"),
+    "readarray": _option_script("C", "callback"),
+}
+
+_INTERPRETERS: list[tuple[re.Pattern[str], Reader]] = [
+    (re.compile(r"(python|pypy|ipython)[\d.]*"), _interpreter("c", modules="m")),
+    (re.compile(r"(perl|ruby|lua|luajit|julia|rscript|osascript|groovy|scala|guile)[\d.]*"), _interpreter("eE")),
+    (re.compile(r"(node|nodejs|deno|tsx|ts-node)[\d.]*"), _interpreter("ep")),
+    (re.compile(r"php[\d.]*"), _interpreter("rRBE")),
+    (re.compile(r"(pwsh|powershell)"), _interpreter("cCeE")),
+    (re.compile(r"tclsh[\d.]*|wish[\d.]*|irb|ghci|bc"), _interpreter("")),
+    (re.compile(r"ld(-linux|\.so|-musl|64).*"), Prefix(long="library-path preload argv0 audit inhibit-rpath")),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def is_unseen(self) -> bool:
+        return any(isinstance(step, Unseen) for step in self.steps)
+
+    @property
+    def is_foreign(self) -> bool:
+        return any(isinstance(step, Foreign) for step in self.steps)
+
+
+def unwrap(name: str, args: Sequence[Word], stdin: Word) -> Unwrapped:
+    """`name`: the command's bare name, without folder and in lower case. Every argument has one field."""
+    reader = _READERS.get(name) or next((reader for pattern, reader in _INTERPRETERS if pattern.fullmatch(name)), None)
+    return Unwrapped(reader(args, stdin) if reader else [])
