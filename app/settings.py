@@ -29,5 +29,13 @@ class Settings(BaseSettings):
     """Web origins that may call the server from a browser, separated by commas, exact (`https://app.example.com`)."""
 
     @property
+    def root_dirs(self) -> list[Path]:
+        return [Path(root) for root in self.roots.split(":") if root]
+
+    @property
+    def allowed_origins(self) -> frozenset[str]:
+        return frozenset(origin.strip() for origin in self.cors_origins.split(",") if origin.strip())
+
+    @property
     def resolved_database_url(self) -> str:
         return self.database_url or f"sqlite:///{self.data_dir / 'opensession.db'}"

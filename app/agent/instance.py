@@ -11,6 +11,7 @@ from app.schema.agent import Agent, Command, Skill
 from app.schema.config import Config
 from app.schema.model import Model, ProviderInfo
 from app.schema.session import FileDiff
+from app.snapshot.snapshots import Snapshots
 from app.workspace.place import Place
 
 
@@ -21,8 +22,8 @@ class Trees(Protocol):
         """None when no snapshot could be taken; the reason is logged."""
         ...
 
-    async def patch(self, tree: str) -> list[str]:
-        """Absolute paths of the files that differ from a tree now."""
+    async def patch(self, before: str, after: str) -> list[str]:
+        """Absolute paths of the files that differ between two trees."""
         ...
 
     async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
@@ -45,3 +46,5 @@ class Instance:
     skills: Sequence[Skill]
     trees: Trees | None
     """None outside git or with `snapshot: false`."""
+    snapshots: Snapshots | None = None
+    """The same with all that revert needs of them."""

@@ -12,7 +12,7 @@ from app.agent.instance import Trees
 from app.agent.part_writer import PartWriter
 from app.agent.processor import Processor
 from app.agent.tool_calls import ToolCalls
-from app.provider.base import Finish, FinishReason, ModelRequest, Provider, ProviderFailure, Usage
+from app.provider.base import Finish, FinishReason, ModelRequest, Provider, ProviderFailure, ToolCall, Usage
 from app.provider.cost import tokens_and_cost
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
@@ -65,6 +65,20 @@ class Step:
         except Exception as error:
             log.exception("a step failed")
             await self._fail(calls, to_message_error(error))
+        return self._outcome(calls)
+
+    async def run_call(self, calls: ToolCalls, call: ToolCall) -> Outcome:
+        """A step without a model: one call that the user made."""
+        try:
+            self._tree = await self._track()
+            calls.start(call)
+            await calls.finish()
+            self._message.finish = "tool-calls"
+            await self._put_patch(await self._track())
+            await self._complete()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._fail(calls, aborted()))
+            raise
         return self._outcome(calls)
 
     def _outcome(self, calls: ToolCalls) -> Outcome:
@@ -149,9 +163,9 @@ class Step:
 
     async def _put_patch(self, tree: str | None) -> None:
         trees, before = self._around.trees, self._tree
-        if trees is None or before is None or tree == before:
+        if trees is None or before is None or tree is None or tree == before:
             return
-        if files := await trees.patch(before):
+        if files := await trees.patch(before, tree):
             self.writer.patch(before, files)
 
 

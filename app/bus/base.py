@@ -1,6 +1,6 @@
 """What is announced and who listens."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,14 +34,6 @@ class PartDelta:
     size: int
     render: Callable[[], bytes]
     field: str = "text"
-
-
-class Subscription(Protocol):
-    """One client's frames, ready for the wire. Ends when the client fell too far behind or the server closes."""
-
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
-    def close(self) -> None: ...
 
 
 class Bus(Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from app.bus.base import Event, PartDelta
 from app.bus.frames import EventFrame, Frame, PartFrame
@@ -25,10 +25,39 @@ class Listener:
         self._awake = asyncio.Event()
         self._closed = False
         self.fell_behind = False
+        self._covered = 0
+        self._known: dict[str, int] = {}
+
+    def skip(self, covered: int, known: dict[str, int]) -> None:
+        """The client has been sent the events up to sequence `covered`, and of some parts so many characters: what of that is on
+        its way here comes no second time."""
+        self._covered = covered
+        self._known = known
+        waiting, self._frames, self._size = self._frames, deque(), 0
+        for frame in waiting:
+            self.push(frame)
 
     def push(self, frame: Frame) -> None:
         if self._closed:
             return
+        fresh = self._fresh(frame)
+        if fresh is not None:
+            self._add(fresh)
+
+    def _fresh(self, frame: Frame) -> Frame | None:
+        """What the client has not seen of a frame."""
+        if isinstance(frame, EventFrame):
+            return None if frame.event.seq is not None and frame.event.seq <= self._covered else frame
+        known = self._known.get(frame.delta.part_id)
+        if known is None or not frame.text:
+            return frame
+        gained = frame.delta.size - known
+        if gained <= 0:
+            return None
+        self._known[frame.delta.part_id] = frame.delta.size
+        return replace(frame, text=frame.text[-gained:])
+
+    def _add(self, frame: Frame) -> None:
         self._frames.append(frame)
         self._size += frame.size
         if self._size > MERGE_ABOVE:
@@ -58,15 +87,14 @@ class Listener:
         self._frames = merged
         self._size = sum(frame.size for frame in merged)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Everything that waits, in one piece."""
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            if self._frames:
-                yield self._take()
+    async def next(self) -> bytes | None:
+        """Everything that waits, in one piece; None at the end."""
+        while not self._frames:
             if self._closed:
-                return
+                return None
+            self._awake.clear()
+            await self._awake.wait()
+        return self._take()
 
     def _take(self) -> bytes:
         frames, self._frames, self._size = self._frames, deque(), 0

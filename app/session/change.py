@@ -30,6 +30,7 @@ class SessionChange:
         self._directory = directory
         self.session_id = session_id
         self.change = Change(lease=lease)
+        self.parts: list[Part] = []
         self.settled_parts: list[str] = []
         """Parts written whole: what streamed of them is behind this change."""
 
@@ -64,6 +65,7 @@ class SessionChange:
     def put_part(self, part: Part) -> None:
         row = rows.part_row(part)
         self.change.writes.append((self._sql.put_part, [row]))
+        self.parts.append(part)
         self.settled_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
         self.announce_json(frame("message.part.updated", b'{"part":%b}' % text))

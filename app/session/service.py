@@ -2,9 +2,11 @@
 
 from app import __version__
 from app.schema.errors import BadRequest, Busy, NotFound
+from app.schema.message import UserMessage
 from app.schema.part import Part
 from app.schema.session import CreateInput, Session, SessionTime, UpdateInput
 from app.session import slug, title
+from app.session.rows import json_array
 from app.session.status import Statuses
 from app.session.store import Store
 from app.storage import queries
@@ -40,7 +42,7 @@ class SessionService:
         wanted = SessionFilter(place.project_id, directory, roots_only, updated_since, search, limit, parent_id)
         return await self._store.sessions_json(wanted)
 
-    async def children_json(self, place: Place, session_id: str) -> bytes:
+    async def children_json(self, session_id: str) -> bytes:
         session = await self._store.session(session_id)
         return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id))
 
@@ -71,8 +73,13 @@ class SessionService:
     async def todos_json(self, session_id: str) -> bytes:
         return await self._body_of(session_id, queries.TODO)
 
-    async def diff_json(self, session_id: str) -> bytes:
-        return await self._body_of(session_id, queries.DIFF)
+    async def diff_json(self, session_id: str, message_id: str | None = None) -> bytes:
+        """What the whole session changed, or what one prompt did."""
+        if message_id is None:
+            return await self._body_of(session_id, queries.DIFF)
+        info = (await self._store.message(session_id, message_id)).info
+        diffs = info.summary.diffs if isinstance(info, UserMessage) and info.summary else []
+        return json_array([diff.wire_json() for diff in diffs])
 
     async def _body_of(self, session_id: str, table: object) -> bytes:
         await self._store.session_json(session_id)

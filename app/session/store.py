@@ -5,7 +5,8 @@ meanwhile sees it as it stands.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -23,6 +24,8 @@ from app.storage.writer import Change, Lease, Writer
 from app.util import clock
 
 WRITE_BEHIND = 0.25
+
+PartWatcher = Callable[[Part], None]
 
 T = TypeVar("T")
 
@@ -43,8 +46,22 @@ class Store:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._leases: dict[str, Lease] = {}
         self._live: dict[str, dict[str, Part]] = {}
+        self._live_in: dict[str, str] = {}
         self._unwritten: dict[str, Part] = {}
         self._write_behind: asyncio.TimerHandle | None = None
+        self._watchers: dict[str, list[PartWatcher]] = {}
+
+    @contextmanager
+    def watching(self, session_id: str, watcher: PartWatcher) -> Iterator[None]:
+        """Call `watcher` with every part of a session as it is put, until the block ends."""
+        watchers = self._watchers.setdefault(session_id, [])
+        watchers.append(watcher)
+        try:
+            yield
+        finally:
+            watchers.remove(watcher)
+            if not watchers:
+                self._watchers.pop(session_id, None)
 
     # ── changing ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -61,6 +78,9 @@ class Store:
         for part_id in change.settled_parts:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)
+        for watcher in self._watchers.get(change.session_id, ()):
+            for part in change.parts:
+                watcher(part)
         if change.settled_parts and change.session_id in self._live:
             done.add_done_callback(lambda _: self._settle(change))
         return done
@@ -87,6 +107,7 @@ class Store:
     def stream(self, part: Part, directory: str, text: str = "") -> None:
         """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk."""
         self._live.setdefault(part.session_id, {})[part.id] = part
+        self._live_in[part.session_id] = directory
         self._unwritten[part.id] = part
         if self._write_behind is None:
             self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_live)
@@ -96,8 +117,9 @@ class Store:
     def live_parts(self, session_id: str) -> dict[str, Part]:
         return self._live.get(session_id, {})
 
-    def sessions_streaming(self) -> list[str]:
-        return list(self._live)
+    def streaming_parts(self) -> list[tuple[Part, str]]:
+        """Every part that streams, with the directory that it is announced in."""
+        return [(part, self._live_in[session]) for session, parts in self._live.items() for part in parts.values()]
 
     def _write_live(self) -> None:
         self._write_behind = None
@@ -115,6 +137,7 @@ class Store:
             live.pop(part_id, None)
         if not live:
             self._live.pop(change.session_id, None)
+            self._live_in.pop(change.session_id, None)
 
     # ── the lease of a turn ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -30,6 +30,10 @@ from app.storage.tables import (
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
+LEASE_DEAD_AFTER_MS = 30_000
+"""A lease whose heartbeat is older belongs to a server that is gone."""
+
+
 def table(model: type[SQLModel]) -> Any:
     return model.__table__  # type: ignore[attr-defined]
 
@@ -316,10 +320,11 @@ def answers_to(connection: Connection, session_id: str, message_id: str) -> list
     return list(connection.execute(query).scalars())
 
 
-def open_messages(connection: Connection) -> list[tuple[str, str]]:
-    """(session, message) of every assistant message that was never completed."""
-    rows = connection.execute(select(MESSAGE.c.session_id, MESSAGE.c.id).where(MESSAGE.c.open).order_by(MESSAGE.c.seq)).all()
-    return [(row.session_id, row.id) for row in rows]
+def abandoned_messages(connection: Connection, now: int) -> list[tuple[str, str]]:
+    """(session, message) of every assistant message left open that no server with a live lease is writing."""
+    alive = select(LEASE.c.session_id).where(LEASE.c.heartbeat >= now - LEASE_DEAD_AFTER_MS)
+    query = select(MESSAGE.c.session_id, MESSAGE.c.id).where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(alive))
+    return [(row.session_id, row.id) for row in connection.execute(query.order_by(MESSAGE.c.seq)).all()]
 
 
 # ── the rest ────────────────────────────────────────────────────────────────────────────────────────────────────────────

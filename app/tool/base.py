@@ -1,12 +1,14 @@
 """What a tool is, what it may ask of the turn that calls it, and what it gives back."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from app.permission.rules import Subject
 from app.schema.agent import Agent
 from app.schema.file import FileContent
 from app.schema.model import Model
@@ -17,12 +19,14 @@ from app.schema.session import Todo
 
 @dataclass(frozen=True, slots=True)
 class PermissionAsk:
-    """One request for leave (behaviour §10.5). `always` are the patterns that a reply of `always` will allow from then on."""
+    """One request for leave (behaviour §10.5). `always` are the patterns that a reply of `always` will allow from then on;
+    `subjects` say more of each pattern than people are shown, for rules that must not be evaded by spelling."""
 
     permission: str
     patterns: list[str]
     always: list[str]
     metadata: dict[str, Any] = field(default_factory=dict)
+    subjects: Sequence[Subject] = ()
 
 
 @dataclass(frozen=True, slots=True)

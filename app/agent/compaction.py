@@ -1,0 +1,66 @@
+"""Summing a conversation up when the model's window is full, or when the user asks for it (behaviour §8)."""
+
+from collections.abc import Sequence
+
+from app.agent.call_options import output_cap, request_options
+from app.agent.definitions import prompt_text
+from app.agent.history import to_model_messages
+from app.agent.instance import Instance
+from app.agent.step import Outcome
+from app.agent.system import assemble
+from app.agent.turn_scope import TurnScope
+from app.provider.base import ModelRequest, TextBlock, UserTurn
+from app.schema.event import EventSessionCompacted, OfSession
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.model import Model
+from app.schema.part import CompactionPart, ModelRef, Tokens
+from app.util import ids
+
+
+def is_overflow(instance: Instance, model: Model, tokens: Tokens) -> bool:
+    """Whether the next request could go over what the model takes, its answer included."""
+    if instance.config.compaction.auto is False or instance.flags.disable_autocompact or not model.limit.context:
+        return False
+    used = tokens.input + tokens.cache.read + tokens.output
+    return used > (model.limit.input or model.limit.context - output_cap(model, instance.flags))
+
+
+async def request(scope: TurnScope, agent: str, model: ModelRef, *, auto: bool) -> None:
+    """Put the question for a summary into the conversation; the turn's loop answers it."""
+    message = scope.new_user(agent, model)
+    part = CompactionPart(id=ids.ascending("part"), session_id=scope.session_id, message_id=message.id, auto=auto)
+    await scope.put_message(message, [part])
+
+
+async def run(scope: TurnScope, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
+    """Answer the question for a summary. False when it failed: its error is stored, the session goes on as it was."""
+    agent = scope.instance.agents["compaction"]
+    model = scope.model(agent.model or user.model)
+    message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
+    scope.put_message(message)
+
+    async def summary_request() -> ModelRequest:
+        return ModelRequest(
+            model=model,
+            system=assemble(agent, model, [], user),
+            messages=(*to_model_messages(history, model), UserTurn((TextBlock(prompt_text("compaction-request")),))),
+            session_id=scope.session_id,
+            **request_options(scope.instance, model, agent, user),
+        )
+
+    outcome = await scope.ask_without_tools(message, model, agent, summary_request)
+    if outcome is not Outcome.ANSWERED:
+        return False
+    if auto:
+        continuation = scope.new_user(user.agent, user.model)
+        await scope.put_message(continuation, [scope.synthetic_text(continuation, prompt_text("compaction-continue"))])
+    change = scope.store.change(scope.session_id, scope.directory)
+    change.announce(EventSessionCompacted(properties=OfSession(session_id=scope.session_id)))
+    await scope.store.commit(change)
+    return True
+
+
+def follows_compaction(history: Sequence[MessageWithParts]) -> bool:
+    """Nothing but the continuation stands between the last summary and now: compacting again would not shrink it."""
+    answers = [message.info for message in history if isinstance(message.info, AssistantMessage)]
+    return len(answers) == 2 and bool(answers[0].summary)

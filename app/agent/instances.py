@@ -1,0 +1,111 @@
+"""Puts a workspace together with the models and agents that its configuration gives it."""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.agent.definitions import define
+from app.agent.instance import Instance, Trees
+from app.config.commands import commands
+from app.config.loader import LoadedConfig
+from app.provider.assembly import ProviderSettings, assemble
+from app.provider.auth_store import AuthStore
+from app.provider.catalogue import Known
+from app.provider.registry import Providers
+from app.schema.model import Auth
+from app.schema.session import FileDiff
+from app.snapshot.errors import SnapshotFailed
+from app.snapshot.snapshots import Snapshots
+from app.workspace.workspace import Workspace
+from app.workspace.workspaces import Workspaces
+
+log = logging.getLogger(__name__)
+
+
+class SnapshotTrees:
+    """Snapshots for a turn: one that cannot be taken is logged and missing, the turn goes on."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    async def track(self) -> str | None:
+        try:
+            return await self._snapshots.track()
+        except SnapshotFailed as failure:
+            log.warning("no snapshot of this step: %s", failure.message)
+            return None
+
+    async def patch(self, before: str, after: str) -> list[str]:
+        try:
+            return [str(path) for path in await self._snapshots.patch(before, after)]
+        except SnapshotFailed as failure:
+            log.warning("what this step changed is not known: %s", failure.message)
+            return []
+
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
+        return await self._snapshots.diff_full(a, b)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """An instance and what it was made from: it is made anew when one of these is another object."""
+
+    config: LoadedConfig
+    auth: dict[str, Auth]
+    instance: Instance
+
+
+class Instances:
+    def __init__(self, workspaces: Workspaces, known: Known, auth: AuthStore, data_dir: Path) -> None:
+        self.workspaces = workspaces
+        self._known = known
+        self._auth = auth
+        self._tool_output_dir = data_dir / "tool-output"
+        self._made: dict[str, _Made] = {}
+        self._providers: dict[str, Providers] = {}
+
+    async def get(self, directory: str | None = None) -> Instance:
+        """As configuration and keys are now. Raises what Workspaces.get and Workspace.config raise."""
+        workspace = await self.workspaces.get(directory)
+        config, auth = await workspace.config(), self._auth.all()
+        path = workspace.place.directory
+        made = self._made.get(path)
+        if made is None or made.config is not config or made.auth != auth:
+            made = self._made[path] = _Made(config, auth, await self._make(workspace, config, auth))
+        return made.instance
+
+    async def close(self) -> None:
+        for providers in self._providers.values():
+            await providers.close()
+        self._providers.clear()
+        self._made.clear()
+
+    def forget(self, directory: str) -> None:
+        """Its next user opens it anew."""
+        self._made.pop(directory, None)
+        self.workspaces.forget(directory)
+
+    def settings(self, instance: Instance) -> ProviderSettings:
+        return ProviderSettings.of(instance.config.layer(), os.environ)
+
+    async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
+        config = loaded.config
+        connected = assemble(self._known, ProviderSettings.of(config.layer(), os.environ), os.environ, auth)
+        providers = self._providers.setdefault(workspace.place.directory, Providers(connected))
+        providers.update(connected)
+        snapshots = await workspace.snapshots()
+        trees: Trees | None = SnapshotTrees(snapshots) if snapshots else None
+        return Instance(
+            place=workspace.place,
+            flags=workspace.flags,
+            config=config,
+            agents=define(config, self._tool_output_dir),
+            connected=connected,
+            known=self._known,
+            providers=providers,
+            commands=commands(config, Path(workspace.place.worktree)),
+            skills=loaded.skills,
+            trees=trees,
+            snapshots=snapshots,
+        )

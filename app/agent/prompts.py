@@ -1,0 +1,62 @@
+"""Prompting a session: store what was said, answer it, return the answer."""
+
+import asyncio
+import logging
+
+from app.agent.instance import Instance
+from app.agent.intake import Intake, Taken
+from app.agent.runner import Runner
+from app.schema.errors import ServiceError
+from app.schema.message import MessageWithParts, PromptInput
+from app.session.store import Store
+from app.storage import queries
+
+log = logging.getLogger(__name__)
+
+
+class NoAnswer(ServiceError):
+    """The turn ended before it could store so much as an error: the database is out of reach."""
+
+    name = "NoAnswerError"
+
+
+class Prompts:
+    def __init__(self, store: Store, intake: Intake, runner: Runner) -> None:
+        self._store = store
+        self._intake = intake
+        self._runner = runner
+        self._background: set[asyncio.Task[bytes]] = set()
+
+    async def take(self, instance: Instance, session_id: str, prompt: PromptInput, *, rules_from_tools: bool = True) -> Taken:
+        """Store a prompt. What it asks for wrongly is raised here, before anything is stored."""
+        return await self._intake.take(instance, session_id, prompt, rules_from_tools=rules_from_tools)
+
+    async def answer(self, instance: Instance, session_id: str, taken: Taken) -> bytes:
+        """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
+        prompt_id = taken.message.info.id
+        answered = await self._newest_answer(session_id, prompt_id) if taken.known else None
+        if answered is None or self._runner.is_running(session_id):
+            await self._runner.run(session_id, instance.place.directory)
+            answered = (taken.known and await self._newest_answer(session_id, prompt_id)) or await self._newest_answer(session_id)
+        if answered is None:
+            raise NoAnswer(f"The prompt {prompt_id} got no answer; see the server's log")
+        return await self._store.message_json(session_id, answered)
+
+    def answer_later(self, instance: Instance, session_id: str, taken: Taken) -> None:
+        """Answer in the background; what goes wrong is stored with the answer."""
+        task = asyncio.create_task(self.answer(instance, session_id, taken))
+        self._background.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[bytes]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a prompt got no answer: %s", error)
+
+    async def prompt(self, instance: Instance, session_id: str, prompt: PromptInput) -> MessageWithParts:
+        """Take and answer, for a subagent whose rules stand already."""
+        taken = await self.take(instance, session_id, prompt, rules_from_tools=False)
+        return MessageWithParts.model_validate_json(await self.answer(instance, session_id, taken))
+
+    async def _newest_answer(self, session_id: str, prompt_id: str | None = None) -> str | None:
+        return await self._store.ask(queries.newest_of_role, session_id, "assistant", prompt_id)

@@ -1,0 +1,124 @@
+"""One task a session: a prompt starts it or joins it, an abort ends it, and the lease keeps other servers out meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from app.agent.turn import Turn
+from app.schema.errors import Busy
+from app.schema.session import Idle
+from app.session.lease import Leases
+from app.session.status import Statuses
+from app.session.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Run:
+    directory: str
+    joined: bool = False
+    ending: bool = False
+    task: asyncio.Task[None] | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take_joined(self) -> bool:
+        joined, self.joined = self.joined, False
+        return joined
+
+
+MakeTurn = Callable[[str, str, Callable[[], bool]], Awaitable[Turn]]
+"""(session, directory, joined) → the turn."""
+
+
+class Runner:
+    def __init__(self, store: Store, statuses: Statuses, leases: Leases, make_turn: MakeTurn) -> None:
+        self._store = store
+        self._statuses = statuses
+        self._leases = leases
+        self._make_turn = make_turn
+        self._runs: dict[str, _Run] = {}
+
+    def is_running(self, session_id: str) -> bool:
+        return session_id in self._runs
+
+    def sessions_of(self, directory: str) -> list[str]:
+        return [session_id for session_id, run in self._runs.items() if run.directory == directory]
+
+    async def run(self, session_id: str, directory: str) -> None:
+        """Answer what is stored; returns when the session is idle again. Cancelling the caller does not stop the turn."""
+        run = self.start(session_id, directory)
+        while run is None:
+            await self._runs[session_id].over.wait()
+            run = self.start(session_id, directory)
+        await run.over.wait()
+
+    def start(self, session_id: str, directory: str) -> _Run | None:
+        """Start, or join what runs; None when that is just ending and can take nothing more."""
+        run = self._runs.get(session_id)
+        if run is not None and run.ending:
+            return None
+        if run is not None:
+            run.joined = True
+            return run
+        run = self._runs[session_id] = _Run(directory)
+        run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
+        return run
+
+    async def exclusively(self, session_id: str, directory: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something that needs the session idle and keeps it busy meanwhile (shell, revert). Raises Busy."""
+        if session_id in self._runs:
+            raise Busy(session_id)
+        run = self._runs[session_id] = _Run(directory, ending=True)
+        run.task = asyncio.ensure_future(work())
+        try:
+            await asyncio.shield(run.task)
+        except asyncio.CancelledError:
+            if not run.task.done():
+                await asyncio.wait({run.task})
+            raise
+        finally:
+            await self._end(session_id, run)
+
+    async def abort(self, session_id: str) -> None:
+        """Returns when the session is idle, its record settled. Nothing happens when it is idle already."""
+        run = self._runs.get(session_id)
+        if run is None:
+            return
+        run.joined = False
+        if run.task is not None:
+            run.task.cancel()
+        await run.over.wait()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.abort(session_id) for session_id in list(self._runs)))
+
+    async def _run(self, session_id: str, run: _Run) -> None:
+        try:
+            lease = await self._leases.take(session_id)
+            self._store.hold(lease)
+            while True:
+                turn = await self._make_turn(session_id, run.directory, run.take_joined)
+                await turn.run()
+                if not run.joined:
+                    break
+        except asyncio.CancelledError:
+            log.info("the turn of %s was aborted", session_id)
+        except Exception:
+            log.exception("the turn of %s failed", session_id)
+        finally:
+            run.ending = True
+            await asyncio.shield(self._end(session_id, run))
+
+    async def _end(self, session_id: str, run: _Run) -> None:
+        """Idle is announced last, when all else of the turn is stored."""
+        try:
+            await self._statuses.set(session_id, run.directory, Idle())
+            self._store.release(session_id)
+            await self._leases.drop(session_id)
+        except Exception:
+            log.exception("the end of the turn of %s could not be stored", session_id)
+        finally:
+            self._runs.pop(session_id, None)
+            run.over.set()

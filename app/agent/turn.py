@@ -1,0 +1,239 @@
+"""A turn: from a prompt until the session is idle again. The loop reads the conversation, decides, acts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, assert_never
+
+from app.agent import compaction, decide, reminders, subtask, system
+from app.agent.call_options import request_options
+from app.agent.decide import AskModel
+from app.agent.definitions import find as find_agent
+from app.agent.definitions import prompt_text, subagents_for
+from app.agent.errors import TurnFailure, aborted, to_message_error
+from app.agent.history import to_model_messages
+from app.agent.instructions import Scope, blocks
+from app.agent.step import Outcome
+from app.agent.titles import Titles
+from app.agent.turn_scope import TurnScope
+from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
+from app.schema.agent import Agent
+from app.schema.errors import MessageError, ServiceError
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.model import Model
+from app.schema.part import AgentPart, ModelRef, ToolPart
+from app.schema.session import Busy
+from app.tool.base import Tool
+from app.util import clock
+
+log = logging.getLogger(__name__)
+
+MAX_FRUITLESS_COMPACTIONS = 2
+TITLE_PATIENCE = 5.0
+"""Seconds that a finished turn waits for its title; a slower one comes after it is idle."""
+
+
+class Turn:
+    """`joined` tells, and forgets, whether a prompt has arrived since it was last asked."""
+
+    def __init__(self, scope: TurnScope, titles: Titles, joined: Callable[[], bool]) -> None:
+        self._scope = scope
+        self._titles = titles
+        self._joined = joined
+        self._steps = 0
+        self._compactions = 0
+        self._title: asyncio.Task[None] | None = None
+        self._summary: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        try:
+            await self._loop()
+        except asyncio.CancelledError:
+            if self._title is not None:
+                self._title.cancel()
+            await asyncio.shield(self._answer_with(aborted()))
+            raise
+        except ServiceError as error:
+            await self._answer_with(to_message_error(TurnFailure(error.message)))
+        except Exception as error:
+            log.exception("the turn of %s failed", self._scope.session_id)
+            await self._answer_with(to_message_error(error))
+        finally:
+            await self._finish_background()
+
+    async def _loop(self) -> None:
+        while True:
+            self._scope.set_status(Busy())
+            self._joined()
+            history = await self._scope.store.live_messages(self._scope.session_id)
+            if not await self._act(decide.decide(history), history):
+                return
+
+    async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
+        """Whether the turn goes on."""
+        self._steps += 1
+        match decision:
+            case decide.Stop():
+                return False
+            case decide.GiveUp():
+                await self._give_up(history, decision.reason)
+                return False
+            case decide.RunSubtask():
+                await subtask.run(self._scope, decision)
+                return True
+            case decide.Compact():
+                return await self._compact(decision, history)
+            case decide.AskModel():
+                return await self._answer(decision, history)
+            case _:
+                assert_never(decision)
+
+    # ── answering ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
+        user, finished = decision.user, decision.last_finished
+        model = self._scope.model(user.model)
+        if finished and not finished.summary and compaction.is_overflow(self._scope.instance, model, finished.tokens):
+            return await self._request_compaction(user, history)
+        if self._title is None:
+            session = await self._scope.session()
+            self._title = asyncio.create_task(self._titles.give(self._scope.instance, session, history), name="title")
+        outcome, message = await self._ask_model(user, model, history)
+        self._summarise(user.id)
+        if outcome is not Outcome.STOPPED and compaction.is_overflow(self._scope.instance, model, message.tokens):
+            return await self._request_compaction(user, history)
+        return outcome is Outcome.GOES_ON or self._joined()
+
+    async def _ask_model(
+        self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]
+    ) -> tuple[Outcome, AssistantMessage]:
+        scope = self._scope
+        session = await scope.session()
+        agent = find_agent(scope.instance.agents, user.agent)
+        message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
+        scope.put_message(message)
+        step = scope.step(message, model)
+        prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
+        calls = scope.calls(
+            step.writer,
+            self._tools(user, agent, model),
+            session,
+            agent,
+            model,
+            _calls_of_turn(history),
+            bypass_agent_check=any(isinstance(part, AgentPart) for part in prompt.parts),
+        )
+        outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))
+        return outcome, message
+
+    def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
+        """What this call offers: the toolbox, less what the prompt switched off."""
+        instance = self._scope.instance
+        tools = self._scope.services.toolbox.for_call(
+            model, agent, instance.config, instance.flags, subagents_for(agent, instance.agents), instance.skills
+        )
+        switched_off = {name for name, on in (user.tools or {}).items() if not on}
+        return {name: tool for name, tool in tools.items() if name not in switched_off}
+
+    async def _request(
+        self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
+    ) -> ModelRequest:
+        instance = self._scope.instance
+        place = instance.place
+        scope = Scope(Path(place.directory), Path(place.worktree), instance.flags, instance.config.instructions)
+        call = [system.environment(place, model), *await blocks(scope)]
+        messages = to_model_messages(reminders.remind(history, agent, self._steps), model)
+        if agent.steps is not None and self._steps >= agent.steps:
+            messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
+        return ModelRequest(
+            model=model,
+            system=system.assemble(agent, model, call, user),
+            messages=messages,
+            session_id=self._scope.session_id,
+            tools=tools,
+            **request_options(instance, model, agent, user),
+        )
+
+    # ── compacting ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _request_compaction(self, user: UserMessage, history: Sequence[MessageWithParts]) -> bool:
+        """Raises TurnFailure when compacting has stopped helping."""
+        self._compactions = self._compactions + 1 if compaction.follows_compaction(history) else 0
+        if self._compactions >= MAX_FRUITLESS_COMPACTIONS:
+            await self._give_up(history, "The conversation does not fit the model's context window even after it was compacted.")
+            return False
+        await compaction.request(self._scope, user.agent, user.model, auto=True)
+        return True
+
+    async def _compact(self, decision: decide.Compact, history: Sequence[MessageWithParts]) -> bool:
+        return await compaction.run(self._scope, decision.user, history, auto=decision.auto)
+
+    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _give_up(self, history: Sequence[MessageWithParts], reason: str) -> None:
+        """Store why nothing more will come, with the last answer or in one of its own."""
+        user = decide.last_user(history)
+        if user is None:
+            raise TurnFailure(reason)
+        message = decide.last_assistant(history)
+        if message is None or message.parent_id != user.id:
+            message = self._scope.new_assistant(user, user.agent, user.model)
+        await self._store_error(message, to_message_error(TurnFailure(reason)))
+
+    async def _answer_with(self, error: MessageError) -> None:
+        """A prompt that got no answer gets the error as its answer: an unknown model, an abort before the model was asked."""
+        history = await self._scope.store.live_messages(self._scope.session_id)
+        user, answer = decide.last_user(history), decide.last_assistant(history)
+        if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
+            return
+        await self._store_error(self._scope.new_assistant(user, user.agent, user.model), error)
+
+    async def _store_error(self, message: AssistantMessage, error: MessageError) -> None:
+        message.error = error
+        message.time.completed = clock.now_ms()
+        change = self._scope.store.change(message.session_id, self._scope.directory)
+        change.announce(EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=message.error)))
+        change.put_message(message)
+        await self._scope.store.commit(change)
+
+    # ── beside the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _summarise(self, prompt_id: str) -> None:
+        """Bring the session's diff up to date, one at a time, without keeping the next step waiting."""
+        before, scope = self._summary, self._scope
+
+        async def update() -> None:
+            if before is not None:
+                await before
+            await scope.services.summaries.update(scope.instance.place, scope.instance.trees, scope.session_id, prompt_id)
+
+        self._summary = asyncio.create_task(_logged(update(), "the session's diff"), name="summary")
+
+    async def _finish_background(self) -> None:
+        """The turn is over when its diff is stored and its title has come or keeps us waiting too long."""
+        if self._summary is not None:
+            await asyncio.shield(self._summary)
+        if self._title is not None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({self._title}, timeout=TITLE_PATIENCE)
+
+
+async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
+    """Work beside a turn must not end it."""
+    try:
+        await work
+    except Exception:
+        log.exception("could not bring %s up to date", what)
+
+
+def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+    """The tool calls since the newest prompt, oldest first."""
+    calls: list[ToolPart] = []
+    for message in reversed(history):
+        if isinstance(message.info, UserMessage):
+            break
+        calls[:0] = [part for part in message.parts if isinstance(part, ToolPart)]
+    return calls

@@ -1,0 +1,80 @@
+"""Configuration, providers and their keys. Secrets go in and never come out."""
+
+import asyncio
+import pathlib
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Path
+from fastapi.responses import Response
+
+from app.api.deps import TRUE, Directory, ServicesDep, documented, json_bytes, place_of, wire
+from app.api.json_route import router
+from app.config.masking import masked
+from app.config.patch import patch
+from app.provider.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
+from app.schema.config import Config
+from app.schema.model import Auth, ProviderAuthMethod
+
+routes = router()
+
+
+@routes.get("/config", operation_id="config.get", response_model=Config, tags=["config"], responses=documented(400, 403))
+async def get(app: ServicesDep, where: Directory) -> Response:
+    return json_bytes(orjson.dumps(masked((await app.instances.get(where)).config)))
+
+
+@routes.patch("/config", operation_id="config.update", response_model=Config, tags=["config"], responses=documented(400, 403))
+async def update(app: ServicesDep, where: Directory, body: dict[str, Any]) -> Response:
+    """Change the directory's own configuration file; what is not named stays as it is."""
+    workspace = await app.instances.workspaces.get(where)
+    await asyncio.to_thread(patch, pathlib.Path(workspace.place.directory), body)
+    workspace.forget_config()
+    return json_bytes(orjson.dumps(masked((await workspace.config()).config)))
+
+
+@routes.get(
+    "/config/providers",
+    operation_id="config.providers",
+    response_model=ConnectedProviders,
+    tags=["config"],
+    responses=documented(400, 403),
+)
+async def connected(app: ServicesDep, where: Directory) -> Response:
+    return wire(config_providers((await app.instances.get(where)).connected))
+
+
+@routes.get(
+    "/provider", operation_id="provider.list", response_model=ProviderList, tags=["provider"], responses=documented(400, 403)
+)
+async def providers(app: ServicesDep, where: Directory) -> Response:
+    instance = await app.instances.get(where)
+    return wire(provider_list(app.known, instance.connected, app.instances.settings(instance)))
+
+
+@routes.get(
+    "/provider/auth",
+    operation_id="provider.auth",
+    response_model=dict[str, list[ProviderAuthMethod]],
+    tags=["provider"],
+    responses=documented(400, 403),
+)
+async def methods(app: ServicesDep, where: Directory) -> dict[str, list[ProviderAuthMethod]]:
+    await place_of(app, where)
+    return auth_methods(app.known)
+
+
+ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
+
+
+@routes.put("/auth/{providerID}", operation_id="auth.set", response_model=bool, tags=["auth"], responses=documented(400))
+async def set_key(app: ServicesDep, provider_id: ProviderPath, body: Auth) -> Response:
+    """Kept in the data directory in a file that only the server's user can read."""
+    app.auth.set(provider_id, body)
+    return json_bytes(TRUE)
+
+
+@routes.delete("/auth/{providerID}", operation_id="auth.remove", response_model=bool, tags=["auth"], responses=documented(400))
+async def remove_key(app: ServicesDep, provider_id: ProviderPath) -> Response:
+    app.auth.remove(provider_id)
+    return json_bytes(TRUE)

@@ -1,0 +1,95 @@
+"""What routes have in common: the services, the directory a request names, the answers' form."""
+
+from typing import Annotated, Any, cast
+from urllib.parse import unquote
+
+from fastapi import Depends, Path, Query, Request
+from fastapi.responses import Response
+
+from app.agent.instance import Instance
+from app.api.services import Services
+from app.schema.base import Wire
+from app.workspace.place import Place
+
+
+def services(request: Request) -> Services:
+    return cast(Services, request.app.state.services)
+
+
+async def named_directory(
+    request: Request,
+    directory: Annotated[str | None, Query(description="Directory to work in; the server's own if absent")] = None,
+) -> str | None:
+    """By the query, else by the header that OpenCode's clients send."""
+    if directory:
+        return directory
+    header = request.headers.get("x-opencode-directory")
+    return unquote(header) if header else None
+
+
+ServicesDep = Annotated[Services, Depends(services)]
+Directory = Annotated[str | None, Depends(named_directory)]
+SessionPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
+MessagePath = Annotated[str, Path(alias="messageID", pattern="^msg")]
+PartPath = Annotated[str, Path(alias="partID")]
+
+
+async def place_of(app: Services, directory: str | None) -> Place:
+    """The place that a request names, else the server's own."""
+    return (await app.instances.workspaces.get(directory)).place
+
+
+async def session_place(app: Services, session_id: str, directory: str | None) -> Place:
+    """The place that a request names, else the one that the session was created in."""
+    return await place_of(app, directory or (await app.store.session(session_id)).directory)
+
+
+async def session_instance(app: Services, session_id: str, directory: str | None) -> Instance:
+    return await app.instances.get(directory or (await app.store.session(session_id)).directory)
+
+
+def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, headers, media_type="application/json")
+
+
+def wire(value: Wire) -> Response:
+    return json_bytes(value.wire_json())
+
+
+TRUE = b"true"
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The error answers that a route gives, for the API's description."""
+    return {status: _ERRORS[status] for status in statuses}
+
+
+class BadRequestError(Wire):
+    """OpenCode's clients read `errors` or `error`; both are the same list."""
+
+    name: str
+    data: Any = None
+    errors: list[dict[str, Any]]
+    success: bool
+
+
+class ErrorData(Wire):
+    message: str
+
+
+class NamedError(Wire):
+    name: str
+    data: ErrorData
+
+
+class NotFoundError(Wire):
+    name: str
+    data: ErrorData
+
+
+_ERRORS: dict[int, dict[str, Any]] = {
+    400: {"description": "Bad request", "model": BadRequestError},
+    403: {"description": "Not allowed", "model": NamedError},
+    404: {"description": "Not found", "model": NotFoundError},
+    409: {"description": "Busy, or used for something else", "model": NamedError},
+}

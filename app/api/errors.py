@@ -1,0 +1,71 @@
+"""Every error becomes JSON: `{name, data}` with its status. Nothing of the server's insides is in a body."""
+
+import logging
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from app.schema.errors import ServiceError, bad_request_body
+
+log = logging.getLogger(__name__)
+
+_NAMES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "PayloadTooLargeError", 415: "UnsupportedMediaTypeError"}
+
+
+def rendered(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(body, default=str), status, headers, media_type="application/json")
+
+
+def named(status: int, name: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    return rendered(status, {"name": name, "data": {"message": message}}, headers)
+
+
+async def _service_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return rendered(error.status, error.body())
+
+
+async def _validation_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    issues = [_issue(issue) for issue in error.errors()]
+    return rendered(400, bad_request_body(_json_or_none(error.body), issues))
+
+
+def _issue(issue: Any) -> dict[str, Any]:
+    """`path` names the field, without FastAPI's leading `body` or `query`."""
+    return {"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]}
+
+
+def _json_or_none(body: Any) -> Any:
+    return None if isinstance(body, bytes) else body
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = f"There is no route {request.method} {request.url.path}" if error.status_code in (404, 405) else str(error.detail)
+    headers = dict(error.headers) if error.headers else None
+    return named(error.status_code, _NAMES.get(error.status_code, "HTTPError"), message, headers)
+
+
+async def _storage_error(_request: Request, error: Exception) -> Response:
+    """The disk is full, the database locked or out of reach: nothing was stored."""
+    log.error("the database refused: %s", error)
+    return named(503, "StorageError", "The server's database cannot do this now. Nothing was stored; try again later.")
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    log.exception("%s %s failed", request.method, request.url.path, exc_info=error)
+    return named(500, "UnknownError", f"{type(error).__name__}: the server could not do this. Its log says why.")
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(SQLAlchemyError, _storage_error)
+    app.add_exception_handler(Exception, _unexpected)

@@ -1,0 +1,107 @@
+"""The event streams. Each frame is made once for all clients; here they are only passed on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+from fastapi import Header, Query
+from fastapi.responses import StreamingResponse
+
+from app.api.deps import Directory, ServicesDep, documented, place_of
+from app.api.json_route import router
+from app.api.services import Services
+from app.bus.base import Event
+from app.bus.frames import EventFrame
+from app.bus.memory import Listener
+from app.schema.base import Wire
+from app.schema.event import AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
+
+routes = router(tags=["event"])
+
+HEARTBEAT_SECONDS = 10.0
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+Parts = Annotated[Literal["full", "delta"], Query(description="`delta`: part frames carry only the text that a part gained")]
+Cursor = Annotated[str | None, Header(alias="Last-Event-ID", description="The id of the last event received")]
+
+
+def _described(model: object) -> dict[int | str, dict[str, object]]:
+    return {**documented(400, 403), 200: {"description": "Event stream", "model": model}}
+
+
+@routes.get("/event", operation_id="event.subscribe", response_class=StreamingResponse, responses=_described(AnyEvent))
+async def subscribe(app: ServicesDep, where: Directory, parts: Parts = "full", last_event_id: Cursor = None) -> StreamingResponse:
+    """The events of one directory."""
+    return await _open(app, (await place_of(app, where)).directory, parts, last_event_id)
+
+
+@routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
+async def subscribe_globally(app: ServicesDep, parts: Parts = "full", last_event_id: Cursor = None) -> StreamingResponse:
+    """The events of all directories, each with its directory, and the server's own."""
+    return await _open(app, None, parts, last_event_id)
+
+
+async def _open(app: Services, directory: str | None, parts: str, cursor: str | None) -> StreamingResponse:
+    listener = app.bus.subscribe(directory, deltas=parts == "delta")
+    try:
+        first = await _first(app, listener, cursor)
+    except BaseException:
+        listener.close()
+        raise
+    return StreamingResponse(_frames(listener, first), media_type="text/event-stream", headers=_HEADERS)
+
+
+async def _first(app: Services, listener: Listener, cursor: str | None) -> bytes:
+    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor."""
+    if cursor is None:
+        greeting = _frame(listener, EventServerConnected(), await app.replay.head())
+        return greeting + (_standing(app, listener, 0) if listener.deltas else b"")
+    missed = await app.replay.since(_number(cursor), listener.directory)
+    said = [_frame(listener, EventServerConnected())]
+    if missed.resync:
+        said.append(_frame(listener, EventServerResync(), missed.upto))
+    said.extend(_written(listener, event) for event in missed.events)
+    said.append(_standing(app, listener, missed.upto))
+    return b"".join(said)
+
+
+def _standing(app: Services, listener: Listener, covered: int) -> bytes:
+    """The parts that are streaming, as they are at this moment; from here on the listener adds to them."""
+    parts = app.replay.streaming(listener.directory)
+    listener.skip(covered, {part_id: length for part_id, length, _ in parts})
+    return b"".join(_written(listener, event) for _, _, event in parts)
+
+
+def _number(cursor: str) -> int:
+    """A cursor that was never given reads as one that is too old."""
+    return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 19 else -1
+
+
+def _frame(listener: Listener, event: Wire, seq: int | None = None) -> bytes:
+    return _written(listener, Event(event.wire_json(), durable=False, seq=seq))
+
+
+def _written(listener: Listener, event: Event) -> bytes:
+    made = EventFrame(event)
+    return made.everywhere if listener.directory is None else made.local
+
+
+async def _frames(listener: Listener, first: bytes) -> AsyncIterator[bytes]:
+    heartbeat = _frame(listener, EventServerHeartbeat())
+    loop = asyncio.get_running_loop()
+    due = loop.time() + HEARTBEAT_SECONDS
+    try:
+        yield first
+        while True:
+            try:
+                async with asyncio.timeout_at(due):
+                    waiting = await listener.next()
+            except TimeoutError:
+                due = loop.time() + HEARTBEAT_SECONDS
+                yield heartbeat
+                continue
+            if waiting is None:
+                return
+            yield waiting
+    finally:
+        listener.close()

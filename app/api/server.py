@@ -1,0 +1,70 @@
+"""The server itself: health, dispose, log, and answers that clients ask for at their start about what there is none of here."""
+
+from typing import Any, Literal
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from app import __version__
+from app.api.deps import TRUE, ServicesDep, json_bytes
+from app.api.json_route import router
+from app.schema.base import Wire
+from app.util.log import client_log
+
+routes = router()
+
+
+class Health(Wire):
+    healthy: Literal[True] = True
+    version: str = __version__
+
+
+class LogEntry(Wire):
+    service: str
+    level: Literal["debug", "info", "error", "warn"]
+    message: str
+    extra: dict[str, Any] | None = None
+
+
+@routes.get("/global/health", operation_id="global.health", response_model=Health, tags=["global"])
+async def health() -> Response:
+    return json_bytes(Health().wire_json())
+
+
+@routes.post("/global/dispose", operation_id="global.dispose", response_model=bool, tags=["global"])
+async def dispose(app: ServicesDep) -> Response:
+    await app.disposal.all()
+    return json_bytes(TRUE)
+
+
+@routes.post("/log", operation_id="app.log", response_model=bool, tags=["app"])
+async def log(body: LogEntry) -> Response:
+    client_log(body.service, body.level, body.message, body.extra)
+    return json_bytes(TRUE)
+
+
+@routes.get("/doc", include_in_schema=False)
+async def doc(request: Request) -> Any:
+    return request.app.openapi()
+
+
+@routes.get("/lsp", operation_id="lsp.status", response_model=list[dict[str, Any]], tags=["lsp"])
+async def lsp() -> Response:
+    """No language servers run here."""
+    return json_bytes(b"[]")
+
+
+@routes.get("/formatter", operation_id="formatter.status", response_model=list[dict[str, Any]], tags=["formatter"])
+async def formatter() -> Response:
+    """No formatters run here."""
+    return json_bytes(b"[]")
+
+
+@routes.get("/mcp", operation_id="mcp.status", response_model=dict[str, Any], tags=["mcp"])
+async def mcp() -> Response:
+    return json_bytes(b"{}")
+
+
+@routes.get("/experimental/resource", operation_id="experimental.resource.list", response_model=dict[str, Any], tags=["mcp"])
+async def resources() -> Response:
+    return json_bytes(b"{}")

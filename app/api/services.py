@@ -1,0 +1,40 @@
+"""What the routes call. The wiring builds it once; a route finds it on the app's state."""
+
+from dataclasses import dataclass
+
+from app.agent.disposal import Disposal
+from app.agent.instances import Instances
+from app.agent.prompts import Prompts
+from app.agent.runner import Runner
+from app.bus.memory import MemoryBus
+from app.permission.service import Permissions
+from app.provider.auth_store import AuthStore
+from app.provider.catalogue import Known
+from app.question.service import Questions
+from app.session.fork import Forks
+from app.session.replay import Replay
+from app.session.service import SessionService
+from app.session.status import Statuses
+from app.session.store import Store
+from app.tool.toolbox import Toolbox
+from app.workspace.registry import Projects
+
+
+@dataclass(frozen=True)
+class Services:
+    store: Store
+    sessions: SessionService
+    forks: Forks
+    statuses: Statuses
+    prompts: Prompts
+    runner: Runner
+    instances: Instances
+    disposal: Disposal
+    projects: Projects
+    permissions: Permissions
+    questions: Questions
+    bus: MemoryBus
+    replay: Replay
+    toolbox: Toolbox
+    known: Known
+    auth: AuthStore

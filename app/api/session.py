@@ -1,0 +1,109 @@
+"""Sessions: create, list, read, rename, delete, fork, abort."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from fastapi.responses import Response
+
+from app.api.deps import (
+    TRUE,
+    Directory,
+    ServicesDep,
+    SessionPath,
+    documented,
+    json_bytes,
+    place_of,
+    session_place,
+    wire,
+)
+from app.api.json_route import router
+from app.schema.base import MessageID
+from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
+
+routes = router(prefix="/session", tags=["session"])
+
+
+@routes.get("", operation_id="session.list", response_model=list[Session], responses=documented(400))
+async def list_sessions(
+    app: ServicesDep,
+    where: Directory,
+    directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
+    roots: Annotated[str | None, Query(description="Any value: only sessions without a parent")] = None,
+    start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
+    search: Annotated[str | None, Query(description="Part of the title, whatever its case")] = None,
+    limit: Annotated[float | None, Query(ge=0, description="At most so many, newest created first")] = None,
+) -> Response:
+    place = await place_of(app, where)
+    return json_bytes(
+        await app.sessions.list_json(
+            place,
+            directory=directory,
+            roots_only=bool(roots),
+            updated_since=start,
+            search=search,
+            limit=None if limit is None else max(int(min(limit, 1_000_000)), 1),
+        )
+    )
+
+
+@routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
+async def create(app: ServicesDep, where: Directory, body: CreateInput | None = None) -> Response:
+    return wire(await app.sessions.create(await place_of(app, where), body or CreateInput()))
+
+
+@routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))
+async def status(app: ServicesDep, where: Directory) -> Any:
+    statuses = app.statuses.of_directory((await place_of(app, where)).directory)
+    return json_bytes(b"{%b}" % b",".join(b'"%b":%b' % (sid.encode(), value.wire_json()) for sid, value in statuses.items()))
+
+
+@routes.get("/{sessionID}", operation_id="session.get", response_model=Session, responses=documented(400, 404))
+async def get(app: ServicesDep, session_id: SessionPath) -> Response:
+    return json_bytes(await app.store.session_json(session_id))
+
+
+@routes.patch("/{sessionID}", operation_id="session.update", response_model=Session, responses=documented(400, 404))
+async def update(app: ServicesDep, where: Directory, session_id: SessionPath, body: UpdateInput | None = None) -> Response:
+    place = await session_place(app, session_id, where)
+    return wire(await app.sessions.update(place, session_id, body or UpdateInput()))
+
+
+@routes.delete("/{sessionID}", operation_id="session.delete", response_model=bool, responses=documented(400, 404))
+async def delete(app: ServicesDep, where: Directory, session_id: SessionPath) -> Response:
+    place = await session_place(app, session_id, where)
+    for session in reversed(await app.store.family(session_id)):
+        await app.runner.abort(session.id)
+    await app.sessions.remove(place, session_id)
+    return json_bytes(TRUE)
+
+
+@routes.get(
+    "/{sessionID}/children", operation_id="session.children", response_model=list[Session], responses=documented(400, 404)
+)
+async def children(app: ServicesDep, session_id: SessionPath) -> Response:
+    return json_bytes(await app.sessions.children_json(session_id))
+
+
+@routes.get("/{sessionID}/todo", operation_id="session.todo", response_model=list[Todo], responses=documented(400, 404))
+async def todo(app: ServicesDep, session_id: SessionPath) -> Response:
+    return json_bytes(await app.sessions.todos_json(session_id))
+
+
+@routes.get("/{sessionID}/diff", operation_id="session.diff", response_model=list[FileDiff], responses=documented(400, 404))
+async def diff(
+    app: ServicesDep, session_id: SessionPath, message_id: Annotated[MessageID | None, Query(alias="messageID")] = None
+) -> Response:
+    return json_bytes(await app.sessions.diff_json(session_id, message_id))
+
+
+@routes.post("/{sessionID}/fork", operation_id="session.fork", response_model=Session, responses=documented(400, 404))
+async def fork(app: ServicesDep, where: Directory, session_id: SessionPath, body: ForkInput | None = None) -> Response:
+    place = await session_place(app, session_id, where)
+    return wire(await app.forks.fork(place, session_id, body.message_id if body else None))
+
+
+@routes.post("/{sessionID}/abort", operation_id="session.abort", response_model=bool, responses=documented(400, 404))
+async def abort(app: ServicesDep, session_id: SessionPath) -> Response:
+    """Answers when the session is idle and its record settled; an idle or unknown session is idle already."""
+    await app.runner.abort(session_id)
+    return json_bytes(TRUE)

@@ -1,0 +1,70 @@
+"""The application: routes, errors, security, and the server behind them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI
+from starlette.types import Lifespan
+
+from app import __version__
+from app.api import ask, config, directory, errors, event, message, server, session
+from app.api.security import Access, Guard, is_loopback
+from app.config.flags import Flags
+from app.settings import Settings
+from app.wiring import Server
+
+
+def create_app(settings: Settings | None = None, *, workspace: Path | None = None, hostname: str = "127.0.0.1") -> FastAPI:
+    """`workspace` is the directory that requests work in when they name none; `hostname` what the server is bound to."""
+    settings = settings or Settings()
+    running = Server(settings, workspace or Path.cwd())
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await running.start()
+        yield
+        await running.stop()
+
+    app = _routes(lifespan)
+    app.state.services = running.services
+    app.state.server = running
+    app.add_middleware(Guard, access=access_of(settings, Flags.from_env(), hostname))
+    return app
+
+
+def openapi_yaml() -> str:
+    """The API's description; routes alone make it, no database is opened."""
+    import yaml
+
+    text: str = yaml.safe_dump(_routes(None).openapi(), sort_keys=False, allow_unicode=True, width=130)
+    return text
+
+
+def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
+    app = FastAPI(
+        title="opensession",
+        version=__version__,
+        description="The OpenCode session system: sessions of typed messages and parts, streamed over SSE.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        separate_input_output_schemas=False,
+    )
+    for part in (server, event, session, message, ask, config, directory):
+        app.include_router(part.routes)
+    errors.install(app)
+    return app
+
+
+def access_of(settings: Settings, flags: Flags, hostname: str) -> Access:
+    public = urlsplit(settings.public_url).hostname if settings.public_url else None
+    return Access(
+        hosts=frozenset(name for name in (hostname, public) if name),
+        any_address=not is_loopback(hostname),
+        origins=settings.allowed_origins,
+        username=flags.server_username,
+        password=flags.server_password,
+    )

@@ -1,0 +1,103 @@
+"""Write and remove single files below a directory, without ever following a symbolic link out of it."""
+
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def write_file(root: Path, path: str, content: bytes, *, executable: bool) -> None:
+    """Put a regular file at `path` at once, in place of a file, a link or an empty directory. Raises OSError.
+
+    Read and write permissions of a file that was there stay; whether it is executable is as told.
+    """
+
+    def create(name: str, folder: int, replaced: os.stat_result | None) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o777 if executable else 0o666, dir_fd=folder), "wb") as file:
+            file.write(content)
+            if replaced is not None and stat.S_ISREG(replaced.st_mode):
+                _take_over(file.fileno(), replaced, executable)
+
+    _replace(root, path, create)
+
+
+def write_link(root: Path, path: str, target: bytes) -> None:
+    """Put a symbolic link at `path` at once, in place of a file, a link or an empty directory. Raises OSError."""
+    _replace(root, path, lambda name, folder, _: os.symlink(target, os.fsencode(name), dir_fd=folder))
+
+
+def remove(root: Path, path: str, keep: Path) -> None:
+    """Remove a file or link, and the directories that this empties, as git does, but neither `keep` nor what holds it."""
+    with suppress(FileNotFoundError), _parent(root, path) as (folder, name):
+        os.unlink(name, dir_fd=folder)
+    for emptied in Path(path).parents[:-1]:
+        if keep.is_relative_to(root / emptied) or not _rmdir(root, emptied.as_posix()):
+            return
+
+
+def _rmdir(root: Path, path: str) -> bool:
+    try:
+        with _parent(root, path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+    except OSError:
+        return False
+    return True
+
+
+def _replace(root: Path, path: str, create: Callable[[str, int, os.stat_result | None], None]) -> None:
+    temporary = f".opensession-{secrets.token_hex(8)}"
+    with _parent(root, path, create=True) as (folder, name):
+        replaced = _lstat(name, folder)
+        if replaced is not None and stat.S_ISDIR(replaced.st_mode):
+            os.rmdir(name, dir_fd=folder)
+        try:
+            create(temporary, folder, replaced)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def _take_over(descriptor: int, replaced: os.stat_result, executable: bool) -> None:
+    mode = stat.S_IMODE(replaced.st_mode)
+    readers_may_execute = (mode & 0o444) >> 2
+    created = os.fstat(descriptor)
+    if (created.st_uid, created.st_gid) != (replaced.st_uid, replaced.st_gid):
+        with suppress(PermissionError):
+            os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
+    os.fchmod(descriptor, mode | readers_may_execute if executable else mode & ~0o111)
+
+
+def _lstat(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _parent(root: Path, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    """The open directory that holds `path`, and the name in it. Everything below `root` is opened without following links."""
+    *folders, name = path.split("/")
+    descriptor = os.open(root, _FOLDER)
+    try:
+        for folder in folders:
+            inner = _descend(descriptor, folder, create)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, name
+    finally:
+        os.close(descriptor)
+
+
+def _descend(descriptor: int, folder: str, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(folder, dir_fd=descriptor)
+    return os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)

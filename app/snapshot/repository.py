@@ -1,0 +1,309 @@
+"""The git repository that keeps the snapshots: our own, in the data directory, its work tree the project's checkout.
+
+Nothing in it is committed. Its index follows the checkout, a snapshot is a tree written from it, and a ref for each tree
+(`refs/keep/<tree>`, used last at its file's mtime) is what `git gc` keeps.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from app.snapshot.diffs import Change, changes, names
+from app.snapshot.errors import SnapshotFailed
+from app.util import clock
+from app.util.git import GitResult, git
+
+KEPT_SECONDS = 7 * 24 * 3600
+_KEEP_AGAIN_SECONDS = 3600
+_TIMEOUT_SECONDS = 600
+# Bytes are kept as they are: no line endings, filters (LFS), keywords or encodings. This file outranks every .gitattributes.
+_ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
+_CONFIG = {
+    "core.autocrlf": "false",
+    "core.attributesFile": "/dev/null",
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.symlinks": "true",
+    "core.quotePath": "false",
+    "core.filemode": "true",
+    "core.ignorecase": "false",
+    "core.fsync": "none",
+    "core.looseCompression": "1",
+    "gc.packRefs": "false",
+    "gc.cruftPacks": "false",
+    "gc.writeCommitGraph": "false",
+}
+_EXECUTABLE = "100755"
+_LINK = "120000"
+_TREE = "040000"
+_NO_BLOB = "0" * 40
+
+Signature = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or link in a tree."""
+
+    mode: str
+    blob: str
+
+    @property
+    def is_link(self) -> bool:
+        return self.mode == _LINK
+
+    @property
+    def is_executable(self) -> bool:
+        return self.mode == _EXECUTABLE
+
+
+class Repository:
+    """Git's plumbing, one method a command. Paths are relative to the worktree. Every failure is a SnapshotFailed."""
+
+    def __init__(self, git_dir: Path, worktree: Path, scope: str, exclude: Iterable[str]) -> None:
+        """`scope`: the directory below the worktree to look at, "" for all of it. `exclude`: directories to leave out."""
+        self.git_dir = git_dir
+        self._worktree = worktree
+        self._pathspec = ["--", scope] if scope else []
+        self._exclude = [_ignore_line(path) for path in exclude]
+        self._options = _options(_CONFIG)
+        self._project_exclude: Path | None = None
+        self._project_exclude_read: tuple[int, int] | None = None
+        self._kept: dict[str, float] = {}
+        self._environment = {
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": str(worktree),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_LITERAL_PATHSPECS": "1",
+        }
+
+    # Set-up: with the lock held.
+
+    async def prepare(self) -> None:
+        """Make the repository unless it is there."""
+        (self.git_dir / "index.lock").unlink(missing_ok=True)
+        if not (self.git_dir / "HEAD").exists():
+            await self._create()
+        if self._project_exclude is None:
+            await self._read_project_configuration()
+        self._write_exclude()
+
+    async def _create(self) -> None:
+        self._kept.clear()
+        self._project_exclude_read = None
+        result = await git(
+            ["init", "--quiet", "--bare", "--template=", self.git_dir], self.git_dir, env={"GIT_CONFIG_GLOBAL": "/dev/null"}
+        )
+        if not result.ok:
+            raise SnapshotFailed(f"git init: {result.stderr}")
+        (self.git_dir / "info").mkdir(exist_ok=True)
+        (self.git_dir / "refs" / "keep").mkdir(exist_ok=True)
+        (self.git_dir / "info" / "attributes").write_text(_ATTRIBUTES)
+
+    async def _read_project_configuration(self) -> None:
+        """What the project's own git ignores beside its .gitignore files."""
+        ignore_file, exclude = await asyncio.gather(
+            git(["config", "--path", "--get", "core.excludesFile"], self._worktree),
+            git(["rev-parse", "--git-path", "info/exclude"], self._worktree),
+        )
+        if ignore_file.ok:
+            self._options = _options({**_CONFIG, "core.excludesFile": str(self._worktree / ignore_file.text)})
+        self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
+
+    def _write_exclude(self) -> None:
+        assert self._project_exclude is not None
+        read = _stamp(self._project_exclude)
+        target = self.git_dir / "info" / "exclude"
+        if self._project_exclude_read == read and target.exists():
+            return
+        theirs = self._project_exclude.read_text(errors="surrogateescape") if read else ""
+        lines = [*theirs.splitlines(), *self._exclude]
+        target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
+        self._project_exclude_read = read or (0, 0)
+
+    # The index: with the lock held, whose descriptor git inherits.
+
+    async def listed(self, lock: int) -> list[str]:
+        """Paths that differ from the index: new, modified, deleted, of another type; in no order, some twice, and those of
+        repositories inside this one as `path/`. Names that are not UTF-8 are left out, as JSON cannot carry them.
+        """
+        result = await self._git(["ls-files", "-z", "-o", "-m", "--exclude-standard", *self._pathspec], lock=lock)
+        return [name for name in names(result.stdout) if _is_utf8(name)]
+
+    async def tracked_though_ignored(self) -> list[str]:
+        """Files that the project's own repository tracks in spite of its ignore rules: they are no less its files."""
+        args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
+        result = await git(args, self._worktree, env={"GIT_LITERAL_PATHSPECS": "1"})
+        return [name for name in names(result.stdout) if _is_utf8(name)] if result.ok else []
+
+    async def update(self, paths: Iterable[str], lock: int) -> None:
+        """Take each path into the index as it stands in the worktree, or out of it."""
+        args = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace", "-z", "--stdin"]
+        await self._git(args, stdin=_nul_separated(paths), lock=lock)
+
+    async def put(self, links: Mapping[str, bytes], removed: Iterable[str], lock: int) -> None:
+        """Put links with these targets into the index, and take paths out, whatever the worktree holds."""
+        lines = [f"0 {_NO_BLOB}\t{path}" for path in removed]
+        lines += [f"{_LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
+        await self._git(["update-index", "-z", "--index-info"], stdin=_nul_separated(lines), lock=lock)
+
+    async def refresh(self, lock: int) -> None:
+        """Spare `listed` from reading again files that were only touched."""
+        if self.index_signature():
+            await self._git(["update-index", "-q", "--refresh"], lock=lock)
+
+    async def write_tree(self, lock: int) -> str:
+        return (await self._git(["write-tree"], lock=lock)).text
+
+    def index_signature(self) -> Signature | None:
+        """Another one when the index was written: git replaces the file."""
+        try:
+            found = (self.git_dir / "index").stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def drop_index(self) -> None:
+        for name in ("index", "index.lock"):
+            (self.git_dir / name).unlink(missing_ok=True)
+
+    def keep(self, tree: str) -> None:
+        """Keep a tree from `collect` for seven days from now."""
+        now = clock.now_ms() / 1000
+        if now - self._kept.get(tree, 0) > _KEEP_AGAIN_SECONDS:
+            self._ref(tree).write_text(f"{tree}\n")
+            self._kept[tree] = now
+
+    def _ref(self, tree: str) -> Path:
+        return self.git_dir / "refs" / "keep" / tree
+
+    def _store_blob(self, content: bytes) -> str:
+        """A loose object, as `git hash-object -w` writes it, without a process for each."""
+        stored = b"blob %d\0%s" % (len(content), content)
+        object_id = hashlib.sha1(stored, usedforsecurity=False).hexdigest()
+        path = self.git_dir / "objects" / object_id[:2] / object_id[2:]
+        path.parent.mkdir(exist_ok=True)
+        temporary = path.with_name(f"tmp_obj_{object_id[2:]}")
+        temporary.write_bytes(zlib.compress(stored))
+        temporary.replace(path)
+        return object_id
+
+    # Reading: needs no lock.
+
+    async def entries(self, tree: str, paths: Iterable[str]) -> dict[str, Entry]:
+        """The files and links among `paths` that the tree holds."""
+        found: dict[str, Entry] = {}
+        remaining = iter(paths)
+        while some := list(islice(remaining, 500)):
+            wanted = set(some)
+            result = await self._git(["ls-tree", "-z", "--full-tree", _checked(tree), "--", *some])
+            found.update(entry for entry in _tree_entries(result.stdout) if entry[0] in wanted)
+        return found
+
+    async def blobs(self, blob_ids: Iterable[str]) -> dict[str, bytes]:
+        """Contents by id; an object that is gone is left out."""
+        wanted = list(dict.fromkeys(blob_ids))
+        if not wanted:
+            return {}
+        result = await self._git(["cat-file", "--batch"], stdin="".join(f"{blob}\n" for blob in wanted).encode())
+        return dict(_batch(result.stdout))
+
+    async def changed(self, before: str, after: str) -> list[str]:
+        return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
+
+    async def changes(self, before: str, after: str) -> list[Change]:
+        return changes((await self._diff(["--raw", "--numstat", "-z"], before, after)).stdout)
+
+    async def diff_text(self, before: str, after: str) -> str:
+        return (await self._diff(["--patch"], before, after)).text
+
+    async def _diff(self, form: Sequence[str], before: str, after: str) -> GitResult:
+        args = ["diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", *form]
+        return await self._git([*args, _checked(before), _checked(after), *self._pathspec])
+
+    # Housekeeping.
+
+    async def collect(self) -> None:
+        """Delete snapshots that were last current over seven days ago. Safe beside other work: nothing newer than a day goes."""
+        await asyncio.to_thread(self._drop_old_refs)
+        await self._git(["gc", "--quiet", "--prune=1.day.ago"])
+
+    def _drop_old_refs(self) -> None:
+        for ref in (self.git_dir / "refs" / "keep").iterdir():
+            if ref.stat().st_mtime < clock.now_ms() / 1000 - KEPT_SECONDS:
+                ref.unlink()
+                self._kept.pop(ref.name, None)
+
+    async def _git(self, args: Sequence[str], *, stdin: bytes = b"", lock: int | None = None) -> GitResult:
+        result = await git(
+            [*self._options, *args],
+            self._worktree,
+            env=self._environment,
+            stdin=stdin,
+            timeout=_TIMEOUT_SECONDS,
+            pass_fds=() if lock is None else (lock,),
+        )
+        if not result.ok:
+            raise SnapshotFailed(f"git {args[0]}: {result.stderr or f'exit status {result.code}'}")
+        return result
+
+
+def _options(config: Mapping[str, str]) -> list[str]:
+    return [argument for name, value in config.items() for argument in ("-c", f"{name}={value}")]
+
+
+def _ignore_line(path: str) -> str:
+    """A line of an ignore file that matches this directory alone."""
+    return "/" + re.sub(r"([\\*?\[\] !#])", r"\\\1", path) + "/"
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _checked(tree: str) -> str:
+    """Keeps git from reading as an option or as another kind of name what should be a snapshot's."""
+    if not re.fullmatch("[0-9a-f]{40}", tree):
+        raise SnapshotFailed(f"{tree!r} names no snapshot")
+    return tree
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _nul_separated(items: Iterable[str]) -> bytes:
+    return "".join(f"{item}\0" for item in items).encode("utf-8", "surrogateescape")
+
+
+def _tree_entries(output: bytes) -> Iterator[tuple[str, Entry]]:
+    for line in filter(None, output.split(b"\0")):
+        facts, name = line.split(b"\t", 1)
+        mode, _, object_id = facts.decode("ascii").split(" ")
+        if mode != _TREE:
+            yield os.fsdecode(name), Entry(mode, object_id)
+
+
+def _batch(output: bytes) -> Iterator[tuple[str, bytes]]:
+    """`<id> blob <size>\\n<content>\\n` or `<id> missing\\n`, one after another."""
+    position = 0
+    while position < len(output):
+        end = output.index(b"\n", position)
+        object_id, *facts = output[position:end].decode("ascii").split(" ")
+        position = end + 1
+        if len(facts) == 2:
+            size = int(facts[1])
+            yield object_id, output[position : position + size]
+            position += size + 1

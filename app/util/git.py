@@ -1,0 +1,124 @@
+"""Run git: in a safe environment, off the event loop, and never left behind.
+
+A thread with `subprocess` costs a third of what an event loop's own subprocess does (1.5 ms against 5 ms under uvloop), and a
+snapshot is taken before every step, so that is how git is started.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+_THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="git")
+_KEPT_VARIABLES = {
+    "GIT_EXEC_PATH",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+}
+NOT_STARTED = 127
+TIMED_OUT = 124
+
+
+@dataclass(frozen=True)
+class GitResult:
+    """`code` is git's exit status, negative for a signal; NOT_STARTED or TIMED_OUT when git itself gave none."""
+
+    code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace").strip()
+
+
+async def git(
+    args: Sequence[str | Path],
+    cwd: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    timeout: float = 60,
+    pass_fds: Sequence[int] = (),
+) -> GitResult:
+    """Run `git *args` in `cwd`, with `env` over the safe environment. Never raises for what git does; kills it when cancelled."""
+    child = _Child(args, cwd, {**safe_environment(), **(env or {})}, pass_fds)
+    running = asyncio.get_running_loop().run_in_executor(_THREADS, child.run, stdin, timeout)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        child.kill()
+        await asyncio.wait([running])
+        raise
+
+
+def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The process's environment without what would point git at another repository or make it ask or translate.
+
+    The user's own configuration still counts (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
+    """
+    kept = {name: value for name, value in inherited.items() if not name.startswith("GIT_") or name in _KEPT_VARIABLES}
+    return {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
+class _Child:
+    """One git process and its group, which may be killed from another thread at any time, even before it has started."""
+
+    def __init__(self, args: Sequence[str | Path], cwd: Path, env: Mapping[str, str], pass_fds: Sequence[int]) -> None:
+        self._command = ["git", *(os.fspath(arg) for arg in args)]
+        self._cwd = cwd
+        self._env = env
+        self._pass_fds = pass_fds
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed = False
+
+    def run(self, stdin: bytes, timeout: float) -> GitResult:
+        try:
+            process = self._start()
+        except OSError as error:
+            return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
+        if process is None:
+            return GitResult(-signal.SIGTERM, b"", "cancelled")
+        try:
+            out, err = process.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            process.communicate()
+            return GitResult(TIMED_OUT, b"", f"{' '.join(self._command)} took longer than {timeout:g} s")
+        return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
+
+    def _start(self) -> "subprocess.Popen[bytes] | None":
+        with self._guard:
+            if self._killed:
+                return None
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._cwd,
+                env=self._env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=self._pass_fds,
+                start_new_session=True,
+            )
+            return self._process
+
+    def kill(self) -> None:
+        """SIGTERM, not SIGKILL: git then removes its lock files and half-written objects."""
+        with self._guard:
+            self._killed = True
+            if self._process is not None and self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGTERM)

@@ -1,0 +1,13 @@
+"""The server's log."""
+
+import logging
+from typing import Any
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+_LONGEST = 4_000
+
+
+def client_log(service: str, level: str, message: str, extra: dict[str, Any] | None) -> None:
+    """What a client asks to be noted: one line, bounded, and never a line of its own making."""
+    line = f"{service}: {message} {extra or ''}".replace("\n", "\\n").replace("\r", "\\r")
+    logging.getLogger("client").log(_LEVELS[level], "%s", line[:_LONGEST])

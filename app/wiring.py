@@ -1,0 +1,139 @@
+"""The one place that picks concrete parts and puts them together."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.agent.attached_file import FileReader
+from app.agent.call_host import HostServices
+from app.agent.disposal import Disposal
+from app.agent.instances import Instances
+from app.agent.intake import Intake
+from app.agent.prompts import Prompts
+from app.agent.recovery import settle_interrupted
+from app.agent.resolve import Resolver
+from app.agent.runner import MakeTurn, Runner
+from app.agent.subagent import SubagentSessions
+from app.agent.titles import Titles
+from app.agent.turn import Turn
+from app.agent.turn_scope import TurnScope, TurnServices
+from app.api.services import Services
+from app.bus.memory import MemoryBus
+from app.config.flags import Flags
+from app.permission.service import Permissions
+from app.provider.auth_store import AuthStore
+from app.provider.catalogue import KnownCatalogue
+from app.question.service import Questions
+from app.session.fork import Forks
+from app.session.lease import Leases
+from app.session.replay import Replay
+from app.session.service import SessionService
+from app.session.status import Statuses
+from app.session.store import Store
+from app.session.summary import Summaries
+from app.settings import Settings
+from app.storage.engine import Database
+from app.storage.migrate import upgrade
+from app.storage.queries import Statements
+from app.storage.writer import Writer
+from app.tool.toolbox import Toolbox, ToolSettings
+from app.tool.truncation import OutputStore
+from app.workspace.registry import Projects
+from app.workspace.workspace import WorkspaceSettings
+from app.workspace.workspaces import Workspaces
+
+
+@dataclass(frozen=True)
+class _Storage:
+    database: Database
+    sql: Statements
+    writer: Writer
+    store: Store
+    bus: MemoryBus
+
+
+class Server:
+    """Everything a running server has. `start` before the first request, `stop` after the last."""
+
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        self.settings = settings
+        self._storage = _open_storage(settings)
+        self._leases = Leases(self._storage.database, self._storage.sql)
+        self.services = self._build(Flags.from_env(os.environ), directory)
+
+    async def start(self) -> None:
+        await settle_interrupted(self._storage.store)
+
+    async def stop(self) -> None:
+        """Turns are aborted and settled, everything is written, then listeners and the database are let go."""
+        await self.services.runner.close()
+        await self._storage.store.drain()
+        await self._leases.close()
+        await self.services.instances.close()
+        self._storage.bus.close()
+        self._storage.database.close()
+
+    def close_streams(self) -> None:
+        """A server that shuts down waits for its connections: event streams have no end of their own."""
+        self._storage.bus.close()
+
+    def _build(self, flags: Flags, directory: Path) -> Services:
+        database, sql, writer, store = self._storage.database, self._storage.sql, self._storage.writer, self._storage.store
+        data_dir = self.settings.data_dir
+        projects = Projects(database, sql, writer)
+        workspaces = Workspaces(WorkspaceSettings(data_dir, flags, os.environ), directory, self.settings.root_dirs, projects)
+        known, auth = KnownCatalogue(), AuthStore(data_dir)
+        instances = Instances(workspaces, known, auth, data_dir)
+        statuses, summaries = Statuses(store), Summaries(store)
+        permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
+        provider_env = frozenset(name for provider in known.providers.values() for name in provider.env)
+        toolbox = Toolbox(ToolSettings(flags, provider_env))
+        subagents = SubagentSessions(store)
+        turn_services = TurnServices(
+            store=store,
+            statuses=statuses,
+            summaries=summaries,
+            host=HostServices(store, permissions, questions, subagents),
+            toolbox=toolbox,
+            outputs=OutputStore(data_dir / "tool-output"),
+        )
+        runner = Runner(store, statuses, self._leases, _turn_maker(instances, turn_services, Titles(store, summaries)))
+        files = FileReader(store, toolbox.read, toolbox.list, toolbox.times)
+        prompts = Prompts(store, Intake(store, Resolver(files)), runner)
+        subagents.prompts, subagents.runner = prompts, runner
+        return Services(
+            store=store,
+            sessions=SessionService(store, statuses),
+            forks=Forks(store),
+            statuses=statuses,
+            prompts=prompts,
+            runner=runner,
+            instances=instances,
+            disposal=Disposal(instances, runner, writer, self._storage.bus),
+            projects=projects,
+            permissions=permissions,
+            questions=questions,
+            bus=self._storage.bus,
+            replay=Replay(database, store),
+            toolbox=toolbox,
+            known=known,
+            auth=auth,
+        )
+
+
+def _open_storage(settings: Settings) -> _Storage:
+    """The embedded database is migrated here; a shared one is by `opensession migrate`."""
+    database = Database(settings.resolved_database_url)
+    if settings.database_url is None:
+        upgrade(database.engine)
+    sql, bus = Statements(database.dialect), MemoryBus()
+    writer = Writer(database, sql, bus)
+    return _Storage(database, sql, writer, Store(database, sql, writer), bus)
+
+
+def _turn_maker(instances: Instances, services: TurnServices, titles: Titles) -> MakeTurn:
+    async def make(session_id: str, directory: str, joined: Callable[[], bool]) -> Turn:
+        return Turn(TurnScope(services, await instances.get(directory), session_id), titles, joined)
+
+    return make

@@ -1,0 +1,60 @@
+"""The record of projects that have been worked in."""
+
+from app.bus.base import Event
+from app.schema.errors import NotFound
+from app.schema.event import EventProjectUpdated
+from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
+from app.storage import queries
+from app.storage.engine import Database
+from app.storage.queries import Statements
+from app.storage.writer import Change, Writer
+from app.util import clock
+from app.workspace.place import Place
+from app.workspace.project import NO_PROJECT, Found
+
+
+class Projects:
+    def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
+        self._database = database
+        self._sql = sql
+        self._writer = writer
+
+    async def get(self, project_id: str) -> Project:
+        body = await self._database.read(lambda connection: queries.body_of(connection, queries.PROJECT, id=project_id))
+        if body is None:
+            raise NotFound(f"Project not found: {project_id}")
+        return Project.model_validate_json(body)
+
+    async def all_json(self) -> bytes:
+        bodies = await self._database.read(queries.projects)
+        return b"[%b]" % b",".join(body.encode() for body in bodies)
+
+    async def seen(self, place: Place, found: Found) -> None:
+        """Somebody works in a project: note it, and take over sessions that began before its directory was a repository."""
+        now = clock.now_ms()
+        try:
+            project = await self.get(found.id)
+        except NotFound:
+            project = Project(id=found.id, worktree=str(found.worktree), time=ProjectTime(created=now, updated=now))
+        project.worktree, project.vcs, project.time.updated = str(found.worktree), found.vcs, now
+        if found.checkout != found.worktree and str(found.checkout) not in project.sandboxes:
+            project.sandboxes = [*project.sandboxes, str(found.checkout)]
+        change = self._change(project)
+        if found.id != NO_PROJECT:
+            moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
+            change.writes.append((self._sql.move_sessions, [moved]))
+        await self._writer.commit(change)
+
+    async def update(
+        self, project_id: str, *, name: str | None, icon: ProjectIcon | None, commands: ProjectCommands | None
+    ) -> Project:
+        project = await self.get(project_id)
+        given = {"name": name, "icon": icon, "commands": commands}
+        updated = project.model_copy(update={key: value for key, value in given.items() if value is not None})
+        updated.time.updated = clock.now_ms()
+        await self._writer.commit(self._change(updated))
+        return updated
+
+    def _change(self, project: Project) -> Change:
+        row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
+        return Change([(self._sql.put_project, [row])], [Event(EventProjectUpdated(properties=project).wire_json())])

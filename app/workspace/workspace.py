@@ -1,0 +1,84 @@
+"""A directory in use: its project, its configuration as the files say now, its snapshots."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.config.flags import Flags
+from app.config.loader import LoadedConfig, load
+from app.snapshot.snapshots import Snapshots, snapshot_dir
+from app.workspace.place import Place
+from app.workspace.project import Found
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 0.5
+"""For so long a check of the configuration's files holds."""
+
+
+@dataclass(frozen=True)
+class WorkspaceSettings:
+    """`remote`: what organisations' well-known configuration says; `environ` what `{env:}` reads."""
+
+    data_dir: Path
+    flags: Flags
+    environ: Mapping[str, str]
+    remote: Sequence[Mapping[str, Any]] = ()
+
+
+class Workspace:
+    def __init__(self, settings: WorkspaceSettings, directory: str, found: Found) -> None:
+        self._settings = settings
+        self.found = found
+        self.place = Place(directory, found.id, str(found.checkout), found.vcs == "git")
+        self._snapshots: Snapshots | None = None
+        self._config: LoadedConfig | None = None
+        self._checked = 0.0
+        self.last_used = time.monotonic()
+
+    @property
+    def flags(self) -> Flags:
+        return self._settings.flags
+
+    async def config(self) -> LoadedConfig:
+        """As the files say now. Raises ConfigJsonError, ConfigInvalidError."""
+        now = time.monotonic()
+        if self._config is not None and now - self._checked < FRESH_SECONDS:
+            return self._config
+        if self._config is None or self._config.is_stale():
+            self._config = await asyncio.to_thread(self._load)
+        self._checked = now
+        return self._config
+
+    def forget_config(self) -> None:
+        """The next reader loads it anew."""
+        self._config = None
+
+    async def snapshots(self) -> Snapshots | None:
+        """None outside git or where the configuration turns them off."""
+        if not self.place.is_git or (await self.config()).config.snapshot is False:
+            return None
+        if self._snapshots is None:
+            self._snapshots = Snapshots(
+                snapshot_dir(self._settings.data_dir, self.place.project_id, self.found.checkout),
+                self.found.checkout,
+                Path(self.place.directory),
+                [self._settings.data_dir],
+            )
+        return self._snapshots
+
+    def _load(self) -> LoadedConfig:
+        settings = self._settings
+        loaded = load(Path(self.place.directory), self.found.checkout, settings.flags, settings.remote or None, settings.environ)
+        for warning in loaded.warnings:
+            log.warning("a configuration file was left out: %s", warning.message)
+        return loaded
+
+
+def is_directory(path: str) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112  also false for what no Path can name (NUL)

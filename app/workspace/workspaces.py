@@ -1,0 +1,80 @@
+"""The directories in use, opened when first asked for; which ones may be opened is decided here."""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.schema.errors import BadRequest, DirectoryForbidden
+from app.workspace.project import discover
+from app.workspace.registry import Projects
+from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
+
+IDLE_SECONDS = 1800.0
+
+
+class Workspaces:
+    """`home` is the server's own directory, the default; `roots` are others whose trees may be worked in."""
+
+    def __init__(self, settings: WorkspaceSettings, home: Path, roots: Sequence[Path], projects: Projects) -> None:
+        self._settings = settings
+        self.home = str(home.resolve())
+        self._roots = [self.home, *(str(root.resolve()) for root in roots)]
+        self._projects = projects
+        self._open: dict[str, Workspace] = {}
+        self._opening: dict[str, asyncio.Task[Workspace]] = {}
+
+    async def get(self, directory: str | None = None) -> Workspace:
+        """Raises BadRequest for what is no directory, DirectoryForbidden for one outside the roots."""
+        path = _normal(directory) if directory else self.home
+        workspace = self._open.get(path) or await self._open_once(path)
+        workspace.last_used = time.monotonic()
+        return workspace
+
+    def open_directories(self) -> list[str]:
+        return list(self._open)
+
+    def forget(self, directory: str) -> None:
+        self._open.pop(directory, None)
+
+    def evict_idle(self, busy: set[str]) -> list[str]:
+        """Close what nobody has used for a while; returns which."""
+        now = time.monotonic()
+        idle = [path for path, one in self._open.items() if path not in busy and now - one.last_used > IDLE_SECONDS]
+        for path in idle:
+            self.forget(path)
+        return idle
+
+    async def _open_once(self, path: str) -> Workspace:
+        if path not in self._opening:
+            task = asyncio.create_task(self._open_one(path), name=f"open {path}")
+            self._opening[path] = task
+            task.add_done_callback(lambda _: self._opening.pop(path, None))
+        return await asyncio.shield(self._opening[path])
+
+    async def _open_one(self, path: str) -> Workspace:
+        await asyncio.to_thread(self._check, path)
+        found = await discover(Path(path))
+        if path == self.home and str(found.checkout) != "/":
+            self._roots.append(str(found.checkout))
+        workspace = Workspace(self._settings, path, found)
+        await self._projects.seen(workspace.place, found)
+        self._open[path] = workspace
+        return workspace
+
+    def _check(self, path: str) -> None:
+        if "\0" in path or not os.path.isabs(path):  # noqa: PTH117
+            raise BadRequest("directory must be an absolute path", ["directory"], path)
+        real = os.path.realpath(path)
+        if not any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots):
+            raise DirectoryForbidden(
+                f"{path} is outside the directories that this server works in. Start it there, or name it in OPENSESSION_ROOTS.",
+                directory=path,
+            )
+        if not is_directory(real):
+            raise BadRequest(f"There is no directory {path}", ["directory"], path)
+
+
+def _normal(directory: str) -> str:
+    return os.path.normpath(directory)
