@@ -29,8 +29,8 @@ def serve(
     flags = Flags.from_env()
     if not is_loopback(hostname) and not flags.server_password:
         _fail(
-            f"Refusing to listen on {hostname} without a password: anyone who reaches this server can run commands on this machine. "
-            "Set OPENCODE_SERVER_PASSWORD, or listen on 127.0.0.1."
+            f"Refusing to listen on {hostname} without a password: "
+            "whoever reaches this server can run commands on this machine. Set OPENCODE_SERVER_PASSWORD, or listen on 127.0.0.1."
         )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -59,18 +59,23 @@ def _serve(hostname: str, port: int, has_password: bool) -> None:
 
 def _bind(hostname: str, port: int) -> socket.socket:
     """The port asked for; with 0 the usual one, else any that is free."""
-    for candidate in (port,) if port else (DEFAULT_PORT, 0):
-        family = socket.AF_INET6 if ":" in hostname else socket.AF_INET
-        bound = socket.socket(family)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((hostname, candidate))
-        except OSError as error:
-            bound.close()
-            reason = error
-        else:
-            return bound
-    _fail(f"Cannot listen on {hostname}:{port}: {reason.strerror}. Choose another with --port.")
+    try:
+        return _bind_to(hostname, port or DEFAULT_PORT)
+    except OSError as error:
+        if port:
+            _fail(f"Cannot listen on {hostname}:{port}: {error.strerror}. Choose another with --port.")
+        return _bind_to(hostname, 0)
+
+
+def _bind_to(hostname: str, port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in hostname else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((hostname, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _greet(hostname: str, port: int, has_password: bool) -> None:

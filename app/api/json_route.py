@@ -1,4 +1,4 @@
-"""Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, never an accident further in."""
+"""Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, no accident further in."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any

@@ -12,6 +12,8 @@ from typing import IO
 
 TERM_GRACE = 0.2
 """Seconds between SIGTERM and SIGKILL."""
+KILL_WAIT = 0.2
+"""Seconds that a killed group may take to be gone."""
 LINGER = 0.2
 """Seconds that what a program left running may still write, once the program itself has ended."""
 _POLL = 0.01
@@ -74,7 +76,9 @@ async def end_group(process: Process) -> None:
     """SIGTERM, a grace, SIGKILL, reap; returns at once when nothing of the group is left."""
     if _signal_group(process.pid, signal.SIGTERM):
         await _group_empties(process.pid, TERM_GRACE)
-        _signal_group(process.pid, signal.SIGKILL)
+        if _signal_group(process.pid, signal.SIGKILL):
+            # Dying takes a moment; but where nobody reaps orphans (a container without an init) they stay listed for ever.
+            await _group_empties(process.pid, KILL_WAIT)
     await _ends_within(process, _LAST_WAIT)
 
 
