@@ -1,0 +1,151 @@
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from snapshot_project import Project
+
+from app.snapshot.errors import SnapshotFailed
+from app.snapshot.later_run import LaterRun
+from app.snapshot.lock import RepositoryLock
+
+HOLD = "import fcntl, os, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that holds the lock until its input is closed."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+async def test_one_holder_at_a_time(tmp_path: Path) -> None:
+    one, other = RepositoryLock(tmp_path / "lock"), RepositoryLock(tmp_path / "lock")
+    holders = most = 0
+
+    async def hold(lock: RepositoryLock) -> None:
+        nonlocal holders, most
+        async with lock.held():
+            holders += 1
+            most = max(most, holders)
+            await asyncio.sleep(0)
+            holders -= 1
+
+    await asyncio.gather(*(hold(lock) for lock in (one, other) * 10))
+    assert (holders, most) == (0, 1)
+
+
+async def test_another_process_is_waited_for(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path / "lock") as holder:
+
+        async def take() -> None:
+            async with RepositoryLock(tmp_path / "lock").held():
+                pass
+
+        taking = asyncio.create_task(take())
+        done, _ = await asyncio.wait([taking], timeout=0.1)
+        assert not done
+        assert holder.stdin is not None
+        holder.stdin.close()
+        await asyncio.wait_for(taking, 10)
+
+
+async def test_patience_ends_with_a_reason(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path / "lock"):
+        with pytest.raises(SnapshotFailed, match="another process"):
+            async with RepositoryLock(tmp_path / "lock", patience=0).held():
+                pass
+
+
+async def test_a_process_that_inherits_the_lock_keeps_it(tmp_path: Path) -> None:
+    async with RepositoryLock(tmp_path / "lock").held() as descriptor:
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[descriptor])
+    with pytest.raises(SnapshotFailed):
+        async with RepositoryLock(tmp_path / "lock", patience=0).held():
+            pass
+    child.communicate()
+    async with RepositoryLock(tmp_path / "lock", patience=0).held():
+        pass
+
+
+async def test_servers_in_several_processes_share_a_data_directory(project: Project) -> None:
+    for i in range(50):
+        project.write(f"f{i}", str(i))
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2) as pool:
+        trees = await asyncio.to_thread(pool.starmap, track_often, [(project.root, project.data)] * 2)
+    assert set(trees[0] + trees[1]) == {await project.snapshots().track()}
+
+
+def track_often(root: Path, data: Path) -> list[str]:
+    os.chdir(root)
+    project = object.__new__(Project)
+    project.root, project.data = root, data
+
+    async def track() -> list[str]:
+        return [await project.snapshots().track() for _ in range(5)]
+
+    return asyncio.run(track())
+
+
+class Work:
+    """Counts its runs; each goes on until told."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.may_end = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.begun += 1
+        run = self.begun
+        await self.may_end.wait()
+        return run
+
+
+async def test_callers_share_the_run_that_begins_after_their_calls() -> None:
+    work = Work()
+    shared = LaterRun(work)
+    first = [asyncio.create_task(shared()) for _ in range(3)]
+    while not work.begun:
+        await asyncio.sleep(0)
+    second = [asyncio.create_task(shared()) for _ in range(3)]
+    await asyncio.sleep(0)
+    work.may_end.set()
+    assert await asyncio.gather(*first) == [1, 1, 1]
+    assert await asyncio.gather(*second) == [2, 2, 2]
+
+
+async def test_a_cancelled_caller_leaves_the_run_to_the_others() -> None:
+    work = Work()
+    shared = LaterRun(work)
+    leaving, staying = asyncio.create_task(shared()), asyncio.create_task(shared())
+    while not work.begun:
+        await asyncio.sleep(0)
+    leaving.cancel()
+    work.may_end.set()
+    assert await staying == 1
+    assert leaving.cancelled()
+
+
+async def test_a_failed_run_does_not_fail_the_next() -> None:
+    outcomes: list[int | Exception] = [SnapshotFailed("disk full"), 7]
+
+    async def work() -> int:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    shared = LaterRun(work)
+    with pytest.raises(SnapshotFailed):
+        await shared()
+    assert await shared() == 7

@@ -1,0 +1,77 @@
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.util.git import NOT_STARTED, TIMED_OUT, git, safe_environment
+
+# A git alias runs a shell, with git's own process waiting for it: a git command that takes as long as we like.
+WAIT = ["-c", "alias.wait=!echo $$ > pid; exec sleep 60", "wait"]
+
+
+async def test_output_exit_status_and_input(tmp_path: Path) -> None:
+    result = await git(["hash-object", "--stdin"], tmp_path, stdin=b"x\n")
+    assert (result.ok, result.text) == (True, "587be6b4c3f93f93c489c0111bba5596147a26cb")
+    failed = await git(["rev-parse", "--verify", "nonsense"], tmp_path)
+    assert not failed.ok
+    assert failed.stderr.startswith("fatal:")
+
+
+async def test_what_keeps_git_from_starting_is_said(tmp_path: Path) -> None:
+    result = await git(["version"], tmp_path / "missing")
+    assert result.code == NOT_STARTED
+    assert "missing" in result.stderr
+    assert (await git(["version"], tmp_path, env={"PATH": str(tmp_path)})).code in (NOT_STARTED, 0)
+
+
+async def test_a_time_limit(tmp_path: Path) -> None:
+    result = await git(WAIT, tmp_path, timeout=0.3)
+    assert result.code == TIMED_OUT
+    assert "took longer than 0.3 s" in result.stderr
+    await until(lambda: is_gone(tmp_path))
+
+
+async def test_a_cancelled_call_leaves_no_process(tmp_path: Path) -> None:
+    running = asyncio.create_task(git(WAIT, tmp_path))
+    await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    assert not is_gone(tmp_path)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until(lambda: is_gone(tmp_path))
+
+
+async def test_a_call_cancelled_before_it_starts(tmp_path: Path) -> None:
+    running = asyncio.create_task(git(["init"], tmp_path))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not (tmp_path / ".git").exists()
+
+
+async def test_variables_that_point_elsewhere_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    await git(["init", "--quiet"], tmp_path)
+    assert (await git(["rev-parse", "--git-dir"], tmp_path)).text == ".git"
+
+
+def test_the_environment_is_safe() -> None:
+    inherited = {"HOME": "/h", "GIT_INDEX_FILE": "x", "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "de_DE.UTF-8"}
+    safe = safe_environment(inherited)
+    assert safe == {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def is_gone(tmp_path: Path) -> bool:
+    try:
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
