@@ -1,21 +1,13 @@
-"""What the tests of clients share: a server of this checkout, and the clients' npm packages."""
+"""What the tests of clients share: the npm packages that they need."""
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_server import RunningServer, serving, skip_or_fail, this_checkout
+from running_server import skip_or_fail
 
 CLIENTS = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("server"), environment) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@ import { createOpencodeClient as createV1 } from "@opencode-ai/sdk"
 import { createOpencodeClient as createV2 } from "@opencode-ai/sdk/v2"
 
 const [baseUrl, surface] = process.argv.slice(2)
-const { PROMPT, SLOW_PROMPT } = process.env
 const textPart = (text) => [{ type: "text", text }]
 
 // The SDK has two surfaces for the same routes: v1 takes {path, body}, v2 takes flat parameters.
@@ -76,7 +75,7 @@ const shape = (messages) => messages.map(({ info, parts }) => [info.role, ...par
 
 async function oneTurn(client, events) {
   const session = (await client.create("from the SDK")).data
-  const reply = (await client.prompt(session.id, PROMPT)).data
+  const reply = (await client.prompt(session.id, "first")).data
   await events.first(isIdle(session.id))
   const stored = (await client.messages(session.id)).data
   return {
@@ -94,7 +93,7 @@ async function oneTurn(client, events) {
 
 async function abortedTurn(client, events) {
   const session = (await client.create("aborted")).data
-  const accepted = (await client.promptAsync(session.id, SLOW_PROMPT)).response.status
+  const accepted = (await client.promptAsync(session.id, "second")).response.status
   await events.first((e) => isDelta(e, session.id))
   const busy = (await client.status()).data[session.id]?.type
   const aborted = (await client.abort(session.id)).data

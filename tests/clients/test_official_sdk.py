@@ -1,26 +1,41 @@
 """The official SDK, both of its surfaces, against a real server: create, subscribe, prompt, read, abort, fork, delete."""
 
 import json
-import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running_server import RunningServer
+from running_server import RunningServer, serving, this_checkout
 
-PROMPT = "Say hello"
-SLOW_PROMPT = "long 2000"
+ANSWER = "Hello there, friend."
+SCRIPT = {"turns": [[{"text": ANSWER, "chunks": 5}], [{"text": "and so on " * 500, "chunks": 500, "delay": 0.05}]]}
+"""What the model answers: a short turn, then one so slow that only an abort ends it in time."""
 
 
 @pytest.fixture(scope="module", params=["v1", "v2"])
-def seen(request: pytest.FixtureRequest, server: RunningServer, node_modules: Path) -> dict[str, Any]:
+def surface(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def server(surface: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    directory = tmp_path_factory.mktemp(surface)
+    script = directory / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    command, environment = this_checkout()
+    with serving(command, directory, {**environment, "OPENSESSION_SCRIPT": str(script)}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def seen(surface: str, server: RunningServer, node_modules: Path) -> dict[str, Any]:
     """What official_sdk.mjs saw through one of the SDK's surfaces."""
     result = subprocess.run(
-        ["node", "official_sdk.mjs", server.base, request.param],
+        ["node", "official_sdk.mjs", server.base, surface],
         cwd=node_modules,
-        env={**os.environ, "PROMPT": PROMPT, "SLOW_PROMPT": SLOW_PROMPT},
         capture_output=True,
         text=True,
         timeout=60,
@@ -43,7 +58,7 @@ def test_it_prompts_and_reads_the_answer(seen: dict[str, Any]) -> None:
     assert turn["info"]["parentID"] == turn["userMessage"]
     assert turn["info"]["finish"] == "stop"
     assert "error" not in turn["info"]
-    assert turn["text"]
+    assert turn["text"] == ANSWER
     assert turn["storedText"] == turn["text"]
     assert turn["shape"] == [["user", "text"], ["assistant", "step-start", "text", "step-finish"]]
 
@@ -64,7 +79,7 @@ def test_it_aborts_a_turn(seen: dict[str, Any]) -> None:
     assert abort["idle"]
     assert abort["error"] == "MessageAbortedError"
     assert abort["completed"]
-    assert abort["text"]
+    assert abort["text"].startswith("and so on")
 
 
 def test_it_forks(seen: dict[str, Any]) -> None:
