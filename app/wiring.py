@@ -59,7 +59,7 @@ class Server:
     def __init__(self, settings: Settings, directory: Path) -> None:
         self.settings = settings
         self._storage = _open_storage(settings)
-        self._leases = Leases(self._storage.database, self._storage.sql)
+        self._leases = Leases(self._storage.sql, self._storage.writer)
         self.services = self._build(Flags.from_env(os.environ), directory)
 
     async def start(self) -> None:

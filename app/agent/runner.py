@@ -114,9 +114,9 @@ class Runner:
     async def _end(self, session_id: str, run: _Run) -> None:
         """Idle is announced last, when all else of the turn is stored."""
         try:
-            await self._statuses.set(session_id, run.directory, Idle())
             self._store.release(session_id)
-            await self._leases.drop(session_id)
+            self._leases.drop(session_id)
+            await self._statuses.set(session_id, run.directory, Idle())
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
         finally:

@@ -39,6 +39,8 @@ class StepTools:
     directory: str
     trees: Trees | None
     set_status: Callable[[SessionStatus], object]
+    on_answer: Callable[[], object] = lambda: None
+    """Called when the model begins to answer."""
 
 
 class Step:
@@ -112,6 +114,7 @@ class Step:
     def _began(self) -> None:
         self._around.set_status(Busy())
         self.writer.step_start(self._tree)
+        self._around.on_answer()
 
     async def _wait_or_give_up(self, failure: ProviderFailure, attempt: int, elapsed_ms: int) -> None:
         now = clock.now_ms()

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.agent.doom_loop import is_looping
 from app.agent.part_writer import PartWriter
@@ -18,6 +19,13 @@ from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResul
 log = logging.getLogger(__name__)
 
 INVALID = "invalid"
+
+
+@cache
+def parameter_schema(parameters: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema that the model sees; making it takes longer than a step's other preparations together."""
+    return parameters.model_json_schema(by_alias=True)
+
 
 
 class Bounds(Protocol):
@@ -50,7 +58,7 @@ class ToolCalls:
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is offered."""
         return tuple(
-            ToolSpec(tool.id, tool.description(), tool.parameters.model_json_schema(by_alias=True))
+            ToolSpec(tool.id, tool.description(), parameter_schema(tool.parameters))
             for tool in self._tools.values()
             if tool.id != INVALID
         )

@@ -25,7 +25,7 @@ from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
-from app.schema.session import Busy
+from app.schema.session import Busy, Session
 from app.tool.base import Tool
 from app.util import clock
 
@@ -98,9 +98,6 @@ class Turn:
         model = self._scope.model(user.model)
         if finished and not finished.summary and compaction.is_overflow(self._scope.instance, model, finished.tokens):
             return await self._request_compaction(user, history)
-        if self._title is None:
-            session = await self._scope.session()
-            self._title = asyncio.create_task(self._titles.give(self._scope.instance, session, history), name="title")
         outcome, message = await self._ask_model(user, model, history)
         self._summarise(user.id)
         if outcome is not Outcome.STOPPED and compaction.is_overflow(self._scope.instance, model, message.tokens):
@@ -115,7 +112,7 @@ class Turn:
         agent = find_agent(scope.instance.agents, user.agent)
         message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
         scope.put_message(message)
-        step = scope.step(message, model)
+        step = scope.step(message, model, lambda: self._start_title(session, history))
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = scope.calls(
             step.writer,
@@ -200,6 +197,11 @@ class Turn:
         await self._scope.store.commit(change)
 
     # ── beside the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
+        """Once a turn, and not before the answer has begun: the title can wait, the answer can't."""
+        if self._title is None:
+            self._title = asyncio.create_task(_logged(self._titles.give(self._scope.instance, session, history), "the title"))
 
     def _summarise(self, prompt_id: str) -> None:
         """Bring the session's diff up to date, one at a time, without keeping the next step waiting."""

@@ -108,8 +108,8 @@ class TurnScope:
     def synthetic_text(self, message: UserMessage, text: str) -> TextPart:
         return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)
 
-    def step(self, message: AssistantMessage, model: Model) -> Step:
-        around = StepTools(self.store, self.directory, self.instance.trees, self.set_status)
+    def step(self, message: AssistantMessage, model: Model, on_answer: Callable[[], object] = lambda: None) -> Step:
+        around = StepTools(self.store, self.directory, self.instance.trees, self.set_status, on_answer)
         return Step(around, message, model, self.instance.providers.provider_for(model))
 
     def calls(

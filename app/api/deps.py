@@ -12,7 +12,8 @@ from app.schema.base import Wire
 from app.workspace.place import Place
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
+    """A coroutine, or FastAPI would take a thread for it."""
     return cast(Services, request.app.state.services)
 
 

@@ -7,10 +7,10 @@ import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from app.schema.errors import ServiceError, bad_request_body
+from app.storage.engine import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -67,5 +67,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(SQLAlchemyError, _storage_error)
+    app.add_exception_handler(StorageError, _storage_error)
     app.add_exception_handler(Exception, _unexpected)

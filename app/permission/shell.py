@@ -6,7 +6,6 @@ What can't be read (`$CMD x`, `curl … | sh`, a syntax error) is marked, and at
 """
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,6 @@ from app.permission.shell_syntax import parse
 from app.permission.shell_variables import Variables
 from app.permission.shell_words import has_reserved_characters
 from app.schema.permission import Ruleset
-
-_DEEPEST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ def _not_understood(command: str) -> Invocation:
 
 def _read(command: str, cwd: Path, boundary: Boundary, variables: Variables) -> ShellReader | None:
     """None: nothing of it can be read."""
-    if has_reserved_characters(command) or _is_too_deep(command):
+    if has_reserved_characters(command):
         return None
     root = parse(command)
     if root is None:
@@ -85,12 +82,3 @@ def _read(command: str, cwd: Path, boundary: Boundary, variables: Variables) -> 
     except Undone:
         return None
     return reader
-
-
-def _is_too_deep(command: str) -> bool:
-    """More open brackets than a person writes; checked before the parser sees them."""
-    depth = deepest = 0
-    for bracket in re.findall(r"[(){}]", command):
-        depth += 1 if bracket in "({" else -1
-        deepest = max(deepest, depth)
-    return deepest > _DEEPEST

@@ -12,7 +12,7 @@ from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
 from app.permission.rules import Sight, Subject
 from app.permission.shell_paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
-from app.permission.shell_syntax import parse
+from app.permission.shell_syntax import is_misread, parse
 from app.permission.shell_variables import Variables, surely_runs
 from app.permission.shell_words import (
     UNKNOWN,
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 _DEEPEST = 150
 _DEEPEST_SCRIPT = 8
-_MOST_INVOCATIONS = 2000
+_DEEPEST_CALL = 12
+_MOST_NODES = 10_000
 
 _WORDS = {"word", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "number", "simple_expansion"}
 _WORDS |= {
@@ -118,18 +119,25 @@ class ShellReader:
         self._stdin = NO_INPUT
         self._feeders: list[str] = []
         self._depth = 0
-        self._scripts = 0
+        self._calls = 0
+        self._nodes = 0
         self._loops = 0
         self._report(self._paths.outside_of_target(literal_word(str(cwd)), self._places))
 
     def read(self, root: "Node") -> None:
-        self.is_unparsable |= root.has_error
-        self.variables.count(root)
+        self.is_unparsable |= root.has_error or is_misread(root)
+        self._admit(root)
         self._walk(root)
+
+    def _admit(self, root: "Node") -> None:
+        self._nodes += root.descendant_count
+        if self._nodes > _MOST_NODES:
+            raise Undone
+        self.variables.count(root)
 
     def _walk(self, node: "Node") -> None:
         self._depth += 1
-        if self._depth > _DEEPEST or len(self.invocations) > _MOST_INVOCATIONS:
+        if self._depth > _DEEPEST:
             raise Undone
         self._reader_of(node)(node)
         self._depth -= 1
@@ -156,9 +164,16 @@ class ShellReader:
     def _statements(self, node: "Node") -> None:
         with self._repeating(node.type in _REPEATED):
             for child in node.named_children:
-                self._walk(child)
+                if _in_background(child):
+                    self._apart_child(child)
+                else:
+                    self._walk(child)
                 if node.type in _STATEMENTS:
                     self._settle_places()
+
+    def _apart_child(self, child: "Node") -> None:
+        with self._own_places():
+            self._walk(child)
 
     def _settle_places(self) -> None:
         """A `cd` before a `;` may have failed, and what follows runs all the same."""
@@ -192,8 +207,7 @@ class ShellReader:
     def _pipeline(self, node: "Node") -> None:
         stdin, feeders = self._stdin, self._feeders
         for child in node.named_children:
-            with self._own_places():
-                self._walk(child)
+            self._apart_child(child)
             self._stdin = _printed(child, self.variables)
             self._feeders = [*self._feeders, _name_of(child)]
         self._stdin, self._feeders = stdin, feeders
@@ -322,12 +336,16 @@ class ShellReader:
         nodes = sorted([*own, *strays], key=lambda one: one.start_byte)
         settings = [child for child in node.named_children if child.type == "variable_assignment"]
         is_unseen = any(sets_dangerous_variable(node_text(setting)) for setting in settings)
-        return [read_word(one, self.variables.lookup) for one in nodes], is_unseen
+        return _joined([(one, read_word(one, self.variables.lookup)) for one in nodes]), is_unseen
 
     def _call(self, call: _Call) -> None:
-        self._scripts += 1
-        if self._scripts > _DEEPEST * _DEEPEST_SCRIPT:
+        self._calls += 1
+        if self._calls > _DEEPEST_CALL:
             raise Undone
+        self._read_call(call)
+        self._calls -= 1
+
+    def _read_call(self, call: _Call) -> None:
         flat = _flattened(call.words)
         typed_name, name = call.words[0].text, value(flat[0])
         bare = (basename(name) or name).lower()
@@ -385,11 +403,11 @@ class ShellReader:
     def _read_script(self, root: "Node", in_place: bool) -> None:
         stdin, self._stdin = self._stdin, NO_INPUT
         if in_place:
-            self.variables.count(root)
+            self._admit(root)
             self._walk(root)
         else:
             with self._own_places(), self.variables.of_child_process():
-                self.variables.count(root)
+                self._admit(root)
                 self._walk(root)
         self._stdin = stdin
 
@@ -448,7 +466,17 @@ def _is_readable(script: Word) -> bool:
     if not script.is_known:
         return False
     root = _script_root(script)
-    return root is not None and not root.has_error
+    return root is not None and not root.has_error and not is_misread(root)
+
+
+def _joined(words: Sequence[tuple["Node", Word]]) -> list[Word]:
+    """Nodes without a blank between them are one word."""
+    done: list[Word] = []
+    end = -1
+    for node, word in words:
+        done.append(done.pop().followed_by(word) if node.start_byte == end else word)
+        end = node.end_byte
+    return done
 
 
 def _is_absolute(word: Word) -> bool:
@@ -499,6 +527,10 @@ def _is_name_unseen(name: Word, first: Word) -> bool:
 def _holds_code(typed: str) -> bool:
     """Single quotes around a substitution: it isn't run now, but by whatever evaluates the text later."""
     return re.search(r"'[^']*(\$\(|`)[^']*'", typed) is not None
+
+
+def _in_background(node: "Node") -> bool:
+    return node.next_sibling is not None and node.next_sibling.type == "&"
 
 
 def _belongs_to_command(assignment: "Node") -> bool:

@@ -1,13 +1,15 @@
 """The syntax tree of a shell script, within bounds."""
 
+import re
 import time
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Point
 
-MAX_BYTES = 256 * 1024
+MAX_BYTES = 512 * 1024
 _SECONDS = 0.5
 
 
@@ -25,6 +27,35 @@ def parse(script: str) -> "Node | None":
     if source is None or len(source) > MAX_BYTES or b"\0" in source:
         return None
     return _parse_in_time(source)
+
+
+_CONTINUED = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
+_READ_BY_CHARACTER = {"raw_string", "string", "string_content", "comment", "heredoc_body", "heredoc_content"}
+_LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
+
+
+def is_misread(root: "Node") -> bool:
+    """The tree shows signs that the grammar and the shell part the text differently: then nothing in it can be trusted."""
+    return _joins_differently(root) or any(_LIVE_BLANK.search(leaf.text or b"") for leaf in _leaves(root) if leaf.type == "word")
+
+
+def _joins_differently(root: "Node") -> bool:
+    """The shell takes `r\\⏎m` for one word, the grammar for two. In quotes and comments they agree."""
+    for found in _CONTINUED.finditer(root.text or b""):
+        node = root.descendant_for_byte_range(found.end() - 2, found.end() - 1)
+        if node is None or node.type not in _READ_BY_CHARACTER:
+            return True
+    return False
+
+
+def _leaves(root: "Node") -> Iterator["Node"]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.child_count:
+            waiting.extend(reversed(node.children))
+        else:
+            yield node
 
 
 def _encoded(script: str) -> bytes | None:

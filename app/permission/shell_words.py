@@ -40,6 +40,10 @@ class Word:
         known = all(is_known(field) for field in self.fields)
         return " ".join(map(unquoted, self.fields)) if known else self.text
 
+    def followed_by(self, other: "Word") -> "Word":
+        fields = ["".join(pair) for pair in product(self.fields, other.fields)]
+        return Word(self.text + other.text, tuple(fields) if len(fields) <= MAX_FIELDS else (UNKNOWN,))
+
     @property
     def is_known(self) -> bool:
         return all(is_known(field) for field in self.fields)
@@ -77,10 +81,15 @@ def node_text(node: "Node") -> str:
 def read_word(node: "Node", lookup: Lookup) -> Word:
     readings = _readings(node, lookup, in_quotes=False)
     braced = (expanded for reading in readings for expanded in expand_braces(reading))
-    fields = [field for expanded in braced for field in (_split(expanded))]
+    fields = [field for expanded in braced for field in _split(_with_home(expanded, lookup))]
     if len(fields) > MAX_FIELDS:
         return Word(node_text(node), (UNKNOWN,))
     return Word(node_text(node), tuple(dict.fromkeys(fields)))
+
+
+def _with_home(reading: str, lookup: Lookup) -> str:
+    homes = lookup("HOME") if reading == "~" or reading.startswith("~/") else None
+    return quoted(homes[0]) + reading[1:] if homes else reading
 
 
 def _split(reading: str) -> list[str]:

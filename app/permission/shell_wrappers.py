@@ -1,6 +1,7 @@
 """Which further commands a command runs: `env X=1 rm y`, `bash -c '…'`, `find -exec`, and what can't be known of them."""
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -117,10 +118,25 @@ def _env(args: Sequence[Word], stdin: Word) -> list[Step]:
     own, _ = split_options(args, _ENV)
     for at, word in enumerate(own):
         found = re.match(r"(?:-[a-zA-Z0]*S|--s[a-z-]*=?)(.*)", value(word), re.DOTALL)
+        if found and word.is_known:
+            return _ENV([*_split_string(found[1]), *args[at + 1 :]], stdin) if found[1] else _env_of_next(args[at + 1 :], stdin)
         if found:
-            parts = [*([literal_word(found[1])] if found[1] else []), *args[at + 1 :]]
-            return [_script_of(parts), *([Unseen()] if not word.is_known else [])]
+            return [Unseen()]
     return _ENV(args, stdin)
+
+
+def _env_of_next(args: Sequence[Word], stdin: Word) -> list[Step]:
+    """`-S 'rm x' y` runs `rm x y`; the text may hold options of its own, which makes it one more `env`."""
+    if not args or not args[0].is_known:
+        return [Unseen()]
+    return _ENV([*_split_string(value(args[0])), *args[1:]], stdin)
+
+
+def _split_string(text: str) -> list[Word]:
+    try:
+        return [literal_word(part) for part in shlex.split(text)]
+    except ValueError:
+        return [UNSEEN_INPUT]
 
 
 _ENV = Prefix(short="uC", long="unset chdir", assignments=True)
@@ -207,7 +223,7 @@ def _keyword(args: Sequence[Word], stdin: Word) -> list[Step]:
         start = 1
     while start < len(args) and value(args[start]) in {"{", "(", "!", "time", "coproc"}:
         start += 1
-    return Prefix(short="fo", long="format output")(args[start:], stdin)
+    return Prefix(short="fo", long="format output", assignments=True)(args[start:], stdin)
 
 
 _FIND_RUNS = {"-exec", "-execdir", "-ok", "-okdir"}

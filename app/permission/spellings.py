@@ -10,6 +10,7 @@ _SHORT_OF = {"--recursive": "r", "--force": "f"}
 _LONG_OF = {letter: name for name, letter in _SHORT_OF.items()}
 _ALL_ORDERS = 3
 _MOST_LETTERS = 6
+_MOST_ARGUMENTS = 100
 
 
 def spellings(words: Sequence[str], reorder: bool = True) -> list[str]:
@@ -18,7 +19,7 @@ def spellings(words: Sequence[str], reorder: bool = True) -> list[str]:
     name, args = words[0], list(words[1:])
     bare = basename(name) or name
     texts = [" ".join([one, *args]) for one in dict.fromkeys([name, bare, bare.lower()])]
-    if reorder and any(arg.startswith("-") for arg in args):
+    if reorder and len(args) <= _MOST_ARGUMENTS and any(arg.startswith("-") for arg in args):
         texts += [" ".join([bare.lower(), *variant]) for variant in _variants(bare.lower(), args)]
     return list(dict.fromkeys(texts))
 

@@ -6,9 +6,9 @@ import secrets
 
 from app.schema.errors import Busy
 from app.storage import queries
-from app.storage.engine import Connection, Database
+from app.storage.engine import Connection
 from app.storage.queries import Statements
-from app.storage.writer import Lease
+from app.storage.writer import Change, Lease, Writer
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -19,29 +19,26 @@ BEAT_SECONDS = 10.0
 class Leases:
     """All that this process holds; `owner` is made anew at each start."""
 
-    def __init__(self, database: Database, sql: Statements) -> None:
-        self._database = database
+    def __init__(self, sql: Statements, writer: Writer) -> None:
         self._sql = sql
+        self._writer = writer
         self.owner = secrets.token_hex(8)
         self._held: set[str] = set()
         self._beating: asyncio.Task[None] | None = None
 
     async def take(self, session_id: str) -> Lease:
         """Raises Busy while another live server holds it."""
-        lease = await self._database.write(lambda connection: self._take(connection, session_id))
+        taken: list[Lease] = []
+        await self._writer.commit(Change(work=lambda connection: taken.append(self._take(connection, session_id))))
         self._held.add(session_id)
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat(), name="lease heartbeat")
-        return lease
+        return taken[-1]
 
-    async def drop(self, session_id: str) -> None:
+    def drop(self, session_id: str) -> None:
         self._held.discard(session_id)
         row = {"lease_session": session_id, "lease_owner": self.owner}
-
-        def delete(connection: Connection) -> None:
-            connection.execute(self._sql.drop_lease, [row])
-
-        await self._database.write(delete)
+        self._writer.post(Change([(self._sql.drop_lease, [row])]))
 
     async def close(self) -> None:
         if self._beating is not None:
@@ -64,7 +61,7 @@ class Leases:
             if not self._held:
                 continue
             try:
-                await self._database.write(self._write_beat)
+                await self._writer.commit(Change(work=self._write_beat))
             except Exception:
                 log.exception("the heartbeat of %d running sessions could not be written", len(self._held))
 

@@ -12,8 +12,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.exc import SQLAlchemyError
 
 T = TypeVar("T")
+
+StorageError = SQLAlchemyError
+"""Whatever the database refuses: a full disk, a lock held too long, a broken constraint."""
 
 _READERS = 4
 _BUSY_TIMEOUT_MS = 15_000

@@ -7,16 +7,16 @@ whatever its session has on the way.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.base import Executable
 
 from app.bus.base import Event, PartDelta
-from app.storage.engine import Database
+from app.schema.errors import ServiceError
+from app.storage.engine import Database, StorageError
 from app.storage.queries import Statements
 from app.util import clock
 
@@ -38,11 +38,16 @@ class Lease:
 
 @dataclass(slots=True)
 class Change:
-    """What is written together and what is announced of it. `lease`: refused if that generation no longer holds the session."""
+    """What is written together and what is announced of it.
+
+    `work` runs first in the transaction and may raise to refuse the change; `lease`: refused if that generation no longer holds
+    the session.
+    """
 
     writes: list[tuple[Executable, Rows]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     lease: Lease | None = None
+    work: Callable[[Connection], None] | None = None
 
 
 class Publisher(Protocol):
@@ -110,7 +115,7 @@ class Writer:
         try:
             changes = [item.change for item in waiting]
             return dict(zip(map(id, changes), await self._database.write(lambda c: self._apply(c, changes)), strict=True))
-        except (SQLAlchemyError, StaleLease) as error:
+        except (StorageError, StaleLease, ServiceError) as error:
             if len(waiting) == 1:
                 return {id(waiting[0].change): error}
         outcomes: dict[int, list[Event] | BaseException] = {}
@@ -128,7 +133,8 @@ class Writer:
                 del self._on_the_way[session]
         outcome = outcomes[id(item.change)]
         if isinstance(outcome, BaseException):
-            log.error("a change could not be stored: %s", outcome)
+            if not isinstance(outcome, ServiceError):
+                log.error("a change could not be stored: %s", outcome)
             item.done.set_exception(outcome)
             item.done.exception()  # posted changes may have no reader; the log has told it
             return
@@ -139,6 +145,8 @@ class Writer:
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
         for change in changes:
+            if change.work:
+                change.work(connection)
             if change.lease:
                 self._check_lease(connection, change.lease)
         for statement, rows in _grouped(changes, self._sql.rank):
