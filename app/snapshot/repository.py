@@ -21,7 +21,8 @@ from app.util.git import GitResult, git
 
 KEPT_SECONDS = 7 * 24 * 3600
 _KEEP_AGAIN_SECONDS = 3600
-_TIMEOUT_SECONDS = 600
+_TIMEOUT_SECONDS = 60
+_LONG_TIMEOUT_SECONDS = 600
 # Bytes are kept as they are: no line endings, filters (LFS), keywords or encodings. This file outranks every .gitattributes.
 _ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
 _CONFIG = {
@@ -38,6 +39,12 @@ _CONFIG = {
     "gc.packRefs": "false",
     "gc.cruftPacks": "false",
     "gc.writeCommitGraph": "false",
+}
+_INIT_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_DEFAULT_HASH": "sha1",
+    "GIT_DEFAULT_REF_FORMAT": "files",
 }
 _EXECUTABLE = "100755"
 _LINK = "120000"
@@ -90,7 +97,7 @@ class Repository:
     async def prepare(self) -> None:
         """Make the repository unless it is there."""
         (self.git_dir / "index.lock").unlink(missing_ok=True)
-        if not (self.git_dir / "HEAD").exists():
+        if not (self.git_dir / "info" / "attributes").exists():
             await self._create()
         if self._project_exclude is None:
             await self._read_project_configuration()
@@ -99,14 +106,15 @@ class Repository:
     async def _create(self) -> None:
         self._kept.clear()
         self._project_exclude_read = None
-        result = await git(
-            ["init", "--quiet", "--bare", "--template=", self.git_dir], self.git_dir, env={"GIT_CONFIG_GLOBAL": "/dev/null"}
-        )
+        result = await git(["init", "--quiet", "--bare", "--template=", self.git_dir], self.git_dir, env=_INIT_ENVIRONMENT)
         if not result.ok:
             raise SnapshotFailed(f"git init: {result.stderr}")
         (self.git_dir / "info").mkdir(exist_ok=True)
         (self.git_dir / "refs" / "keep").mkdir(exist_ok=True)
-        (self.git_dir / "info" / "attributes").write_text(_ATTRIBUTES)
+        # Last and at once: where it stands, the repository is whole.
+        attributes = self.git_dir / "info" / "attributes.new"
+        attributes.write_text(_ATTRIBUTES)
+        attributes.replace(self.git_dir / "info" / "attributes")
 
     async def _read_project_configuration(self) -> None:
         """What the project's own git ignores beside its .gitignore files."""
@@ -148,7 +156,7 @@ class Repository:
         """Take each path into the index as it stands in the worktree, or out of it."""
         args = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace", "-z", "--stdin"]
         options = await self._options_for_first_update() if self.index_signature() is None else ()
-        await self._git(args, stdin=_nul_separated(paths), lock=lock, options=options)
+        await self._git(args, stdin=_nul_separated(paths), lock=lock, options=options, timeout=_LONG_TIMEOUT_SECONDS)
 
     async def _options_for_first_update(self) -> Sequence[str]:
         """All contents into one pack: a seventh of the time that a file for each takes. Older git would make a pack for each."""
@@ -241,7 +249,7 @@ class Repository:
     async def collect(self) -> None:
         """Delete snapshots that were last current over seven days ago. Safe beside other work: nothing newer than a day goes."""
         await asyncio.to_thread(self._drop_old_refs)
-        await self._git(["gc", "--quiet", "--prune=1.day.ago"])
+        await self._git(["gc", "--quiet", "--prune=1.day.ago"], timeout=_LONG_TIMEOUT_SECONDS)
 
     def _drop_old_refs(self) -> None:
         for ref in (self.git_dir / "refs" / "keep").iterdir():
@@ -250,14 +258,20 @@ class Repository:
                 self._kept.pop(ref.name, None)
 
     async def _git(
-        self, args: Sequence[str], *, stdin: bytes = b"", lock: int | None = None, options: Sequence[str] = ()
+        self,
+        args: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        lock: int | None = None,
+        options: Sequence[str] = (),
+        timeout: float = _TIMEOUT_SECONDS,
     ) -> GitResult:
         result = await git(
             [*self._options, *options, *args],
             self._worktree,
             env=self._environment,
             stdin=stdin,
-            timeout=_TIMEOUT_SECONDS,
+            timeout=timeout,
             pass_fds=() if lock is None else (lock,),
         )
         if not result.ok:

@@ -13,7 +13,7 @@ from app.snapshot.repository import Entry
 IGNORED = "git ignores it, so no snapshot holds it"
 OTHER_REPOSITORY = "it belongs to another git repository inside this one"
 OUTSIDE = "it lies outside the directory that snapshots cover"
-GONE = "its snapshot is no longer kept"
+UNREADABLE = "its snapshot is no longer kept or cannot be read"
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class Restorer:
         self._report = report
 
     def delete(self, paths: list[str]) -> None:
-        """The deepest first, so that a directory is empty before a file takes its place."""
-        for path in sorted(paths, reverse=True):
+        """To be called before `write`, so that a file can take the place of a directory that this empties."""
+        for path in paths:
             self._attempt(path, self._report.deleted, partial(files.remove, self._worktree, path, self._keep))
 
     def write(self, entries: Mapping[str, Entry], contents: Mapping[str, bytes]) -> None:
         for path, entry in entries.items():
             if entry.blob not in contents:
-                self._report.could_not.append(NotRestored(self._worktree / path, GONE))
+                self._report.could_not.append(NotRestored(self._worktree / path, UNREADABLE))
                 continue
             self._attempt(path, self._report.restored, partial(self._put, path, entry, contents[entry.blob]))
 

@@ -7,7 +7,7 @@ the files of repositories and submodules inside this one, and names that are not
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -21,10 +21,10 @@ from app.snapshot.later_run import LaterRun
 from app.snapshot.lock import RepositoryLock
 from app.snapshot.repository import Entry, Repository, Signature
 from app.snapshot.restore import (
-    GONE,
     IGNORED,
     OTHER_REPOSITORY,
     OUTSIDE,
+    UNREADABLE,
     Delete,
     Leave,
     NotRestored,
@@ -64,6 +64,7 @@ class Snapshots:
 
     def __init__(self, git_dir: Path, worktree: Path, directory: Path, exclude: Sequence[Path] = ()) -> None:
         """`directory`, in `worktree`, is what snapshots cover; `exclude` holds directories that they leave out."""
+        git_dir = git_dir.absolute()
         self._worktree = worktree.resolve()
         self._directory = directory.resolve()
         excluded = [_relative(path.resolve(), self._worktree) for path in exclude]
@@ -71,7 +72,6 @@ class Snapshots:
         self._repository = Repository(git_dir, self._worktree, scope, filter(None, excluded))
         self._lock = RepositoryLock(git_dir / "opensession.lock")
         self._known: _Known | None = None
-        self._has_seeded = False
         self._has_new_trees = True
         self._track = LaterRun(self._track_alone)
         self._unbreakable: set[asyncio.Task[Any]] = set()
@@ -133,16 +133,16 @@ class Snapshots:
         try:
             await self._repository.prepare()
             known = self._known if self._known and self._known.signature == self._repository.index_signature() else None
-            staging = await self._stage(lock)
+            staging = await self._stage(known, lock)
             tree = await self._write(staging, known, lock)
             self._repository.keep(tree)
         except OSError as error:
             raise SnapshotFailed(str(error)) from error
         return tree
 
-    async def _stage(self, lock: int) -> Staging:
+    async def _stage(self, known: _Known | None, lock: int) -> Staging:
         listed = await self._repository.listed(lock)
-        if not self._has_seeded:
+        if known is None:
             listed += await self._repository.tracked_though_ignored()
         return await asyncio.to_thread(Worktree(self._worktree).stage, listed) if listed else Staging()
 
@@ -157,7 +157,7 @@ class Snapshots:
             return known.tree
         tree = await self._repository.write_tree(lock)
         self._known = _Known(self._repository.index_signature(), tree, staging.placeholders)
-        self._has_seeded = self._has_new_trees = True
+        self._has_new_trees = True
         return tree
 
     async def _changed(self, before: str, after: str) -> list[str]:
@@ -191,7 +191,7 @@ class Snapshots:
         return {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
 
     async def _targets(self, trees: Mapping[str, str]) -> dict[str, Target]:
-        """By path; one whose snapshot is gone is left out."""
+        """By path; one whose snapshot cannot be read is left out."""
         entries: dict[str, Entry | None] = {}
         for tree in dict.fromkeys(trees.values()):
             paths = [path for path, its_tree in trees.items() if its_tree == tree]
@@ -207,7 +207,7 @@ class Snapshots:
 
     def _step(self, path: str, target: Target | None, current: Entry | None, on_disk: OnDisk) -> Step:
         if target is None:
-            return Refuse(GONE)
+            return Refuse(UNREADABLE)
         step = decide(target, current, on_disk)
         if step == Refuse(IGNORED) and self._is_in_other_repository(path):
             return Refuse(OTHER_REPOSITORY)
@@ -238,8 +238,13 @@ class Snapshots:
         await asyncio.to_thread(restorer.delete, deletions)
         remaining = iter(writes.items())
         while some := dict(islice(remaining, _FILES_IN_MEMORY)):
-            contents = await self._repository.blobs(entry.blob for entry in some.values())
-            await asyncio.to_thread(restorer.write, some, contents)
+            await asyncio.to_thread(restorer.write, some, await self._readable(some.values()))
+
+    async def _readable(self, entries: Iterable[Entry]) -> dict[str, bytes]:
+        """Contents by blob; the report says which are missing, as a restore that has begun goes on with the others."""
+        with suppress(SnapshotFailed):
+            return await self._repository.blobs(entry.blob for entry in entries)
+        return {}
 
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Half a restore is worse than one that nobody waits for any more."""

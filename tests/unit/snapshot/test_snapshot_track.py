@@ -9,7 +9,7 @@ import pytest
 from snapshot_project import Project, all_states, run_git
 
 from app.snapshot.errors import SnapshotFailed
-from app.snapshot.snapshots import Snapshots
+from app.snapshot.snapshots import Snapshots, snapshot_dir
 
 TWO_MIB = 2 * 1024 * 1024
 
@@ -336,7 +336,7 @@ async def test_a_data_directory_that_cannot_be_written_is_said(project: Project)
 
 async def test_the_users_configuration_changes_nothing(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "gitconfig"
-    config.write_text("[core]\n autocrlf = true\n hooksPath = /nonexistent\n[diff]\n external = false\n noprefix = true\n")
+    config.write_text("[core]\n autocrlf = true\n compression = nonsense\n[diff]\n external = false\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "no-index"))
@@ -347,3 +347,23 @@ async def test_the_users_configuration_changes_nothing(project: Project, tmp_pat
     assert "--- a/a.txt" in await snapshots.diff(tree)
     await snapshots.restore({project.root / "a.txt": tree})
     assert all_states(project.root) == {"a.txt": ("file", b"one\r\n", False)}
+
+
+async def test_a_set_up_cut_short_is_finished(project: Project, snapshots: Snapshots) -> None:
+    project.write(".gitattributes", "* text=auto\n")
+    project.write("a.txt", "one\r\n")
+    git_dir = snapshot_dir(project.data, "global", project.root)
+    git_dir.mkdir(parents=True)
+    run_git(git_dir, "init", "--quiet", "--bare", str(git_dir))
+    (git_dir / "info" / "attributes").unlink(missing_ok=True)
+    tree = await snapshots.track()
+    project.write("a.txt", "two")
+    await snapshots.restore({project.root / "a.txt": tree})
+    assert (project.root / "a.txt").read_bytes() == b"one\r\n"
+
+
+async def test_the_data_directory_may_be_named_relatively(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project.root.parent)
+    project.data = Path("data")
+    project.write("a.txt")
+    assert held(project, await project.snapshots().track()) == {"a.txt"}
