@@ -64,14 +64,15 @@ class PathCheck:
 
     def _outside_in_field(self, field: str, word: Word, takes_paths: bool, places: Places) -> Iterator[str]:
         for candidate in _candidates(field, takes_paths):
-            yield from self._outside(candidate, word.text, places, unknown_counts=takes_paths and not field.startswith("-"))
+            unknown_counts = candidate.startswith(UNKNOWN + "/") or (takes_paths and not field.startswith("-"))
+            yield from self._outside(candidate, word.text, places, unknown_counts)
         if not looks_like_path(field) and is_known(field):
             yield from self._outside_by_link(field, places)
 
     def _outside_by_link(self, field: str, places: Places) -> Iterator[str]:
-        """A bare word that names a symbolic link."""
+        """A bare word that names a symbolic link, or a wildcard that finds some."""
         text = unquoted(field)
-        if text and any(_is_link(join(folder, text)) for folder in places.folders):
+        if text and (has_glob(field) or any(_is_link(join(folder, text)) for folder in places.folders)):
             yield from self._outside(field, text, places)
 
     def _outside_in_program(self, word: Word, places: Places) -> Iterator[str]:

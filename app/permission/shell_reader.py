@@ -119,6 +119,7 @@ class ShellReader:
         self._stdin = NO_INPUT
         self._feeders: list[str] = []
         self._depth = 0
+        self._trailing: dict[int, Sequence[Node]] = {}
         self._calls = 0
         self._nodes = 0
         self._loops = 0
@@ -269,15 +270,18 @@ class ShellReader:
     def _redirected(self, node: "Node") -> None:
         body = node.child_by_field_name("body")
         redirects = node.children_by_field_name("redirect")
-        with self._fed_by(redirects):
-            if body is None:
-                self._add(Invocation(Subject(node_text(node)), always=None))
-            elif body.type == "command":
-                self._command(body, redirects)
-            else:
+        before_body = [redirect for redirect in redirects if redirect.type == "file_redirect"]
+        for redirect in before_body:
+            self._walk(redirect)
+        if body is None:
+            self._add(Invocation(Subject(node_text(node)), always=None))
+        else:
+            self._trailing[_last_command(body).id] = redirects
+            with self._fed_by(redirects):
                 self._walk(body)
         for redirect in redirects:
-            self._walk(redirect)
+            if redirect not in before_body:
+                self._walk(redirect)
 
     @contextmanager
     def _fed_by(self, redirects: Sequence["Node"]) -> Iterator[None]:
@@ -314,15 +318,21 @@ class ShellReader:
                 self._walk(child)
         self._stdin = before
 
-    def _command(self, node: "Node", redirects: Sequence["Node"] = ()) -> None:
+    def _command(self, node: "Node") -> None:
+        redirects = self._trailing.get(node.id, ())
         inline = [child for child in node.named_children if child.type.endswith("_redirect")]
         words, is_unseen = self._words_of(node, [*inline, *redirects])
         typed = " ".join(node_text(redirect) for redirect in redirects if redirect.type == "file_redirect")
+        for child in inline:
+            if child.type == "file_redirect":
+                self._walk(child)
         with self._fed_by(inline):
             if words:
                 self._call(_Call(words, self._stdin, typed, is_unseen))
         for child in node.named_children:
-            if child.type in {"variable_assignment", "file_redirect", "heredoc_redirect"}:
+            if child.type == "file_redirect":
+                continue
+            if child.type in {"variable_assignment", "heredoc_redirect"}:
                 self._walk(child)
             elif child.type in _APART:
                 self._apart(child)
@@ -527,6 +537,13 @@ def _is_name_unseen(name: Word, first: Word) -> bool:
 def _holds_code(typed: str) -> bool:
     """Single quotes around a substitution: it isn't run now, but by whatever evaluates the text later."""
     return re.search(r"'[^']*(\$\(|`)[^']*'", typed) is not None
+
+
+def _last_command(node: "Node") -> "Node":
+    """The one that a redirection after a pipeline belongs to."""
+    while node.type in {"pipeline", "list", "negated_command", "redirected_statement"}:
+        node = node.child_by_field_name("body") or node.named_children[-1]
+    return node
 
 
 def _in_background(node: "Node") -> bool:

@@ -218,12 +218,14 @@ def _command_builtin(args: Sequence[Word], stdin: Word) -> list[Step]:
 
 def _keyword(args: Sequence[Word], stdin: Word) -> list[Step]:
     """`time`, `coproc` and `!` before a group: the grammar takes the group's first command for arguments."""
-    start = 0
-    if len(args) > 1 and value(args[1]) in {"{", "("}:
-        start = 1
-    while start < len(args) and value(args[start]) in {"{", "(", "!", "time", "coproc"}:
-        start += 1
+    start = next((at for at, word in enumerate(args) if value(word) not in {"{", "(", "!", "time", "coproc"}), len(args))
     return Prefix(short="fo", long="format output", assignments=True)(args[start:], stdin)
+
+
+def _coproc(args: Sequence[Word], stdin: Word) -> list[Step]:
+    """`coproc NAME { rm x; }`; without the brace the first word is the command."""
+    has_name = len(args) > 1 and value(args[1]) in {"{", "("}
+    return [*_keyword(args, stdin), *(_keyword(args[1:], stdin) if has_name else [])]
 
 
 _FIND_RUNS = {"-exec", "-execdir", "-ok", "-okdir"}
@@ -483,7 +485,7 @@ _WRAPPERS: dict[str, Prefix] = {
 _READERS: dict[str, Reader] = {
     **_WRAPPERS,
     **dict.fromkeys(("bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh"), _shell),
-    **dict.fromkeys(("time", "coproc", "!", "{"), _keyword),
+    **dict.fromkeys(("time", "!", "{"), _keyword),
     **dict.fromkeys(("source", "."), _source),
     **dict.fromkeys(("runuser", "su"), _option_script("c", "command|session-command")),
     **dict.fromkeys(("find", "gfind", "bfs"), _find),
@@ -496,6 +498,7 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys(("bundle", "mise", "asdf", "volta"), _runner("exec", "x", "run")),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _runner("exec", "x", "dlx", valued="p", call="-c --call")),
     **dict.fromkeys(("npx", "bunx", "uvx", "pipx", "pnpx"), _runner("", valued="p", call="-c --call")),
+    "coproc": _coproc,
     "env": _env,
     "eval": _eval,
     "trap": _trap,
