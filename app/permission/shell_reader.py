@@ -12,7 +12,7 @@ from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
 from app.permission.rules import Sight, Subject
 from app.permission.shell_paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
-from app.permission.shell_syntax import is_misread, parse
+from app.permission.shell_syntax import MAX_NODES, is_misread, parse
 from app.permission.shell_variables import Variables, surely_runs
 from app.permission.shell_words import (
     UNKNOWN,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 _DEEPEST = 150
 _DEEPEST_SCRIPT = 8
 _DEEPEST_CALL = 12
-_MOST_NODES = 10_000
 
 _WORDS = {"word", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "number", "simple_expansion"}
 _WORDS |= {
@@ -132,7 +131,7 @@ class ShellReader:
 
     def _admit(self, root: "Node") -> None:
         self._nodes += root.descendant_count
-        if self._nodes > _MOST_NODES:
+        if self._nodes > MAX_NODES:
             raise Undone
         self.variables.count(root)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tree_sitter import Language, Node, Point
 
 MAX_BYTES = 512 * 1024
+MAX_NODES = 10_000
 _SECONDS = 0.5
 
 
@@ -26,7 +27,8 @@ def parse(script: str) -> "Node | None":
     source = _encoded(script)
     if source is None or len(source) > MAX_BYTES or b"\0" in source:
         return None
-    return _parse_in_time(source)
+    root = _parse_in_time(source)
+    return root if root is not None and root.descendant_count <= MAX_NODES else None
 
 
 _CONTINUED = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
