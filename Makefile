@@ -4,7 +4,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-LOCK   := $(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-options --no-allow-unsafe
+# Resolved for the oldest Python that is supported, so that the versions suit the newer ones too.
+LOCK   := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test check format conform bench openapi lock docker clean
