@@ -7,11 +7,13 @@ from pathlib import Path
 
 from app.agent.attached_file import FileReader
 from app.agent.call_host import HostServices
+from app.agent.command import Commands
 from app.agent.disposal import Disposal
 from app.agent.instances import Instances
 from app.agent.intake import Intake
 from app.agent.prompts import Prompts
 from app.agent.recovery import settle_interrupted
+from app.agent.requests import Requests
 from app.agent.resolve import Resolver
 from app.agent.runner import MakeTurn, Runner
 from app.agent.subagent import SubagentSessions
@@ -28,6 +30,7 @@ from app.question.service import Questions
 from app.session.fork import Forks
 from app.session.lease import Leases
 from app.session.replay import Replay
+from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.status import Statuses
 from app.session.store import Store
@@ -100,7 +103,10 @@ class Server:
         )
         runner = Runner(store, statuses, self._leases, _turn_maker(instances, turn_services, Titles(store, summaries)))
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times)
-        prompts = Prompts(store, Intake(store, Resolver(files)), runner)
+        reverts = Reverts(store)
+        intake = Intake(store, Resolver(files), reverts)
+        prompts = Prompts(store, intake, runner)
+        commands = Commands(toolbox.shell, toolbox.environment)
         subagents.prompts, subagents.runner = prompts, runner
         return Services(
             store=store,
@@ -108,6 +114,7 @@ class Server:
             forks=Forks(store),
             statuses=statuses,
             prompts=prompts,
+            requests=Requests(turn_services, prompts, intake, runner, reverts, commands, projects),
             runner=runner,
             instances=instances,
             disposal=Disposal(instances, runner, writer, self._storage.bus),

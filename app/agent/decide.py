@@ -79,9 +79,11 @@ def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | Non
 
 def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool:
     """The newest answer is to the newest prompt and needs nothing more. A prompt that arrived while an earlier one was being
-    answered has an answer after it that is not its own: the parent tells them apart."""
+    answered has an answer after it that is not its own: the parent tells them apart. A stored error is an answer too."""
     answer = last_assistant(history)
-    return answer is not None and answer.parent_id == user.id and answer.finish is not None and answer.finish not in _GOES_ON
+    if answer is None or answer.parent_id != user.id:
+        return False
+    return answer.error is not None or (answer.finish is not None and answer.finish not in _GOES_ON)
 
 
 def _open_task(history: Sequence[MessageWithParts]) -> SubtaskPart | CompactionPart | None:

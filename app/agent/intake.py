@@ -12,8 +12,9 @@ from app.provider.selection import default_model
 from app.schema.errors import Conflict
 from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
-from app.schema.permission import Rule
+from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
+from app.session.revert import Reverts
 from app.session.store import Store
 from app.storage import queries
 from app.util import clock, ids
@@ -28,8 +29,9 @@ class Taken:
 
 
 class Intake:
-    def __init__(self, store: Store, resolver: Resolver) -> None:
+    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts) -> None:
         self._store = store
+        self._reverts = reverts
         self._resolver = resolver
 
     async def take(self, instance: Instance, session_id: str, prompt: PromptInput, *, rules_from_tools: bool = True) -> Taken:
@@ -62,13 +64,14 @@ class Intake:
             session_id=session.id,
             time=UserTime(created=clock.now_ms()),
             agent=agent.name,
-            model=prompt.model or agent.model or await self._last_model(session.id) or _default_model(instance),
+            model=prompt.model or agent.model or await self.last_model(session.id) or _default_model(instance),
             system=prompt.system,
             tools=prompt.tools or None,
             variant=prompt.variant,
         )
 
-    async def _last_model(self, session_id: str) -> ModelRef | None:
+    async def last_model(self, session_id: str) -> ModelRef | None:
+        """Of the newest prompt."""
         newest = await self._store.ask(queries.newest_of_role, session_id, "user")
         if newest is None:
             return None
@@ -81,14 +84,13 @@ class Intake:
         return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
 
     async def _commit(self, instance: Instance, message: MessageWithParts, content: str, tools: dict[str, bool] | None) -> None:
-        """The message, its parts and the session's touch, in one transaction. The caller holds the session's lock."""
+        """What was reverted goes, the message, its parts and the session's touch come, in one transaction; under its lock."""
         session = await self._store.session(message.info.session_id)
+        change = self._store.change(session.id, instance.place.directory)
+        session = await self._reverts.clean(change, session)
         session.time.updated = clock.now_ms()
         if tools:
-            session.permission = [
-                Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()
-            ]
-        change = self._store.change(session.id, instance.place.directory)
+            session.permission = _rules(session, tools)
         change.put_message(message.info, content)
         for part in message.parts:
             change.put_part(part)
@@ -102,3 +104,12 @@ def _default_model(instance: Instance) -> ModelRef:
 
 def _hash(prompt: PromptInput) -> str:
     return hashlib.sha256(prompt.wire_json()).hexdigest()
+
+
+def _rules(session: Session, tools: dict[str, bool]) -> Ruleset:
+    """The `tools` map stands for the session's rules. A subagent's session keeps its own, which hold its parent's limits: for it
+    the map can only take away."""
+    rules = [Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()]
+    if session.parent_id is None:
+        return rules
+    return [*(session.permission or []), *(rule for rule in rules if rule.action == "deny")]

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from app.agent.turn import Turn
 from app.schema.errors import Busy
@@ -14,13 +15,15 @@ from app.session.store import Store
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class _Run:
     directory: str
     joined: bool = False
     ending: bool = False
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take_joined(self) -> bool:
@@ -66,20 +69,25 @@ class Runner:
         run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
         return run
 
-    async def exclusively(self, session_id: str, directory: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something that needs the session idle and keeps it busy meanwhile (shell, revert). Raises Busy."""
+    async def exclusively(
+        self, session_id: str, directory: str, work: Callable[[], Coroutine[Any, Any, T]], *, announced: bool = False
+    ) -> T:
+        """Do something that needs the session idle and keeps it busy meanwhile (shell, revert). Raises Busy.
+
+        A caller that goes away does not stop it; an abort does. `announced`: its end is told as the session's being idle.
+        """
         if session_id in self._runs:
             raise Busy(session_id)
         run = self._runs[session_id] = _Run(directory, ending=True)
-        run.task = asyncio.ensure_future(work())
+        task = run.task = asyncio.create_task(self._alone(session_id, run, work, announced), name=f"exclusive {session_id}")
+        return await asyncio.shield(task)
+
+    async def _alone(self, session_id: str, run: _Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
         try:
-            await asyncio.shield(run.task)
-        except asyncio.CancelledError:
-            if not run.task.done():
-                await asyncio.wait({run.task})
-            raise
+            self._store.hold(await self._leases.take(session_id))
+            return await work()
         finally:
-            await self._end(session_id, run)
+            await asyncio.shield(self._end(session_id, run, announced=announced))
 
     async def abort(self, session_id: str) -> None:
         """Returns when the session is idle, its record settled. Nothing happens when it is idle already."""
@@ -111,12 +119,13 @@ class Runner:
             run.ending = True
             await asyncio.shield(self._end(session_id, run))
 
-    async def _end(self, session_id: str, run: _Run) -> None:
+    async def _end(self, session_id: str, run: _Run, *, announced: bool = True) -> None:
         """Idle is announced last, when all else of the turn is stored."""
         try:
             self._store.release(session_id)
             self._leases.drop(session_id)
-            await self._statuses.set(session_id, run.directory, Idle())
+            if announced:
+                await self._statuses.set(session_id, run.directory, Idle())
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
         finally:

@@ -27,7 +27,6 @@ def parameter_schema(parameters: type[BaseModel]) -> dict[str, Any]:
     return parameters.model_json_schema(by_alias=True)
 
 
-
 class Bounds(Protocol):
     async def bound(self, result: ToolResult) -> ToolResult:
         """The result with its output cut to what a model should be sent."""
@@ -57,11 +56,7 @@ class ToolCalls:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is offered."""
-        return tuple(
-            ToolSpec(tool.id, tool.description(), parameter_schema(tool.parameters))
-            for tool in self._tools.values()
-            if tool.id != INVALID
-        )
+        return tuple(_spec(tool) for tool in self._tools.values() if tool.id != INVALID)
 
     def start(self, call: ToolCall) -> None:
         name = self._repaired(call.tool)
@@ -139,6 +134,11 @@ class ToolCalls:
         except ValidationError as error:
             raise ToolError(_explained(tool.id, error)) from error
         return await tool.execute(arguments, context)
+
+
+def _spec(tool: Tool[Any]) -> ToolSpec:
+    parameters: type[BaseModel] = tool.parameters
+    return ToolSpec(tool.id, tool.description(), parameter_schema(parameters))
 
 
 def _explained(tool: str, error: ValidationError) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from app.agent.disposal import Disposal
 from app.agent.instances import Instances
 from app.agent.prompts import Prompts
+from app.agent.requests import Requests
 from app.agent.runner import Runner
 from app.bus.memory import MemoryBus
 from app.permission.service import Permissions
@@ -27,6 +28,7 @@ class Services:
     forks: Forks
     statuses: Statuses
     prompts: Prompts
+    requests: Requests
     runner: Runner
     instances: Instances
     disposal: Disposal

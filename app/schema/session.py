@@ -34,11 +34,21 @@ class SessionTime(Wire):
     archived: float | None = None
 
 
+class NotReverted(Wire):
+    """A file, or a tool, whose changes a revert could not take back."""
+
+    file: str
+    reason: str
+
+
 class Revert(Wire):
+    """`snapshot` is the tree from just before; `notReverted` is Opensession's own."""
+
     message_id: str
     part_id: str | None = None
     snapshot: str | None = None
     diff: str | None = None
+    not_reverted: list[NotReverted] | None = None
 
 
 class Session(Wire):

@@ -41,7 +41,7 @@ class Summaries:
     async def update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> None:
         """Store and announce the session's diff and counts, and the prompt's diffs."""
         facts = await self._store.ask(_facts, session_id, prompt_id)
-        touched = {_relative(file, place.worktree) for file in facts.touched}
+        touched = {relative(file, place.worktree) for file in facts.touched}
         of_session = [diff for diff in await _between(trees, facts.session) if diff.file in touched]
         of_prompt = of_session if facts.prompt == facts.session else await _between(trees, facts.prompt)
         await self._store_session(place, session_id, of_session)
@@ -98,6 +98,6 @@ def _trees(connection: Connection, session_id: str, messages: Sequence[str] | No
     return _Trees(before and orjson.loads(before)["snapshot"], after and orjson.loads(after)["snapshot"])
 
 
-def _relative(file: str, worktree: str) -> str:
+def relative(file: str, worktree: str) -> str:
     path = Path(file)
     return str(path.relative_to(worktree)) if path.is_relative_to(worktree) else file

@@ -15,7 +15,7 @@ from app.tool.base import Tool
 from app.tool.bash import DEFAULT_TIMEOUT_MS, BashTool
 from app.tool.batch import BatchTool
 from app.tool.edit import EditTool
-from app.tool.environment import choose_shell, secret_names
+from app.tool.environment import choose_shell, secret_names, without
 from app.tool.file_times import FileTimes
 from app.tool.glob import GlobTool
 from app.tool.grep import GrepTool
@@ -55,11 +55,12 @@ class Toolbox:
         self.locks = FileLocks()
         self.read = ReadTool(self.times)
         self.list = ListTool()
-        environment = settings.environment
+        self.shell = choose_shell(settings.environment)
+        self.environment = without(settings.environment, secret_names(settings.environment, settings.provider_env))
+        """What commands see: no provider's key is in it."""
         self.bash = BashTool(
-            shell=choose_shell(environment),
-            environment=environment,
-            hidden_env=secret_names(environment, settings.provider_env),
+            shell=self.shell,
+            environment=self.environment,
             default_timeout_ms=settings.flags.experimental_bash_default_timeout_ms or DEFAULT_TIMEOUT_MS,
         )
         self._fixed: tuple[Tool[Any], ...] = (

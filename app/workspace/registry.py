@@ -45,6 +45,12 @@ class Projects:
             change.writes.append((self._sql.move_sessions, [moved]))
         await self._writer.commit(change)
 
+    async def initialized(self, project_id: str) -> None:
+        """Its AGENTS.md has been written."""
+        project = await self.get(project_id)
+        project.time.initialized = project.time.updated = clock.now_ms()
+        await self._writer.commit(self._change(project))
+
     async def update(
         self, project_id: str, *, name: str | None, icon: ProjectIcon | None, commands: ProjectCommands | None
     ) -> Project:
