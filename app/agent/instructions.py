@@ -109,8 +109,8 @@ async def _fetch(url: str) -> str:
     import httpx
 
     try:
-        async with httpx.AsyncClient(timeout=URL_TIMEOUT, follow_redirects=True) as client:
+        async with asyncio.timeout(URL_TIMEOUT), httpx.AsyncClient(timeout=URL_TIMEOUT, follow_redirects=True) as client:
             answer = await client.get(url)
             return answer.text[:MAX_BYTES] if answer.is_success else ""
-    except httpx.HTTPError:
+    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):
         return ""
