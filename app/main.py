@@ -13,13 +13,19 @@ from app.api import ask, config, directory, errors, event, message, request, ser
 from app.api.security import Access, Guard, is_loopback
 from app.config.flags import Flags
 from app.settings import Settings
-from app.wiring import Server
+from app.wiring import Choices, Server
 
 
-def create_app(settings: Settings | None = None, *, workspace: Path | None = None, hostname: str = "127.0.0.1") -> FastAPI:
+def create_app(
+    settings: Settings | None = None,
+    *,
+    workspace: Path | None = None,
+    hostname: str = "127.0.0.1",
+    choices: Choices = Choices(),
+) -> FastAPI:
     """`workspace` is the directory that requests work in when they name none; `hostname` what the server is bound to."""
     settings = settings or Settings()
-    running = Server(settings, workspace or Path.cwd())
+    running = Server(settings, workspace or Path.cwd(), choices)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

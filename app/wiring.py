@@ -1,5 +1,6 @@
 """The one place that picks concrete parts and puts them together."""
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from app.agent.disposal import Disposal
 from app.agent.instances import Instances
 from app.agent.intake import Intake
 from app.agent.prompts import Prompts
-from app.agent.recovery import settle_interrupted
+from app.agent.recovery import Recovery
 from app.agent.requests import Requests
 from app.agent.resolve import Resolver
 from app.agent.runner import MakeTurn, Runner
@@ -25,7 +26,9 @@ from app.bus.memory import MemoryBus
 from app.config.flags import Flags
 from app.permission.service import Permissions
 from app.provider.auth_store import AuthStore
+from app.provider.base import Provider
 from app.provider.catalogue import KnownCatalogue
+from app.provider.registry import shared_scripted
 from app.question.service import Questions
 from app.session.fork import Forks
 from app.session.lease import Leases
@@ -41,10 +44,11 @@ from app.storage.migrate import upgrade
 from app.storage.queries import Statements
 from app.storage.writer import Writer
 from app.tool.toolbox import Toolbox, ToolSettings
-from app.tool.truncation import OutputStore
 from app.workspace.registry import Projects
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,20 +60,36 @@ class _Storage:
     bus: MemoryBus
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What a test, or a program that runs the server within itself, may choose otherwise."""
+
+    scripted: Callable[[], Provider] = shared_scripted
+    heartbeat_seconds: float = 10.0
+
+
 class Server:
     """Everything a running server has. `start` before the first request, `stop` after the last."""
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
+    def __init__(self, settings: Settings, directory: Path, choices: Choices = Choices()) -> None:
         self.settings = settings
         self._storage = _open_storage(settings)
         self._leases = Leases(self._storage.sql, self._storage.writer)
-        self.services = self._build(Flags.from_env(os.environ), directory)
+        self._outputs = OutputStore(settings.data_dir / "tool-output")
+        services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
+        self._housekeeping = Housekeeping(services.replay, services.instances, services.runner, services.bus, self._outputs)
 
     async def start(self) -> None:
-        await settle_interrupted(self._storage.store)
+        """Put right what a crash left, then keep house."""
+        services, store = self.services, self._storage.store
+        recovered = await Recovery(store, self._leases, services.permissions, services.questions, services.runner).run()
+        if recovered.settled or recovered.resume:
+            log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(recovered.resume))
+        self._housekeeping.start()
 
     async def stop(self) -> None:
         """Turns are aborted and settled, everything is written, then listeners and the database are let go."""
+        await self._housekeeping.stop()
         await self.services.runner.close()
         await self._storage.store.drain()
         await self._leases.close()
@@ -81,13 +101,13 @@ class Server:
         """A server that shuts down waits for its connections: event streams have no end of their own."""
         self._storage.bus.close()
 
-    def _build(self, flags: Flags, directory: Path) -> Services:
+    def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
         database, sql, writer, store = self._storage.database, self._storage.sql, self._storage.writer, self._storage.store
         data_dir = self.settings.data_dir
         projects = Projects(database, sql, writer)
         workspaces = Workspaces(WorkspaceSettings(data_dir, flags, os.environ), directory, self.settings.root_dirs, projects)
         known, auth = KnownCatalogue(), AuthStore(data_dir)
-        instances = Instances(workspaces, known, auth, data_dir)
+        instances = Instances(workspaces, known, auth, data_dir, scripted=choices.scripted)
         statuses, summaries = Statuses(store), Summaries(store)
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
         provider_env = frozenset(name for provider in known.providers.values() for name in provider.env)
@@ -99,7 +119,7 @@ class Server:
             summaries=summaries,
             host=HostServices(store, permissions, questions, subagents),
             toolbox=toolbox,
-            outputs=OutputStore(data_dir / "tool-output"),
+            outputs=self._outputs,
         )
         runner = Runner(store, statuses, self._leases, _turn_maker(instances, turn_services, Titles(store, summaries)))
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times)
@@ -126,6 +146,7 @@ class Server:
             toolbox=toolbox,
             known=known,
             auth=auth,
+            heartbeat_seconds=choices.heartbeat_seconds,
         )
 
 

@@ -41,12 +41,21 @@ class AskModel:
     last_finished: AssistantMessage | None
 
 
-Decision = Stop | GiveUp | RunSubtask | Compact | AskModel
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """An answer stands open: a server before this one waited in it for a person."""
+
+    message: MessageWithParts
+
+
+Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel
 
 
 def decide(history: Sequence[MessageWithParts]) -> Decision:
     """`history` is in the server's order, from the last compaction on."""
     user = last_user(history)
+    if history and _stands_open(history[-1]):
+        return Resume(history[-1])
     if user is None:
         return GiveUp("The session has no user message to answer.")
     if _is_answered(history, user):
@@ -62,6 +71,10 @@ def decide(history: Sequence[MessageWithParts]) -> Decision:
             return Compact(user, task.auto)
         case None:
             return AskModel(user, finished)
+
+
+def _stands_open(message: MessageWithParts) -> bool:
+    return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
 
 
 def last_user(history: Sequence[MessageWithParts]) -> UserMessage | None:

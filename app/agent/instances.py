@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from app.config.commands import commands
 from app.config.loader import LoadedConfig
 from app.provider.assembly import ProviderSettings, assemble
 from app.provider.auth_store import AuthStore
+from app.provider.base import Provider
 from app.provider.catalogue import Known
-from app.provider.registry import Providers
+from app.provider.registry import Providers, shared_scripted
 from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
@@ -57,10 +59,21 @@ class _Made:
 
 
 class Instances:
-    def __init__(self, workspaces: Workspaces, known: Known, auth: AuthStore, data_dir: Path) -> None:
+    """`scripted` makes the scripted provider of every directory."""
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        known: Known,
+        auth: AuthStore,
+        data_dir: Path,
+        *,
+        scripted: Callable[[], Provider] = shared_scripted,
+    ) -> None:
         self.workspaces = workspaces
         self._known = known
         self._auth = auth
+        self._scripted = scripted
         self._tool_output_dir = data_dir / "tool-output"
         self._made: dict[str, _Made] = {}
         self._providers: dict[str, Providers] = {}
@@ -81,6 +94,17 @@ class Instances:
         self._providers.clear()
         self._made.clear()
 
+    async def close_one(self, directory: str) -> None:
+        """Let go of a directory's instance and connections."""
+        self._made.pop(directory, None)
+        providers = self._providers.pop(directory, None)
+        if providers is not None:
+            await providers.close()
+
+    def snapshots(self) -> list[Snapshots]:
+        """Of every directory in use."""
+        return [made.instance.snapshots for made in self._made.values() if made.instance.snapshots]
+
     def forget(self, directory: str) -> None:
         """Its next user opens it anew."""
         self._made.pop(directory, None)
@@ -92,7 +116,7 @@ class Instances:
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
         config = loaded.config
         connected = assemble(self._known, ProviderSettings.of(config.layer(), os.environ), os.environ, auth)
-        providers = self._providers.setdefault(workspace.place.directory, Providers(connected))
+        providers = self._providers.setdefault(workspace.place.directory, Providers(connected, scripted=self._scripted))
         providers.update(connected)
         snapshots = await workspace.snapshots()
         trees: Trees | None = SnapshotTrees(snapshots) if snapshots else None

@@ -48,7 +48,7 @@ class Intake:
         async with self._store.lock(session_id):
             if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
                 return Taken(await self._store.message(session_id, prompt.message_id), known=True)
-            await self._commit(instance, parts, content, prompt.tools if rules_from_tools else None)
+            await self._commit(instance, parts, content, prompt.tools if rules_from_tools else None, waits=not prompt.no_reply)
         return Taken(parts)
 
     async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
@@ -83,7 +83,9 @@ class Intake:
         pieces = await asyncio.gather(*(self._resolver.resolve(instance, message, part) for part in prompt.parts))
         return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
 
-    async def _commit(self, instance: Instance, message: MessageWithParts, content: str, tools: dict[str, bool] | None) -> None:
+    async def _commit(
+        self, instance: Instance, message: MessageWithParts, content: str, tools: dict[str, bool] | None, *, waits: bool
+    ) -> None:
         """What was reverted goes, the message, its parts and the session's touch come, in one transaction; under its lock."""
         session = await self._store.session(message.info.session_id)
         change = self._store.change(session.id, instance.place.directory)
@@ -91,7 +93,7 @@ class Intake:
         session.time.updated = clock.now_ms()
         if tools:
             session.permission = _rules(session, tools)
-        change.put_message(message.info, content)
+        change.put_message(message.info, content, waits=waits)
         for part in message.parts:
             change.put_part(part)
         change.update_session(session)

@@ -95,6 +95,10 @@ class PartWriter:
         self.put(part)
         return part
 
+    def adopt(self, part: ToolPart) -> None:
+        """A call that an earlier server left waiting is this writer's now."""
+        self._tools[part.call_id] = part
+
     def tool_progress(self, part: ToolPart, title: str | None, metadata: dict[str, Any] | None) -> None:
         """Shown at once, written behind; progress that arrives after the end is dropped."""
         if not isinstance(part.state, Running):

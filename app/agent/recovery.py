@@ -1,36 +1,99 @@
-"""What a crash left open is closed at the next start: answers get an error, tools end as interrupted, asks are withdrawn."""
+"""What a crash left open is put right at the next start.
+
+- An answer that was being written gets an error, its tools end as interrupted: no tool is run twice.
+- An answer in which a call waited for a person goes on waiting: that call had not begun.
+- A prompt that was stored and not begun is answered now.
+"""
+
+from dataclasses import dataclass, field
 
 from app.agent.errors import TurnFailure, to_message_error
 from app.agent.history import INTERRUPTED
+from app.agent.runner import Runner
+from app.permission.service import Permissions
+from app.question.service import Questions
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
 from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.session.lease import Leases
 from app.session.store import Store
 from app.storage import queries
+from app.storage.asks import AskKey
 from app.util import clock
 
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
 
 
-async def settle_interrupted(store: Store) -> int:
-    """Close every message that no living server is writing. Returns how many."""
-    left_open = await store.ask(queries.abandoned_messages, clock.now_ms())
-    for session_id, message_id in left_open:
-        await _settle(store, await store.message(session_id, message_id))
-    return len(left_open)
+@dataclass
+class Recovered:
+    """Sessions whose turn goes on, by the directory it ran in; `settled` counts the answers that were closed."""
+
+    resume: dict[str, str] = field(default_factory=dict)
+    settled: int = 0
 
 
-async def _settle(store: Store, message: MessageWithParts) -> None:
-    info = message.info
-    assert isinstance(info, AssistantMessage)
-    change = store.change(info.session_id, info.path.cwd)
-    for part in message.parts:
-        if settled := settled_part(part):
-            change.put_part(settled)
-    info.error = info.error or to_message_error(TurnFailure(REASON))
-    info.time.completed = clock.now_ms()
-    change.put_message(info)
-    await store.commit(change)
+class Recovery:
+    def __init__(self, store: Store, leases: Leases, permissions: Permissions, questions: Questions, runner: Runner) -> None:
+        self._store = store
+        self._leases = leases
+        self._asks = (permissions.asks, questions.asks)
+        self._runner = runner
+
+    async def run(self) -> Recovered:
+        """Leaves alone what another living server of the same database works on."""
+        await self._leases.clear_dead()
+        waiting = await self._waiting_calls()
+        recovered = Recovered()
+        for session_id, message_id, role in await self._store.ask(queries.abandoned_messages):
+            if role == "assistant":
+                await self._recover_answer(await self._store.message(session_id, message_id), waiting, recovered)
+            else:
+                await self._recover_prompt(session_id, message_id, recovered)
+        for asks in self._asks:
+            await asks.drop_left(lambda key: key[0] in recovered.resume)
+        for session_id, directory in recovered.resume.items():
+            self._runner.start(session_id, directory)
+        return recovered
+
+    async def _waiting_calls(self) -> set[tuple[str, str]]:
+        """(session, call) of every call that waits for a person."""
+        keys: list[AskKey] = [key for asks in self._asks for key in await asks.left_behind()]
+        return {(session_id, call_id) for session_id, call_id, _ in keys}
+
+    async def _recover_answer(self, message: MessageWithParts, waiting: set[tuple[str, str]], recovered: Recovered) -> None:
+        info = message.info
+        assert isinstance(info, AssistantMessage)
+        calls = {part.id for part in message.parts if isinstance(part, ToolPart) and (info.session_id, part.call_id) in waiting}
+        await self._settle(message, keep=calls)
+        if calls:
+            recovered.resume[info.session_id] = info.path.cwd
+        else:
+            recovered.settled += 1
+
+    async def _settle(self, message: MessageWithParts, keep: set[str]) -> None:
+        """Close what is open in an answer, except for the parts to `keep`, with which it stays open itself."""
+        info = message.info
+        assert isinstance(info, AssistantMessage)
+        change = self._store.change(info.session_id, info.path.cwd)
+        for part in message.parts:
+            settled = None if part.id in keep else settled_part(part)
+            if settled is not None:
+                change.put_part(settled)
+        if not keep:
+            info.error = info.error or to_message_error(TurnFailure(REASON))
+            info.time.completed = clock.now_ms()
+            change.put_message(info)
+        await self._store.commit(change)
+
+    async def _recover_prompt(self, session_id: str, message_id: str, recovered: Recovered) -> None:
+        """One without any answer is answered now; the answer of another was interrupted, and its error says so."""
+        answers = await self._store.ask(queries.answers_to, session_id, message_id)
+        if not answers:
+            recovered.resume.setdefault(session_id, (await self._store.session(session_id)).directory)
+        elif session_id not in recovered.resume:
+            change = self._store.change(session_id, (await self._store.session(session_id)).directory)
+            change.close_prompts()
+            await self._store.commit(change)
 
 
 def settled_part(part: Part) -> Part | None:

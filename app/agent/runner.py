@@ -46,6 +46,9 @@ class Runner:
     def is_running(self, session_id: str) -> bool:
         return session_id in self._runs
 
+    def directories(self) -> set[str]:
+        return {run.directory for run in self._runs.values()}
+
     def sessions_of(self, directory: str) -> list[str]:
         return [session_id for session_id, run in self._runs.items() if run.directory == directory]
 

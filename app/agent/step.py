@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,7 +18,9 @@ from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage
 from app.schema.model import Model
+from app.schema.part import Part, StepStartPart, ToolPart
 from app.schema.session import Busy, Retry, SessionStatus
+from app.schema.tool_state import Running
 from app.session.store import Store
 from app.util import clock
 
@@ -67,6 +69,21 @@ class Step:
         except Exception as error:
             log.exception("a step failed")
             await self._fail(calls, to_message_error(error))
+        return self._outcome(calls)
+
+    async def resume(self, calls: ToolCalls, parts: Sequence[Part]) -> Outcome:
+        """Finish a step that an earlier server left waiting for a person."""
+        try:
+            self._tree = next((part.snapshot for part in parts if isinstance(part, StepStartPart)), None)
+            for part in parts:
+                if isinstance(part, ToolPart) and isinstance(part.state, Running):
+                    self.writer.adopt(part)
+                    calls.resume(part)
+            await calls.finish()
+            await self._close(None, calls)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._fail(calls, aborted()))
+            raise
         return self._outcome(calls)
 
     async def run_call(self, calls: ToolCalls, call: ToolCall) -> Outcome:

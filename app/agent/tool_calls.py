@@ -71,6 +71,11 @@ class ToolCalls:
         error = f"The arguments are not a JSON object: {call.error}"
         self._start(call.call_id, INVALID, {"tool": call.tool, "error": error}, None)
 
+    def resume(self, part: ToolPart) -> None:
+        """Run a call that had not begun: an earlier server asked for leave and was gone before the reply."""
+        self._calls.append(part)
+        self._spawn(part, looping=False)
+
     async def finish(self) -> None:
         """Wait until every call has its result."""
         while self._running:
@@ -95,9 +100,11 @@ class ToolCalls:
     def _start(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: dict[str, Any] | None) -> None:
         part = self._writer.tool_running(call_id, tool, arguments, metadata)
         self._calls.append(part)
-        looping = is_looping(self._calls, tool, arguments)
+        self._spawn(part, is_looping(self._calls, tool, arguments))
+
+    def _spawn(self, part: ToolPart, looping: bool) -> None:
         self.started = True
-        task = asyncio.create_task(self._run(part, looping), name=f"tool {tool}")
+        task = asyncio.create_task(self._run(part, looping), name=f"tool {part.tool}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 

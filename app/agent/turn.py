@@ -81,6 +81,8 @@ class Turn:
             case decide.GiveUp():
                 await self._give_up(history, decision.reason)
                 return False
+            case decide.Resume():
+                return await self._resume(decision.message)
             case decide.RunSubtask():
                 await subtask.run(self._scope, decision)
                 return True
@@ -125,6 +127,19 @@ class Turn:
         )
         outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))
         return outcome, message
+
+    async def _resume(self, open_message: MessageWithParts) -> bool:
+        """Go on where an earlier server waited for a person: what it asked is asked again, then the calls run."""
+        scope, message = self._scope, open_message.info
+        assert isinstance(message, AssistantMessage)
+        prompt = (await scope.store.message(scope.session_id, message.parent_id)).info
+        assert isinstance(prompt, UserMessage)
+        agent, model = find_agent(scope.instance.agents, message.agent), scope.model(prompt.model)
+        step = scope.step(message, model)
+        calls = scope.calls(step.writer, self._tools(prompt, agent, model), await scope.session(), agent, model)
+        outcome = await step.resume(calls, open_message.parts)
+        self._summarise(prompt.id)
+        return outcome is Outcome.GOES_ON or self._joined()
 
     def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
         """What this call offers: the toolbox, less what the prompt switched off."""

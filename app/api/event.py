@@ -18,7 +18,6 @@ from app.schema.event import AnyEvent, EventServerConnected, EventServerHeartbea
 
 routes = router(tags=["event"])
 
-HEARTBEAT_SECONDS = 10.0
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 Parts = Annotated[Literal["full", "delta"], Query(description="`delta`: part frames carry only the text that a part gained")]
@@ -48,7 +47,7 @@ async def _open(app: Services, directory: str | None, parts: str, cursor: str | 
     except BaseException:
         listener.close()
         raise
-    return StreamingResponse(_frames(listener, first), media_type="text/event-stream", headers=_HEADERS)
+    return StreamingResponse(_frames(listener, first, app.heartbeat_seconds), media_type="text/event-stream", headers=_HEADERS)
 
 
 async def _first(app: Services, listener: Listener, cursor: str | None) -> bytes:
@@ -86,10 +85,10 @@ def _written(listener: Listener, event: Event) -> bytes:
     return made.everywhere if listener.directory is None else made.local
 
 
-async def _frames(listener: Listener, first: bytes) -> AsyncIterator[bytes]:
+async def _frames(listener: Listener, first: bytes, heartbeat_seconds: float) -> AsyncIterator[bytes]:
     heartbeat = _frame(listener, EventServerHeartbeat())
     loop = asyncio.get_running_loop()
-    due = loop.time() + HEARTBEAT_SECONDS
+    due = loop.time() + heartbeat_seconds
     try:
         yield first
         while True:
@@ -97,7 +96,7 @@ async def _frames(listener: Listener, first: bytes) -> AsyncIterator[bytes]:
                 async with asyncio.timeout_at(due):
                     waiting = await listener.next()
             except TimeoutError:
-                due = loop.time() + HEARTBEAT_SECONDS
+                due = loop.time() + heartbeat_seconds
                 yield heartbeat
                 continue
             if waiting is None:

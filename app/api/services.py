@@ -40,3 +40,4 @@ class Services:
     toolbox: Toolbox
     known: Known
     auth: AuthStore
+    heartbeat_seconds: float

@@ -153,6 +153,10 @@ class MemoryBus:
         for merger in self._mergers:
             merger.forget(session_id)
 
+    def directories(self) -> set[str]:
+        """Those that somebody listens to."""
+        return {directory for directory, _ in self._listeners if directory is not None}
+
     def close(self) -> None:
         for listener in [listener for group in self._listeners.values() for listener in group]:
             listener.close()

@@ -10,7 +10,7 @@ from app.permission.rules import Subject
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
-from app.storage.asks import Ask, Asks
+from app.storage.asks import Ask, Asks, ask_key
 from app.storage.engine import Database
 from app.storage.queries import Statements
 from app.storage.writer import Change, Writer
@@ -35,7 +35,7 @@ class Permissions:
         self._database = database
         self._sql = sql
         self._writer = writer
-        self._asks: Asks[Request, None] = Asks("permission", database, sql, writer)
+        self.asks: Asks[Request, None] = Asks("permission", database, sql, writer)
 
     async def ask(self, request: Request) -> None:
         """Returns when all of it is allowed; waits for a person where a rule says ask. Raises PermissionRefused."""
@@ -46,7 +46,14 @@ class Permissions:
             case rules.Forbidden():
                 raise Denied(decision.rules)
             case rules.Asked():
-                await self._asks.wait(_ask(request))
+                self._take_up(request)
+                await self.asks.wait(_ask(request))
+
+    def _take_up(self, request: Request) -> None:
+        """Asked before a restart: the same request goes on."""
+        left = self.asks.id_for(ask_key(request.shown.wire()))
+        if left is not None:
+            request.shown.id = left
 
     async def approved(self, project_id: str) -> Ruleset:
         """What was allowed with `always` in a project."""
@@ -54,11 +61,11 @@ class Permissions:
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
     async def pending_json(self, directory: str) -> bytes:
-        return await self._asks.all_json(directory)
+        return await self.asks.all_json(directory)
 
     async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> bool:
         """False when no such request waits (any more)."""
-        ask = self._asks.find(request_id)
+        ask = self.asks.find(request_id)
         if ask is None:
             return False
         if reply == "always":
@@ -68,7 +75,7 @@ class Permissions:
         return True
 
     async def _answer(self, ask: Ask[Request, None], reply: Reply, refusal: PermissionRefused | None) -> None:
-        await self._asks.answer(ask, _replied(ask.request, reply), refusal)
+        await self.asks.answer(ask, _replied(ask.request, reply), refusal)
 
     async def _remember(self, request: Request) -> None:
         shown = request.shown
@@ -88,7 +95,7 @@ class Permissions:
         """`always` also lets through what it now allows in the same session; a rejection rejects all that waits there."""
         if reply == "once":
             return
-        for other in self._asks.of_session(session_id):
+        for other in self.asks.of_session(session_id):
             if reply == "reject":
                 await self._answer(other, "reject", Rejected())
             elif isinstance(other.request.decide(await self.approved(other.request.place.project_id)), rules.Allowed):

@@ -90,7 +90,7 @@ def _media(modalities: Entry) -> dict[str, Modalities]:
 
 def _limits(fields: Entry) -> dict[str, int]:
     limit = fields.get("limit") or {}
-    return {key: limit[key] for key in ModelLimit.model_fields if limit.get(key) is not None}
+    return {key: int(limit[key]) for key in ModelLimit.model_fields if limit.get(key) is not None}
 
 
 def _cost(given: Entry | None, base: ModelPrice) -> ModelPrice:

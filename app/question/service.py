@@ -10,7 +10,7 @@ from app.schema.event import (
     QuestionReply,
 )
 from app.schema.question import Answer, QuestionRequest
-from app.storage.asks import Ask, Asks
+from app.storage.asks import Ask, Asks, ask_key
 from app.storage.engine import Database
 from app.storage.queries import Statements
 from app.storage.writer import Writer
@@ -18,11 +18,13 @@ from app.storage.writer import Writer
 
 class Questions:
     def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
-        self._asks: Asks[QuestionRequest, list[Answer]] = Asks("question", database, sql, writer)
+        self.asks: Asks[QuestionRequest, list[Answer]] = Asks("question", database, sql, writer)
 
     async def ask(self, directory: str, request: QuestionRequest) -> list[Answer]:
-        """An answer for each question: the labels chosen. Raises QuestionRejected when it is dismissed."""
-        return await self._asks.wait(
+        """An answer for each question: the labels chosen. Raises QuestionRejected when it is dismissed. Asked before a restart,
+        the same question goes on."""
+        request.id = self.asks.id_for(ask_key(request.wire())) or request.id
+        return await self.asks.wait(
             Ask(
                 id=request.id,
                 session_id=request.session_id,
@@ -35,23 +37,23 @@ class Questions:
         )
 
     async def pending_json(self, directory: str) -> bytes:
-        return await self._asks.all_json(directory)
+        return await self.asks.all_json(directory)
 
     async def reply(self, request_id: str, answers: list[Answer]) -> bool:
         """False when no such question waits (any more)."""
-        ask = self._asks.find(request_id)
+        ask = self.asks.find(request_id)
         if ask is None:
             return False
         replied = QuestionReply(session_id=ask.session_id, request_id=ask.id, answers=answers)
         event = Event(EventQuestionReplied(properties=replied).wire_json(), ask.directory, ask.session_id)
-        await self._asks.answer(ask, event, answers)
+        await self.asks.answer(ask, event, answers)
         return True
 
     async def reject(self, request_id: str) -> bool:
-        ask = self._asks.find(request_id)
+        ask = self.asks.find(request_id)
         if ask is None:
             return False
-        await self._asks.answer(ask, _rejected(ask.directory, ask.request), QuestionRejected())
+        await self.asks.answer(ask, _rejected(ask.directory, ask.request), QuestionRejected())
         return True
 
 

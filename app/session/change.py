@@ -56,9 +56,11 @@ class SessionChange:
         self.change.writes.append((self._sql.delete_session, [{"gone": session.id}]))
         self._announce_session("session.deleted", session.wire_json())
 
-    def put_message(self, message: Message, input_hash: str | None = None) -> None:
-        row = rows.message_row(message, input_hash)
-        self.change.writes.append((self._sql.put_message, [row]))
+    def put_message(self, message: Message, input_hash: str | None = None, *, waits: bool = False) -> None:
+        """`input_hash` and `waits` are kept as they were first given."""
+        row = rows.message_row(message, input_hash, waits=waits)
+        statement = self._sql.put_prompt if message.role == "user" else self._sql.put_message
+        self.change.writes.append((statement, [row]))
         info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
         self.announce_json(frame("message.updated", b'{"info":%b}' % info))
 
@@ -96,6 +98,10 @@ class SessionChange:
             for part in of_message[message["id"]]:
                 text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
                 self.announce_json(frame("message.part.updated", b'{"part":%b}' % text))
+
+    def close_prompts(self) -> None:
+        """What was prompted has been answered, or has been given up on."""
+        self.change.writes.append((self._sql.close_prompts, [{"of_session": self.session_id}]))
 
     def put_todos(self, todos: Sequence[Todo]) -> None:
         body = rows.json_array([todo.wire_json() for todo in todos]).decode()

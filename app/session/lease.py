@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-import secrets
 
 from app.schema.errors import Busy
 from app.storage import queries
 from app.storage.engine import Connection
 from app.storage.queries import Statements
 from app.storage.writer import Change, Lease, Writer
-from app.util import clock
+from app.util import clock, owner
 
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 10.0
+DEAD_AFTER_MS = 30_000
 
 
 class Leases:
@@ -22,7 +22,7 @@ class Leases:
     def __init__(self, sql: Statements, writer: Writer) -> None:
         self._sql = sql
         self._writer = writer
-        self.owner = secrets.token_hex(8)
+        self.owner = owner.mine()
         self._held: set[str] = set()
         self._beating: asyncio.Task[None] | None = None
 
@@ -34,6 +34,16 @@ class Leases:
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat(), name="lease heartbeat")
         return taken[-1]
+
+    async def clear_dead(self) -> None:
+        """Forget the leases of servers that are gone: their sessions are nobody's."""
+
+        def clear(connection: Connection) -> None:
+            for held in queries.leases(connection):
+                if is_dead(held.owner, held.heartbeat):
+                    connection.execute(self._sql.drop_lease, {"lease_session": held.session_id, "lease_owner": held.owner})
+
+        await self._writer.commit(Change(work=clear))
 
     def drop(self, session_id: str) -> None:
         self._held.discard(session_id)
@@ -48,7 +58,7 @@ class Leases:
     def _take(self, connection: Connection, session_id: str) -> Lease:
         held = queries.lease_of(connection, session_id)
         now = clock.now_ms()
-        if held is not None and held.owner != self.owner and now - held.heartbeat < queries.LEASE_DEAD_AFTER_MS:
+        if held is not None and held.owner != self.owner and not is_dead(held.owner, held.heartbeat):
             raise Busy(session_id)
         lease = Lease(session_id, self.owner, held.generation + 1 if held else 1)
         row = {"session_id": session_id, "owner": self.owner, "generation": lease.generation, "heartbeat": now}
@@ -70,3 +80,9 @@ class Leases:
         rows = [{"lease_session": held, "lease_owner": self.owner, "now": now} for held in tuple(self._held)]
         if rows:
             connection.execute(self._sql.beat_leases, rows)
+
+
+def is_dead(name: str, heartbeat: int) -> bool:
+    """A server of this machine is asked after directly, another's is dead when its heart has not beaten for long."""
+    gone = owner.is_gone(name)
+    return gone if gone is not None else clock.now_ms() - heartbeat > DEAD_AFTER_MS

@@ -26,14 +26,15 @@ def session_row(session: Session) -> dict[str, Any]:
     }
 
 
-def message_row(message: Message, input_hash: str | None = None) -> dict[str, Any]:
+def message_row(message: Message, input_hash: str | None = None, *, waits: bool = False) -> dict[str, Any]:
+    """`waits`: a prompt that is to be answered."""
     assistant = message if isinstance(message, AssistantMessage) else None
     return {
         "session_id": message.session_id,
         "id": message.id,
         "role": message.role,
         "parent_id": assistant.parent_id if assistant else None,
-        "open": assistant is not None and assistant.time.completed is None,
+        "open": assistant.time.completed is None if assistant else waits,
         "boundary": assistant is not None and bool(assistant.summary and assistant.finish),
         "input_hash": input_hash,
         "body": message.model_dump_json(exclude=_MESSAGE_IDS, exclude_none=True),

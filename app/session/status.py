@@ -24,6 +24,7 @@ class Statuses:
         change = self._store.change(session_id, directory)
         change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=status)))
         if isinstance(status, Idle):
+            change.close_prompts()
             change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)))
             self._working.pop(session_id, None)
         else:

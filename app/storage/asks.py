@@ -2,8 +2,11 @@
 what is asked."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import orjson
 
 from app.bus.base import Event
 from app.storage import queries
@@ -16,6 +19,14 @@ T = TypeVar("T")
 
 R = TypeVar("R")
 """What a request is."""
+
+
+AskKey = tuple[str, str, str]
+"""(session, call, permission): what a request was made for. The permission is empty for a question."""
+
+
+def ask_key(body: Mapping[str, Any]) -> AskKey:
+    return (body["sessionID"], (body.get("tool") or {}).get("callID", ""), body.get("permission", ""))
 
 
 @dataclass(slots=True)
@@ -39,6 +50,26 @@ class Asks(Generic[R, T]):
         self._sql = sql
         self._writer = writer
         self._waiting: dict[str, Ask[R, T]] = {}
+        self._left: dict[AskKey, str] = {}
+
+    async def left_behind(self) -> dict[AskKey, str]:
+        """Requests of a server that is gone, by what they were asked for, with their ids. Whoever asks the same again takes the
+        request up under its id, so that a client's dialog stays good."""
+        bodies = await self._database.read(lambda connection: queries.pending_asks(connection, self._kind))
+        waiting = {ask_key(orjson.loads(body)): orjson.loads(body)["id"] for body in bodies}
+        self._left = {key: ask_id for key, ask_id in waiting.items() if ask_id not in self._waiting}
+        return dict(self._left)
+
+    async def drop_left(self, keep: Callable[[AskKey], bool]) -> None:
+        """Take back what nobody will ask again."""
+        gone = [ask_id for key, ask_id in self._left.items() if not keep(key)]
+        self._left = {key: ask_id for key, ask_id in self._left.items() if keep(key)}
+        if gone:
+            await self._writer.commit(Change([(self._sql.delete_ask, [{"gone": ask_id} for ask_id in gone])]))
+
+    def id_for(self, key: AskKey) -> str | None:
+        """The id of the request that was left behind for the same thing; it is taken up by asking."""
+        return self._left.pop(key, None)
 
     async def wait(self, ask: Ask[R, T]) -> T:
         """The answer, or the refusal raised. Cancelled, it takes the request back."""

@@ -30,10 +30,6 @@ from app.storage.tables import (
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
-LEASE_DEAD_AFTER_MS = 30_000
-"""A lease whose heartbeat is older belongs to a server that is gone."""
-
-
 def table(model: type[SQLModel]) -> Any:
     return model.__table__  # type: ignore[attr-defined]
 
@@ -52,7 +48,8 @@ class Statements:
         self._insert = _INSERT[dialect]
         self.put_project = self._upsert(PROJECT, ["id"])
         self.put_session = self._upsert(SESSION, ["id"])
-        self.put_message = self._upsert(MESSAGE, ["session_id", "id"], keep={"input_hash"})
+        self.put_prompt = self._upsert(MESSAGE, ["session_id", "id"], keep={"input_hash", "open"})
+        self.put_message = self._upsert(MESSAGE, ["session_id", "id"])
         self.put_part = self._upsert(PART, ["session_id", "message_id", "id"])
         self.put_todo = self._upsert(TODO, ["session_id"])
         self.put_diff = self._upsert(DIFF, ["session_id"])
@@ -65,6 +62,11 @@ class Statements:
         self.delete_approvals = delete(APPROVAL).where(APPROVAL.c.session_id == bindparam("gone"))
         self.delete_message = _delete(MESSAGE, session_id="of_session", id="gone")
         self.delete_message_parts = _delete(PART, session_id="of_session", message_id="gone")
+        self.close_prompts = (
+            update(MESSAGE)
+            .where(MESSAGE.c.session_id == bindparam("of_session"), MESSAGE.c.role == "user", MESSAGE.c.open)
+            .values(open=False)
+        )
         self.delete_part = _delete(PART, session_id="of_session", message_id="of_message", id="gone")
         self.delete_ask = _delete(ASK, id="gone")
         self.delete_share = _delete(SHARE, session_id="gone")
@@ -102,6 +104,7 @@ class Statements:
                 (
                     self.put_project,
                     self.put_session,
+                    self.put_prompt,
                     self.put_message,
                     self.put_part,
                     self.put_todo,
@@ -320,11 +323,14 @@ def answers_to(connection: Connection, session_id: str, message_id: str) -> list
     return list(connection.execute(query).scalars())
 
 
-def abandoned_messages(connection: Connection, now: int) -> list[tuple[str, str]]:
-    """(session, message) of every assistant message left open that no server with a live lease is writing."""
-    alive = select(LEASE.c.session_id).where(LEASE.c.heartbeat >= now - LEASE_DEAD_AFTER_MS)
-    query = select(MESSAGE.c.session_id, MESSAGE.c.id).where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(alive))
-    return [(row.session_id, row.id) for row in connection.execute(query.order_by(MESSAGE.c.seq)).all()]
+def abandoned_messages(connection: Connection) -> list[tuple[str, str, str]]:
+    """(session, message, role) of what no server works on any more: answers left open, and prompts that wait for one."""
+    query = (
+        select(MESSAGE.c.session_id, MESSAGE.c.id, MESSAGE.c.role)
+        .where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(select(LEASE.c.session_id)))
+        .order_by(MESSAGE.c.seq)
+    )
+    return [(row.session_id, row.id, row.role) for row in connection.execute(query).all()]
 
 
 # ── the rest ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -370,6 +376,10 @@ def journal_span(connection: Connection) -> tuple[int, int]:
 def trim_journal(connection: Connection, keep: int, older_than: int) -> None:
     newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
     connection.execute(delete(EVENT).where((EVENT.c.seq <= newest - keep) | (EVENT.c.time < older_than)))
+
+
+def leases(connection: Connection) -> Sequence[Row[Any]]:
+    return connection.execute(select(LEASE.c.session_id, LEASE.c.owner, LEASE.c.heartbeat)).all()
 
 
 def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:

@@ -45,8 +45,8 @@ class SessionRow(SQLModel, table=True):
 
 
 class MessageRow(SQLModel, table=True):
-    """`open` marks an assistant message not yet completed, `boundary` a finished compaction summary, `input_hash` the prompt that
-    a client's own message id came with."""
+    """`open` marks an answer not yet completed, or a prompt that waits for one; `boundary` a finished compaction summary;
+    `input_hash` what a prompt said, so that one sent twice is known."""
 
     __tablename__: ClassVar[str] = "message"
     __table_args__ = (

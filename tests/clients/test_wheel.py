@@ -71,7 +71,8 @@ def test_its_description_of_the_api_is_the_checkouts(installed: dict[str, str], 
         ["opensession", "openapi"], cwd=tmp_path, env=environment_of(tmp_path, installed), capture_output=True, timeout=60
     )
     assert result.returncode == 0, result.stderr.decode()
-    assert result.stdout == (ROOT / "openapi.yaml").read_bytes()
+    is_the_checkouts = result.stdout == (ROOT / "openapi.yaml").read_bytes()
+    assert is_the_checkouts
 
 
 def test_it_serves_a_prompt_outside_the_checkout(installed: dict[str, str], tmp_path: Path) -> None:

@@ -18,5 +18,6 @@ def test_openapi_yaml_is_current(tmp_path: Path) -> None:
         timeout=60,
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout == (ROOT / "openapi.yaml").read_text(), "run `make openapi`"
+    is_current = result.stdout == (ROOT / "openapi.yaml").read_text()
+    assert is_current, "run `make openapi`"
     assert not (tmp_path / "data").exists(), "describing the API must not touch a data directory"

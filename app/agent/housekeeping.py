@@ -1,0 +1,66 @@
+"""What a running server tidies up from time to time: the journal, idle workspaces, old tool outputs and snapshots."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app.agent.instances import Instances
+from app.agent.runner import Runner
+from app.bus.memory import MemoryBus
+from app.session.replay import Replay
+from app.tool.truncation import OutputStore
+from app.util import clock
+
+log = logging.getLogger(__name__)
+
+MINUTE = 60.0
+HOUR = 3600.0
+
+
+class Housekeeping:
+    def __init__(self, replay: Replay, instances: Instances, runner: Runner, bus: MemoryBus, outputs: OutputStore) -> None:
+        self._replay = replay
+        self._instances = instances
+        self._runner = runner
+        self._bus = bus
+        self._outputs = outputs
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        chores: list[tuple[float, Callable[[], Awaitable[Any]]]] = [
+            (MINUTE, self._replay.trim),
+            (MINUTE, self.evict),
+            (HOUR, self.remove_old_outputs),
+            (HOUR, self.collect_snapshots),
+        ]
+        self._tasks = [asyncio.create_task(_repeat(every, chore), name="housekeeping") for every, chore in chores]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def evict(self) -> None:
+        """Workspaces that nobody has used for long, no turn runs in and no client listens to."""
+        busy = self._runner.directories() | self._bus.directories()
+        for directory in self._instances.workspaces.evict_idle(busy):
+            await self._instances.close_one(directory)
+
+    async def remove_old_outputs(self) -> None:
+        await self._outputs.cleanup(clock.now_ms())
+
+    async def collect_snapshots(self) -> None:
+        for snapshots in self._instances.snapshots():
+            await snapshots.gc()
+
+
+async def _repeat(every: float, chore: Callable[[], Awaitable[Any]]) -> None:
+    """A chore that fails is tried again the next time."""
+    while True:
+        await asyncio.sleep(every)
+        try:
+            await chore()
+        except Exception:
+            log.exception("housekeeping failed")
