@@ -10,6 +10,7 @@ from app.agent.attached_file import FileReader
 from app.agent.call_host import HostServices
 from app.agent.command import Commands
 from app.agent.disposal import Disposal
+from app.agent.housekeeping import Housekeeping
 from app.agent.instances import Instances
 from app.agent.intake import Intake
 from app.agent.prompts import Prompts
@@ -44,6 +45,7 @@ from app.storage.migrate import upgrade
 from app.storage.queries import Statements
 from app.storage.writer import Writer
 from app.tool.toolbox import Toolbox, ToolSettings
+from app.tool.truncation import OutputStore
 from app.workspace.registry import Projects
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
