@@ -33,7 +33,8 @@ def serve(
             "whoever reaches this server can run commands on this machine. Set OPENCODE_SERVER_PASSWORD, or listen on 127.0.0.1."
         )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for chatty in ("httpx", "httpx2", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     _serve(hostname, port, flags.server_password is not None)
 
 
