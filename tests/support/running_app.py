@@ -1,0 +1,140 @@
+"""The whole server in this process, over ASGI: a real database, real git and real files below a directory, a scripted model.
+
+    async with running_app(tmp_path, turns=[[{"text": "Hello."}]]) as app:
+        session = await app.create_session()
+        answer = await app.prompt(session["id"], "Hi")
+        async with app.events() as events:
+            await events.until("session.idle")
+
+Opened a second time on the same directory it finds everything as it was left, as a restarted server does.
+"""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from sse_reader import EventReader
+from streaming_transport import StreamingTransport
+
+from app.api.services import Services
+from app.main import create_app
+from app.provider.scripted import Answer, ScriptedProvider, Step
+from app.settings import Settings
+from app.wiring import Choices
+
+PATIENCE = 20.0
+"""Seconds after which a test that waits has failed."""
+
+Turns = Iterable[Sequence[Step | Mapping[str, Any]]]
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+@dataclass(frozen=True)
+class RunningApp:
+    """`client` speaks to the server; `provider` plays the turns and keeps the requests; `directory` is the workspace."""
+
+    fastapi: FastAPI
+    client: httpx.AsyncClient
+    provider: ScriptedProvider
+    directory: Path
+    data_dir: Path
+
+    @property
+    def services(self) -> Services:
+        services: Services = self.fastapi.state.services
+        return services
+
+    async def call(self, method: str, path: str, body: Any = None, *, expect: int = 200, **options: Any) -> Any:
+        """The answer's JSON, None without a body; fails on another status."""
+        if body is not None:
+            options["json"] = body
+        response = await self.client.request(method, path, **options)
+        assert response.status_code == expect, f"{method} {path}: {response.status_code} {response.text}"
+        return json.loads(response.content) if response.content.strip() else None
+
+    async def get(self, path: str, **options: Any) -> Any:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> Any:
+        return await self.call("POST", path, body, **options)
+
+    async def create_session(self, **fields: Any) -> dict[str, Any]:
+        session: dict[str, Any] = await self.post("/session", fields)
+        return session
+
+    async def prompt(self, session_id: str, text: str, *, expect: int = 200, **fields: Any) -> dict[str, Any]:
+        """Waits for the answer."""
+        body = {"parts": [text_part(text)], **fields}
+        answer: dict[str, Any] = await self.post(f"/session/{session_id}/message", body, expect=expect)
+        return answer
+
+    async def prompt_async(self, session_id: str, text: str, *, expect: int = 204, **fields: Any) -> None:
+        await self.post(f"/session/{session_id}/prompt_async", {"parts": [text_part(text)], **fields}, expect=expect)
+
+    async def messages(self, session_id: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self.get(f"/session/{session_id}/message")
+        return found
+
+    @asynccontextmanager
+    async def events(self, path: str = "/event", *, cursor: int | str | None = None, **query: Any) -> AsyncIterator[EventReader]:
+        """Listens until the block ends. `cursor` is the Last-Event-ID of a client that comes back."""
+        headers = {} if cursor is None else {"last-event-id": str(cursor)}
+        async with self.client.stream("GET", path, params=query, headers=headers) as response:
+            assert response.status_code == 200, response.status_code
+            reader = EventReader(response)
+            try:
+                yield reader
+            finally:
+                await reader.close()
+
+
+def make_workspace(directory: Path) -> Path:
+    """A git checkout with one commit of one file, `a.txt`."""
+    directory.mkdir(parents=True)
+    (directory / "a.txt").write_text("hello\nworld\n")
+    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"]):
+        subprocess.run(["git", *command], cwd=directory, check=True)
+    return directory
+
+
+@asynccontextmanager
+async def running_app(
+    base: Path,
+    *,
+    turns: Turns = (),
+    otherwise: Answer | None = None,
+    provider: ScriptedProvider | None = None,
+    workspace: Path | None = None,
+    heartbeat_seconds: float = 10.0,
+    hostname: str = "127.0.0.1",
+    auth: tuple[str, str] | None = None,
+    **settings: Any,
+) -> AsyncIterator[RunningApp]:
+    """`base` holds `workspace` (made unless it is there) and `data`; `settings` are fields of app.settings.Settings."""
+    provider = provider or ScriptedProvider(turns, otherwise=otherwise)
+    directory = workspace or base / "workspace"
+    if not directory.exists():
+        make_workspace(directory)
+    settings = {"data_dir": base / "data", **settings}
+    app = create_app(
+        Settings(**settings),
+        workspace=directory,
+        hostname=hostname,
+        choices=Choices(scripted=lambda: provider, heartbeat_seconds=heartbeat_seconds),
+    )
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=StreamingTransport(app), base_url="http://127.0.0.1:4096", auth=auth) as client,
+        asyncio.timeout(PATIENCE * 3),
+    ):
+        yield RunningApp(app, client, provider, directory, settings["data_dir"])

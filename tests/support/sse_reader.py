@@ -1,0 +1,94 @@
+"""The client's side of an event stream."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class Received:
+    """One frame: its `id:` if it had one, and its data."""
+
+    id: int | None
+    data: dict[str, Any]
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The event itself, whichever of the two streams it came by."""
+        event: dict[str, Any] = self.data.get("payload", self.data)
+        return event
+
+    @property
+    def type(self) -> str:
+        return str(self.payload["type"])
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        properties: dict[str, Any] = self.payload["properties"]
+        return properties
+
+
+class EventReader:
+    """Reads in the background into `seen`, all that came, in order."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.seen: list[Received] = []
+        self.ended = False
+        self._came = asyncio.Condition()
+        self._task = asyncio.create_task(self._read(response))
+
+    @property
+    def types(self) -> list[str]:
+        return [event.type for event in self.seen]
+
+    def of_type(self, event_type: str) -> list[Received]:
+        return [event for event in self.seen if event.type == event_type]
+
+    async def until(self, wanted: str | Callable[[Received], bool], *, count: int = 1) -> Received:
+        """The first event (or the `count`-th) of a type, or that a condition holds for; those already seen count."""
+        matches = (lambda event: event.type == wanted) if isinstance(wanted, str) else wanted
+
+        def found() -> bool:
+            return sum(map(matches, self.seen)) >= count or self.ended
+
+        try:
+            async with asyncio.timeout(PATIENCE), self._came:
+                await self._came.wait_for(found)
+        except TimeoutError:
+            raise AssertionError(f"{wanted} did not come; there were {self.types}") from None
+        matching = [event for event in self.seen if matches(event)]
+        assert len(matching) >= count, f"the stream ended without {wanted}; there were {self.types}"
+        return matching[count - 1]
+
+    async def until_ended(self) -> None:
+        async with asyncio.timeout(PATIENCE), self._came:
+            await self._came.wait_for(lambda: self.ended)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read(self, response: httpx.Response) -> None:
+        try:
+            await self._read_frames(response)
+        finally:
+            self.ended = True
+            async with self._came:
+                self._came.notify_all()
+
+    async def _read_frames(self, response: httpx.Response) -> None:
+        event_id: int | None = None
+        async for line in response.aiter_lines():
+            if line.startswith("id:"):
+                event_id = int(line[3:])
+            elif line.startswith("data:"):
+                self.seen.append(Received(event_id, json.loads(line[5:])))
+                event_id = None
+                async with self._came:
+                    self._came.notify_all()
