@@ -46,6 +46,28 @@ class Statements:
 
     def __init__(self, dialect: str) -> None:
         self._insert = _INSERT[dialect]
+        self._make_puts()
+        self._make_removals()
+        self._make_journal_and_leases()
+        self.rank: dict[int, int] = {
+            id(statement): place
+            for place, statement in enumerate(
+                (
+                    self.put_project,
+                    self.put_session,
+                    self.put_prompt,
+                    self.put_message,
+                    self.put_part,
+                    self.put_todo,
+                    self.put_diff,
+                    self.put_share,
+                    self.put_ask,
+                    self.put_approval,
+                )
+            )
+        }
+
+    def _make_puts(self) -> None:
         self.put_project = self._upsert(PROJECT, ["id"])
         self.put_session = self._upsert(SESSION, ["id"])
         self.put_prompt = self._upsert(MESSAGE, ["session_id", "id"], keep={"input_hash", "open"})
@@ -58,6 +80,7 @@ class Statements:
         self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
         self.put_event = self._insert(EVENT)
 
+    def _make_removals(self) -> None:
         self.delete_session = delete(SESSION).where(SESSION.c.id == bindparam("gone"))
         self.delete_approvals = delete(APPROVAL).where(APPROVAL.c.session_id == bindparam("gone"))
         self.delete_message = _delete(MESSAGE, session_id="of_session", id="gone")
@@ -76,6 +99,7 @@ class Statements:
             .values(project_id=bindparam("to_project"))
         )
 
+    def _make_journal_and_leases(self) -> None:
         self.advance_journal = (
             update(COUNTER)
             .where(COUNTER.c.name == "journal")
@@ -98,23 +122,6 @@ class Statements:
             .values(heartbeat=bindparam("now"))
         )
         self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner")
-        self.rank: dict[int, int] = {
-            id(statement): place
-            for place, statement in enumerate(
-                (
-                    self.put_project,
-                    self.put_session,
-                    self.put_prompt,
-                    self.put_message,
-                    self.put_part,
-                    self.put_todo,
-                    self.put_diff,
-                    self.put_share,
-                    self.put_ask,
-                    self.put_approval,
-                )
-            )
-        }
 
     def _upsert(self, into: Any, key: list[str], keep: set[str] | None = None) -> Executable:
         """Insert, or replace all but the key, the sequence and the columns to `keep`."""
