@@ -1,5 +1,9 @@
 """What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
 from app.agent import compaction, shell
 from app.agent.command import Commands
 from app.agent.definitions import default_agent
@@ -17,6 +21,8 @@ from app.session.revert import Reverts
 from app.session.store import Store
 from app.storage import queries
 from app.workspace.registry import Projects
+
+T = TypeVar("T")
 
 INIT = "init"
 
@@ -84,7 +90,7 @@ class Requests:
         return await self._runner.exclusively(
             session_id,
             instance.place.directory,
-            lambda: self._reverts.revert(instance.place, instance.snapshots, session_id, wanted),
+            lambda: _to_its_end(self._reverts.revert(instance.place, instance.snapshots, session_id, wanted)),
         )
 
     async def unrevert(self, instance: Instance, session_id: str) -> Session:
@@ -93,7 +99,7 @@ class Requests:
         return await self._runner.exclusively(
             session_id,
             instance.place.directory,
-            lambda: self._reverts.unrevert(instance.place, instance.snapshots, session_id),
+            lambda: _to_its_end(self._reverts.unrevert(instance.place, instance.snapshots, session_id)),
         )
 
     def _refuse_while_busy(self, session_id: str) -> None:
@@ -113,3 +119,12 @@ class Requests:
         change = self._store.change(session_id, instance.place.directory)
         change.announce(EventCommandExecuted(properties=ran))
         await self._store.commit(change)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """An abort waits: files that were reverted without the session's knowing could not be put back."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task

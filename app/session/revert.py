@@ -3,90 +3,31 @@
 revert    files return to what they were before the target; the session remembers how they were until then
 unrevert  they return to that
 cleanup   with the next prompt the reverted messages go for good (`clean`)
+
+Each holds the session's lock to its end, so that a prompt comes wholly before it or wholly after.
 """
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 
-from app.schema.message import MessageWithParts, UserMessage
-from app.schema.part import Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
+from app.schema.errors import Busy, unknown
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import MessageWithParts
+from app.schema.part import Part
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
-from app.schema.tool_state import Completed
 from app.session.change import SessionChange
+from app.session.revert_target import Target, find_target, first_trees, outer_trees, unknown_changes
 from app.session.store import Store
 from app.session.summary import relative, totals
-from app.snapshot.restore import RestoreReport
+from app.snapshot.errors import SnapshotFailed
+from app.snapshot.restore import NotRestored, RestoreReport
 from app.snapshot.snapshots import Snapshots
+from app.storage import queries
 from app.util import clock
 from app.workspace.place import Place
 
-CHANGING_TOOLS = ("edit", "write", "multiedit", "apply_patch", "bash", "task")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the session goes back to: before a message, or before a part of it."""
-
-    message_id: str
-    part_id: str | None
-    undone: list[MessageWithParts]
-    """What would go, the first message from the part on."""
-
-
-def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: str | None) -> Target | None:
-    """None when nothing has that id. A part is a target of its own only when text or a call stands before it in its message;
-    otherwise, as for a whole answer, the prompt that led to it is the target."""
-    prompt_at: int | None = None
-    for at, message in enumerate(history):
-        if isinstance(message.info, UserMessage):
-            prompt_at = at
-        place = _place_of(message, message_id, part_id)
-        if place is None:
-            continue
-        if part_id is not None and any(isinstance(part, TextPart | ToolPart) for part in message.parts[:place]):
-            rest = MessageWithParts.model_construct(info=message.info, parts=message.parts[place:])
-            return Target(message.info.id, part_id, [rest, *history[at + 1 :]])
-        start = at if prompt_at is None else prompt_at
-        return Target(history[start].info.id, None, list(history[start:]))
-    return None
-
-
-def _place_of(message: MessageWithParts, message_id: str, part_id: str | None) -> int | None:
-    if part_id is None:
-        return 0 if message.info.id == message_id else None
-    return next((place for place, part in enumerate(message.parts) if part.id == part_id), None)
-
-
-def first_trees(undone: Iterable[MessageWithParts]) -> dict[Path, str]:
-    """For each file that was changed, the snapshot from before its first change."""
-    trees: dict[Path, str] = {}
-    for part in _parts(undone):
-        if isinstance(part, PatchPart):
-            for file in part.files:
-                trees.setdefault(Path(file), part.hash)
-    return trees
-
-
-def unknown_changes(undone: Sequence[MessageWithParts]) -> list[NotReverted]:
-    """Calls that may have changed files in steps of which there is no snapshot."""
-    found = []
-    for message in undone:
-        has_snapshot = any(isinstance(part, StepStartPart) and part.snapshot for part in message.parts)
-        for part in message.parts:
-            if isinstance(part, ToolPart) and part.tool in CHANGING_TOOLS and not has_snapshot and _ran(part):
-                file = (part.state.input.get("filePath") or part.tool) if isinstance(part.state.input, dict) else part.tool
-                found.append(NotReverted(file=str(file), reason="there is no snapshot of this step"))
-    return found
-
-
-def _ran(part: ToolPart) -> bool:
-    return isinstance(part.state, Completed)
-
-
-def _parts(messages: Iterable[MessageWithParts]) -> Iterable[Part]:
-    return (part for message in messages for part in message.parts)
+log = logging.getLogger(__name__)
 
 
 class Reverts:
@@ -94,38 +35,33 @@ class Reverts:
         self._store = store
 
     async def revert(self, place: Place, snapshots: Snapshots | None, session_id: str, wanted: RevertInput) -> Session:
-        """The session as it is afterwards; unchanged when nothing has that id. A second revert takes the first back, so that its
-        own point holds. Raises SnapshotFailed, having touched no file.
+        """The session as it is afterwards; unchanged when nothing has that id. A second revert begins with an unrevert, so that
+        its own point holds. Raises Busy, or SnapshotFailed, having done nothing more than that.
 
         `dryRun`: nothing is touched or stored; `revert.diff` shows what would become of the files.
         """
-        session = await self._store.session(session_id)
-        history = await self._store.messages(session_id)
-        target = find_target(history, wanted.message_id, wanted.part_id)
-        if target is None:
-            return session
-        if wanted.dry_run:
-            return await self._preview(place, snapshots, session, history, target)
-        await self.unrevert(place, snapshots, session_id)
-        revert = _revert_to(target)
-        if snapshots is not None:
-            report = await snapshots.restore(first_trees(target.undone))
-            revert.snapshot = report.before
-            revert.diff = await snapshots.diff(report.before)
-            _note_refused(revert, report, place)
-        return await self._store_revert(place, session_id, revert, await _diffs(snapshots, place, target.undone))
+        async with self._store.lock(session_id):
+            session = await self._idle_session(session_id)
+            history = await self._store.messages(session_id)
+            target = find_target(history, wanted.message_id, wanted.part_id)
+            if target is None:
+                return session
+            diffs = await _diffs(snapshots, place, target)
+            if wanted.dry_run:
+                revert = await _preview(snapshots, place, target, await _states_before(snapshots, place, session, history))
+                return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
+            session = await self._unrevert(place, snapshots, session, history)
+            revert = await _revert_files(snapshots, place, target)
+            change = self._store.change(session_id, place.directory)
+            change.put_diff(diffs)
+            return await self._commit(change, session, revert=revert, summary=totals(diffs))
 
     async def unrevert(self, place: Place, snapshots: Snapshots | None, session_id: str) -> Session:
-        """The exact inverse: the files that the revert touched are again what they were before it, and no others."""
-        session = await self._store.session(session_id)
-        if session.revert is None:
-            return session
-        states = _undoing(session, await self._store.messages(session_id))
-        if snapshots is not None and states:
-            await snapshots.restore(states)
-        return await self._store.update_session(
-            session_id, place.directory, lambda stored: stored.model_copy(update={"revert": None})
-        )
+        """The exact inverse: the files that the revert touched are again what they were before it, and no others. Where that
+        fails for some, an event names them. Raises Busy, or SnapshotFailed, having touched no file."""
+        async with self._store.lock(session_id):
+            session = await self._idle_session(session_id)
+            return await self._unrevert(place, snapshots, session, await self._store.messages(session_id))
 
     async def clean(self, change: SessionChange, session: Session) -> Session:
         """Put the removal of what was reverted into a change. The caller holds the session's lock and commits."""
@@ -146,59 +82,108 @@ class Reverts:
         """Clean up on its own, before something other than a prompt adds to the session."""
         async with self._store.lock(session_id):
             session = await self._store.session(session_id)
-            if session.revert is None:
-                return
-            change = self._store.change(session_id, place.directory)
-            cleaned = await self.clean(change, session)
-            cleaned.time.updated = clock.now_ms()
-            change.update_session(cleaned)
-            await self._store.commit(change)
+            if session.revert is not None:
+                change = self._store.change(session_id, place.directory)
+                await self._commit(change, await self.clean(change, session))
 
-    async def _preview(
-        self,
-        place: Place,
-        snapshots: Snapshots | None,
-        session: Session,
-        history: Sequence[MessageWithParts],
-        target: Target,
+    async def _idle_session(self, session_id: str) -> Session:
+        """A prompt that is stored, though its turn has not begun, makes a session busy too: it must not be taken for reverted."""
+        if await self._store.ask(queries.has_waiting_prompt, session_id):
+            raise Busy(session_id)
+        return await self._store.session(session_id)
+
+    async def _unrevert(
+        self, place: Place, snapshots: Snapshots | None, session: Session, history: Sequence[MessageWithParts]
     ) -> Session:
-        revert, diffs = _revert_to(target), []
-        if snapshots is not None:
-            trees = {**_undoing(session, history), **first_trees(target.undone)}
-            report = await snapshots.restore(trees, dry_run=True)
-            _note_refused(revert, report, place)
-            touched = {path: trees[path] for path in (*report.restored, *report.deleted)}
-            diffs = await _would_change(snapshots, place, report.before, touched)
-            revert.diff = "".join(map(_unified, diffs))
-        return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
+        if session.revert is None:
+            return session
+        change = self._store.change(session.id, place.directory)
+        states = await _states_before(snapshots, place, session, history)
+        if snapshots is not None and states:
+            _announce_refused(change, await snapshots.restore(states))
+        return await self._commit(change, session, revert=None)
 
-    async def _store_revert(self, place: Place, session_id: str, revert: Revert, diffs: list[FileDiff]) -> Session:
-        change = self._store.change(session_id, place.directory)
-        change.put_diff(diffs)
+    async def _commit(self, change: SessionChange, session: Session, **update: object) -> Session:
+        touched = session.time.model_copy(update={"updated": clock.now_ms()})
+        session = session.model_copy(update={**update, "time": touched})
+        change.update_session(session)
         await self._store.commit(change)
-
-        def edit(stored: Session) -> Session:
-            return stored.model_copy(update={"revert": revert, "summary": totals(diffs)})
-
-        return await self._store.update_session(session_id, place.directory, edit)
+        return session
 
 
-def _revert_to(target: Target) -> Revert:
-    return Revert(message_id=target.message_id, part_id=target.part_id, not_reverted=unknown_changes(target.undone) or None)
+async def _revert_files(snapshots: Snapshots | None, place: Place, target: Target) -> Revert:
+    revert = _revert_to(target, place)
+    if snapshots is not None:
+        report = await snapshots.restore(first_trees(target))
+        revert.snapshot = report.before
+        _note_refused(revert, report.could_not, place)
+        try:
+            revert.diff = await snapshots.diff(report.before)
+        except SnapshotFailed as failure:
+            log.warning("the files are reverted, but there is no diff to show: %s", failure.message)
+    return revert
 
 
-def _note_refused(revert: Revert, report: RestoreReport, place: Place) -> None:
-    refused = [NotReverted(file=relative(str(item.path), place.worktree), reason=item.reason) for item in report.could_not]
+def _announce_refused(change: SessionChange, report: RestoreReport) -> None:
+    if not report.could_not:
+        return
+    sentence = "\n".join(["not put back:", *(f"{item.path}: {item.reason}" for item in report.could_not)])
+    if not (report.restored or report.deleted):
+        raise SnapshotFailed(sentence)
+    failure = ErrorOfSession(session_id=change.session_id, error=unknown(f"Some files were {sentence}"))
+    change.announce(EventSessionError(properties=failure))
+
+
+async def _preview(snapshots: Snapshots | None, place: Place, target: Target, earlier: dict[Path, str]) -> Revert:
+    """`earlier`: what taking back the revert in force would do first."""
+    revert = _revert_to(target, place)
+    if snapshots is not None:
+        report = await snapshots.restore({**earlier, **first_trees(target)}, dry_run=True)
+        _note_refused(revert, report.could_not, place)
+        revert.diff = await snapshots.diff(report.before, report.after)
+    return revert
+
+
+def _revert_to(target: Target, place: Place) -> Revert:
+    unknown = [item.model_copy(update={"file": _shown(item.file, place)}) for item in unknown_changes(target)]
+    return Revert(message_id=target.message_id, part_id=target.part_id, not_reverted=unknown or None)
+
+
+def _note_refused(revert: Revert, could_not: Sequence[NotRestored], place: Place) -> None:
+    refused = [NotReverted(file=_shown(str(item.path), place), reason=item.reason) for item in could_not]
     revert.not_reverted = [*refused, *(revert.not_reverted or [])] or None
 
 
-def _undoing(session: Session, history: Sequence[MessageWithParts]) -> dict[Path, str]:
-    """The files that the revert in force touched, each with the snapshot from just before it."""
+def _shown(file: str, place: Place) -> str:
+    """Relative to the checkout, or outside git to the directory."""
+    return relative(file, place.worktree if place.is_git else place.directory)
+
+
+async def _states_before(
+    snapshots: Snapshots | None, place: Place, session: Session, history: Sequence[MessageWithParts]
+) -> dict[Path, str]:
+    """The files that the revert in force touched, each with the snapshot from just before it. Those that it left as they were, or
+    could not revert, are not among them: a person may have changed them since."""
     revert = session.revert
-    if revert is None or revert.snapshot is None:
+    target = find_target(history, revert.message_id, revert.part_id) if revert else None
+    if snapshots is None or revert is None or revert.snapshot is None or target is None:
         return {}
-    target = find_target(history, revert.message_id, revert.part_id)
-    return dict.fromkeys(first_trees(target.undone), revert.snapshot) if target else {}
+    refused = {item.file for item in revert.not_reverted or []}
+    trees = {path: tree for path, tree in first_trees(target).items() if _shown(str(path), place) not in refused}
+    touched: list[Path] = []
+    for tree in dict.fromkeys(trees.values()):
+        paths = [path for path, its_tree in trees.items() if its_tree == tree]
+        touched += await _differing(snapshots, tree, revert.snapshot, paths)
+    return dict.fromkeys(touched, revert.snapshot)
+
+
+async def _differing(snapshots: Snapshots, before: str, after: str, paths: Sequence[Path]) -> list[Path]:
+    """All of them when the one snapshot is no longer kept."""
+    try:
+        differing = set(await snapshots.patch(before, after))
+    except SnapshotFailed:
+        return list(paths)
+    return [path for path in paths if path in differing]
 
 
 def _from_part(parts: Sequence[Part], part_id: str) -> Sequence[Part]:
@@ -206,34 +191,15 @@ def _from_part(parts: Sequence[Part], part_id: str) -> Sequence[Part]:
     return parts[at:]
 
 
-async def _diffs(snapshots: Snapshots | None, place: Place, undone: Sequence[MessageWithParts]) -> list[FileDiff]:
-    """What the reverted messages had changed."""
-    parts = list(_parts(undone))
-    before = next((tree for part in parts if (tree := _tree_before(part))), None)
-    after = next((part.snapshot for part in reversed(parts) if isinstance(part, StepFinishPart) and part.snapshot), None)
-    if snapshots is None or before is None or after is None:
+async def _diffs(snapshots: Snapshots | None, place: Place, target: Target) -> list[FileDiff]:
+    """What the reverted messages had changed; nothing when their snapshots are no longer kept."""
+    trees = outer_trees(target)
+    if snapshots is None or trees is None:
         return []
-    touched = {relative(str(path), place.worktree) for path in first_trees(undone)}
-    return [diff for diff in await snapshots.diff_full(before, after) if diff.file in touched]
-
-
-def _tree_before(part: Part) -> str | None:
-    """Reverted from the middle of a step, its patch tells the tree that it began with."""
-    if isinstance(part, PatchPart):
-        return part.hash
-    return part.snapshot if isinstance(part, StepStartPart) else None
-
-
-async def _would_change(snapshots: Snapshots, place: Place, now: str, trees: Mapping[Path, str]) -> list[FileDiff]:
-    found: list[FileDiff] = []
-    for tree in dict.fromkeys(trees.values()):
-        names = {relative(str(path), place.worktree) for path, its_tree in trees.items() if its_tree == tree}
-        found += [diff for diff in await snapshots.diff_full(now, tree) if diff.file in names]
-    return sorted(found, key=lambda diff: diff.file)
-
-
-def _unified(diff: FileDiff) -> str:
-    lines = difflib.unified_diff(
-        diff.before.splitlines(keepends=True), diff.after.splitlines(keepends=True), f"a/{diff.file}", f"b/{diff.file}"
-    )
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    try:
+        diffs = await snapshots.diff_full(*trees)
+    except SnapshotFailed as failure:
+        log.warning("what the reverted messages had changed is not known: %s", failure.message)
+        return []
+    touched = {_shown(str(path), place) for path in first_trees(target)}
+    return [diff for diff in diffs if diff.file in touched]

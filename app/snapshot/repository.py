@@ -178,6 +178,21 @@ class Repository:
     async def write_tree(self, lock: int) -> str:
         return (await self._git(["write-tree"], lock=lock)).text
 
+    async def tree_with(self, tree: str, changed: Mapping[str, Entry | None], lock: int) -> str:
+        """The tree as it would be with these entries in it, None taking one out. The index stays as it is."""
+        scratch = self.git_dir / "index.scratch"
+        aside = {"GIT_INDEX_FILE": str(scratch)}
+        removed = [f"0 {_NO_BLOB}\t{path}" for path, entry in changed.items() if entry is None]
+        put = [f"{entry.mode} {entry.blob}\t{path}" for path, entry in changed.items() if entry is not None]
+        lines = _nul_separated([*removed, *put])
+        try:
+            scratch.with_name("index.scratch.lock").unlink(missing_ok=True)
+            await self._git(["read-tree", _checked(tree)], lock=lock, env=aside)
+            await self._git(["update-index", "--replace", "-z", "--index-info"], stdin=lines, lock=lock, env=aside)
+            return (await self._git(["write-tree"], lock=lock, env=aside)).text
+        finally:
+            scratch.unlink(missing_ok=True)
+
     def index_signature(self) -> Signature | None:
         """Another one when the index was written: git replaces the file."""
         try:
@@ -263,13 +278,14 @@ class Repository:
         *,
         stdin: bytes = b"",
         lock: int | None = None,
+        env: Mapping[str, str] = {},
         options: Sequence[str] = (),
         timeout: float = _TIMEOUT_SECONDS,
     ) -> GitResult:
         result = await git(
             [*self._options, *options, *args],
             self._worktree,
-            env=self._environment,
+            env={**self._environment, **env},
             stdin=stdin,
             timeout=timeout,
             pass_fds=() if lock is None else (lock,),

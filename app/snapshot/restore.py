@@ -24,9 +24,13 @@ class NotRestored:
 
 @dataclass
 class RestoreReport:
-    """What became of each path. `before` is the snapshot taken first: restoring the same paths from it undoes this restore."""
+    """What became of each path. `before` is the snapshot taken first: restoring the same paths from it undoes this restore.
+
+    `after`, of a dry run only, is the snapshot that would be taken next.
+    """
 
     before: str
+    after: str | None = None
     restored: list[Path] = field(default_factory=list)
     deleted: list[Path] = field(default_factory=list)
     unchanged: list[Path] = field(default_factory=list)

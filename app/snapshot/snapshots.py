@@ -173,6 +173,8 @@ class Snapshots:
             if dry_run:
                 report.deleted += [self._worktree / path for path in deletions]
                 report.restored += [self._worktree / path for path in writes]
+                changed = {**dict.fromkeys(deletions), **writes}
+                report.after = await self._repository.tree_with(report.before, changed, lock) if changed else report.before
             else:
                 await self._carry_out(deletions, writes, report)
             return report

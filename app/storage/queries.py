@@ -330,6 +330,12 @@ def answers_to(connection: Connection, session_id: str, message_id: str) -> list
     return list(connection.execute(query).scalars())
 
 
+def has_waiting_prompt(connection: Connection, session_id: str) -> bool:
+    """Whether a prompt is stored that the session's turn has yet to answer, begun or not."""
+    query = select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.role == "user", MESSAGE.c.open)
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def abandoned_messages(connection: Connection) -> list[tuple[str, str, str]]:
     """(session, message, role) of what no server works on any more: answers left open, and prompts that wait for one."""
     query = (

@@ -1,0 +1,122 @@
+"""Where a revert goes back to and what of a conversation it takes back. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.schema.message import MessageWithParts, UserMessage
+from app.schema.part import Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
+from app.schema.session import NotReverted
+from app.schema.tool_state import Completed, Failed
+
+NO_SNAPSHOT = "there is no snapshot of this step"
+_EDITING = ("edit", "write", "multiedit", "apply_patch")
+"""Tools that change the files they are told to, or fail and change nothing."""
+_RUNNING_ANYTHING = ("bash", "task")
+"""Tools that may have changed any file, also when they failed or were aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the session goes back to: before a message, or before a part of it."""
+
+    message_id: str
+    part_id: str | None
+    kept: Sequence[Part]
+    """What stands before the part in its message."""
+    undone: Sequence[MessageWithParts]
+    """What would go, the first message from the part on."""
+
+    def parts(self) -> list[Part]:
+        return [part for message in self.undone for part in message.parts]
+
+
+def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: str | None) -> Target | None:
+    """None when nothing has that id. A part is a target of its own only when text or a call stands before it in its message;
+    otherwise, as for a whole answer, the prompt that led to it is the target."""
+    prompt_at: int | None = None
+    for at, message in enumerate(history):
+        if isinstance(message.info, UserMessage):
+            prompt_at = at
+        place = _place_of(message, message_id, part_id)
+        if place is None:
+            continue
+        kept = message.parts[:place]
+        if part_id is not None and any(isinstance(part, TextPart | ToolPart) for part in kept):
+            rest = MessageWithParts.model_construct(info=message.info, parts=message.parts[place:])
+            return Target(message.info.id, part_id, kept, [rest, *history[at + 1 :]])
+        start = at if prompt_at is None else prompt_at
+        return Target(history[start].info.id, None, [], list(history[start:]))
+    return None
+
+
+def _place_of(message: MessageWithParts, message_id: str, part_id: str | None) -> int | None:
+    if part_id is None:
+        return 0 if message.info.id == message_id else None
+    return next((place for place, part in enumerate(message.parts) if part.id == part_id), None)
+
+
+def first_trees(target: Target) -> dict[Path, str]:
+    """For each file that was changed, the snapshot from before its first change."""
+    trees: dict[Path, str] = {}
+    for part in target.parts():
+        if isinstance(part, PatchPart):
+            for file in part.files:
+                trees.setdefault(Path(file), part.hash)
+    return trees
+
+
+def outer_trees(target: Target) -> tuple[str, str] | None:
+    """The snapshots from before the first change and after the last step; None without either."""
+    parts = target.parts()
+    before = next((tree for part in parts if (tree := _tree_before(part))), None)
+    after = next((part.snapshot for part in reversed(parts) if isinstance(part, StepFinishPart) and part.snapshot), None)
+    return (before, after) if before and after else None
+
+
+def _tree_before(part: Part) -> str | None:
+    """Reverted from the middle of a step, its patch tells the tree that it began with."""
+    if isinstance(part, PatchPart):
+        return part.hash
+    return part.snapshot if isinstance(part, StepStartPart) else None
+
+
+def unknown_changes(target: Target) -> list[NotReverted]:
+    """Files (where these cannot be told, tools) that were changed, or may have been, in steps of which there is no snapshot."""
+    kept, snapshots_work = target.kept, any(isinstance(p, StepStartPart) and p.snapshot for p in target.parts())
+    found: dict[str, None] = {}
+    for message in target.undone:
+        if not _is_known([*kept, *message.parts], snapshots_work):
+            found.update(dict.fromkeys(name for part in message.parts for name in _may_have_changed(part)))
+        kept = []
+    return [NotReverted(file=name, reason=NO_SNAPSHOT) for name in found]
+
+
+def _is_known(step: Sequence[Part], snapshots_work: bool) -> bool:
+    """A patch says what a step changed; one without a patch changed nothing, if its snapshots are there and agree.
+
+    A subtask's call stands in a message without a step's parts; what it did was seen when other steps' changes are.
+    """
+    if any(isinstance(part, PatchPart) for part in step):
+        return True
+    trees = {part.snapshot for part in step if isinstance(part, StepStartPart | StepFinishPart)}
+    if not trees:
+        return snapshots_work and not any(isinstance(part, ToolPart) and part.tool == "bash" for part in step)
+    return None not in trees and len(trees) == 1
+
+
+def _may_have_changed(part: Part) -> Iterable[str]:
+    if not isinstance(part, ToolPart) or not isinstance(part.state, Completed | Failed):
+        return []
+    if part.tool in _RUNNING_ANYTHING:
+        return [part.tool]
+    return _files_of(part, part.state) if part.tool in _EDITING and isinstance(part.state, Completed) else []
+
+
+def _files_of(part: ToolPart, state: Completed) -> list[str]:
+    if file := state.input.get("filePath"):
+        return [str(file)]
+    changed = state.metadata.get("files")
+    entries = [entry for entry in changed if isinstance(entry, dict)] if isinstance(changed, list) else []
+    names = [entry.get(key) for entry in entries for key in ("filePath", "movePath")]
+    return [str(name) for name in names if name] or [part.tool]
