@@ -17,3 +17,16 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
     return home
+
+
+@pytest.fixture(scope="session")
+def migrated_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database file, migrated once; a test copies it."""
+    from app.storage.engine import make_engine
+    from app.storage.migrate import upgrade
+
+    path = tmp_path_factory.mktemp("migrated") / "opensession.db"
+    engine = make_engine(f"sqlite:///{path}")
+    upgrade(engine)
+    engine.dispose()
+    return path

@@ -16,7 +16,7 @@ from sqlalchemy.sql.base import Executable
 
 from app.bus.base import Event, PartDelta
 from app.schema.errors import ServiceError
-from app.storage.engine import Database, StorageError
+from app.storage.engine import Database
 from app.storage.queries import Statements
 from app.util import clock
 
@@ -88,6 +88,7 @@ class Writer:
     def delta(self, delta: PartDelta) -> None:
         """Publish at once, or behind what the session has on the way."""
         if self._on_the_way[delta.session_id]:
+            self._on_the_way[delta.session_id] += 1
             self._queue.append(delta)
         else:
             self._publisher.publish_delta(delta)
@@ -105,7 +106,7 @@ class Writer:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(len(self._queue))]
             waiting = [item for item in batch if isinstance(item, _Waiting)]
-            outcomes = await self._store(waiting)
+            outcomes = await self._store(waiting) if waiting else {}
             for item in batch:
                 self._settle(item, outcomes)
 
@@ -115,8 +116,10 @@ class Writer:
         try:
             changes = [item.change for item in waiting]
             return dict(zip(map(id, changes), await self._database.write(lambda c: self._apply(c, changes)), strict=True))
-        except (StorageError, StaleLease, ServiceError) as error:
+        except Exception as error:
             if len(waiting) == 1:
+                if not isinstance(error, ServiceError):
+                    log.exception("a change could not be stored")
                 return {id(waiting[0].change): error}
         outcomes: dict[int, list[Event] | BaseException] = {}
         for item in waiting:
@@ -125,23 +128,24 @@ class Writer:
 
     def _settle(self, item: _Waiting | PartDelta, outcomes: dict[int, list[Event] | BaseException]) -> None:
         if isinstance(item, PartDelta):
+            self._arrived(item.session_id)
             self._publisher.publish_delta(item)
             return
         for session in item.sessions:
-            self._on_the_way[session] -= 1
-            if not self._on_the_way[session]:
-                del self._on_the_way[session]
+            self._arrived(session)
         outcome = outcomes[id(item.change)]
         if isinstance(outcome, BaseException):
-            if not isinstance(outcome, ServiceError):
-                log.error("a change could not be stored: %s", outcome)
-            item.done.set_exception(outcome)
-            item.done.exception()  # posted changes may have no reader; the log has told it
+            _fail(item.done, outcome)
             return
         for event in outcome:
             self._publisher.publish(event)
         if not item.done.done():
             item.done.set_result(None)
+
+    def _arrived(self, session: str) -> None:
+        self._on_the_way[session] -= 1
+        if not self._on_the_way[session]:
+            del self._on_the_way[session]
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
         for change in changes:
@@ -180,6 +184,12 @@ class Writer:
             numbered.append(events)
         connection.execute(self._sql.put_event, rows)
         return numbered
+
+
+def _fail(done: asyncio.Future[None], error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)
+        done.exception()  # posted changes may have no reader; the log has told it
 
 
 def _grouped(changes: list[Change], rank: Mapping[int, int]) -> list[tuple[Executable, Rows]]:

@@ -1,0 +1,94 @@
+"""A database with its writer and a listener that remembers; plain rows to put in it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.bus.base import Event, PartDelta
+from app.storage.engine import Database
+from app.storage.queries import Statements
+from app.storage.writer import Change, Writer
+
+
+@dataclass
+class Heard:
+    """A publisher that keeps all it is told, in order."""
+
+    told: list[Event | PartDelta] = field(default_factory=list)
+
+    def publish(self, event: Event) -> None:
+        self.told.append(event)
+
+    def publish_delta(self, delta: PartDelta) -> None:
+        self.told.append(delta)
+
+    @property
+    def order(self) -> list[str]:
+        return [item.payload.decode() if isinstance(item, Event) else item.text for item in self.told]
+
+    @property
+    def events(self) -> list[Event]:
+        return [item for item in self.told if isinstance(item, Event)]
+
+
+@dataclass
+class Storage:
+    database: Database
+    sql: Statements
+    heard: Heard
+    writer: Writer
+
+    async def count(self, table: Any) -> int:
+        return len(await self.rows(table))
+
+    async def rows(self, table: Any) -> list[Any]:
+        return await self.database.read(lambda connection: list(connection.execute(table.select()).all()))
+
+
+class HeldDatabase(Database):
+    """Counts transactions that write, and holds them back until `gate` is set."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.writes = 0
+
+    async def write(self, work: Any) -> Any:
+        await self.gate.wait()
+        self.writes += 1
+        return await super().write(work)
+
+
+def open_storage(path: Path) -> Storage:
+    database = HeldDatabase(f"sqlite:///{path}")
+    sql, heard = Statements(database.dialect), Heard()
+    return Storage(database, sql, heard, Writer(database, sql, heard))
+
+
+def session_row(session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:
+    row = {"id": session_id, "project_id": "p", "directory": "/d", "parent_id": None, "title_folded": "t", "updated": 1}
+    return {**row, "body": f'{{"id":"{session_id}"}}', **columns}
+
+
+def message_row(message_id: str, session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:
+    row = {"id": message_id, "session_id": session_id, "role": "user", "parent_id": None, "open": False, "boundary": False}
+    return {**row, "input_hash": None, "body": "{}", **columns}
+
+
+def part_row(part_id: str, message_id: str = "msg_1", session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:
+    return {"id": part_id, "message_id": message_id, "session_id": session_id, "type": "text", "body": "{}", **columns}
+
+
+def event(name: str, session_id: str | None = "ses_1", *, durable: bool = True, directory: str | None = "/d") -> Event:
+    return Event(name.encode(), directory, session_id, durable)
+
+
+def delta(text: str, session_id: str = "ses_1", part_id: str = "prt_1", size: int = 0, directory: str = "/d") -> PartDelta:
+    return PartDelta(directory, session_id, "msg_1", part_id, text, size, lambda: b"{}")
+
+
+def saying(*names: str, session_id: str | None = "ses_1", **change: Any) -> Change:
+    """A change that writes nothing but its events."""
+    return Change(events=[event(name, session_id) for name in names], **change)

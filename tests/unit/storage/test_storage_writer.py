@@ -1,0 +1,235 @@
+"""The writer: grouped commits, announced in order, one bad change alone."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage_parts import HeldDatabase, Storage, delta, event, message_row, part_row, saying, session_row
+
+from app.schema.errors import Conflict
+from app.storage.engine import StorageError
+from app.storage.queries import EVENT, LEASE, MESSAGE, PART, SESSION
+from app.storage.writer import Change, Lease, StaleLease
+
+
+def held(storage: Storage) -> HeldDatabase:
+    """From now on nothing is written until `gate` is set."""
+    assert isinstance(storage.database, HeldDatabase)
+    storage.database.gate.clear()
+    return storage.database
+
+
+async def begun(storage: Storage) -> HeldDatabase:
+    """A first change is on its way to the disk and held there: whatever is posted now waits behind it."""
+    database = held(storage)
+    storage.writer.post(saying("first", session_id="ses_first"))
+    await asyncio.sleep(0)
+    return database
+
+
+def refusing(error: Exception) -> Any:
+    def refuse(_connection: object) -> None:
+        raise error
+
+    return refuse
+
+
+async def put_session(storage: Storage, session_id: str = "ses_1") -> None:
+    await storage.writer.commit(Change([(storage.sql.put_session, [session_row(session_id)])]))
+
+
+async def test_changes_that_arrive_during_a_commit_share_the_next_one(storage: Storage) -> None:
+    database = await begun(storage)
+    waiting = [storage.writer.post(saying(f"{n}", session_id=f"ses_{n}")) for n in range(50)]
+    database.gate.set()
+    await asyncio.gather(*waiting)
+    assert database.writes == 2
+
+
+async def test_events_are_announced_after_their_commit_in_the_order_of_posting(storage: Storage) -> None:
+    database = await begun(storage)
+    done = [storage.writer.post(saying(f"{n}a", f"{n}b", session_id=f"ses_{n % 2}")) for n in range(3)]
+    assert storage.heard.told == []
+    database.gate.set()
+    await asyncio.gather(*done)
+    assert storage.heard.order == ["first", "0a", "0b", "1a", "1b", "2a", "2b"]
+    assert await storage.count(EVENT) == 7
+
+
+async def test_journal_numbers_are_contiguous_and_durable_events_alone_have_one(storage: Storage) -> None:
+    await storage.writer.commit(Change(events=[event("a"), event("passing", durable=False), event("b")]))
+    await asyncio.gather(*(storage.writer.post(saying(f"{n}")) for n in range(5)))
+    assert [told.seq for told in storage.heard.events] == [1, None, 2, 3, 4, 5, 6, 7]
+    assert [row.seq for row in await storage.rows(EVENT)] == [1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_a_refused_change_leaves_no_gap_in_the_journal(storage: Storage) -> None:
+    database = await begun(storage)
+    refused = storage.writer.post(saying("no", work=refusing(Conflict("no"))))
+    stored = storage.writer.post(saying("yes"))
+    database.gate.set()
+    await asyncio.gather(refused, stored, return_exceptions=True)
+    assert [(told.payload, told.seq) for told in storage.heard.events] == [(b"first", 1), (b"yes", 2)]
+
+
+@pytest.mark.parametrize("error", [Conflict("taken"), StaleLease("stale"), KeyError("a bug")])
+async def test_one_bad_change_takes_no_other_down(storage: Storage, error: Exception) -> None:
+    database = await begun(storage)
+    before = storage.writer.post(saying("before"))
+    bad = storage.writer.post(saying("bad", work=refusing(error)))
+    after = storage.writer.post(saying("after"))
+    database.gate.set()
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(before, bad, after, return_exceptions=True)
+    assert results == [None, error, None]
+    assert storage.heard.order == ["first", "before", "after"]
+
+
+async def test_a_row_that_the_database_refuses_is_told_to_its_own_writer_alone(storage: Storage) -> None:
+    database = await begun(storage)
+    good = storage.writer.post(Change([(storage.sql.put_session, [session_row()])], [event("good")]))
+    orphan = storage.writer.post(Change([(storage.sql.put_message, [message_row("msg_1", "ses_none")])], [event("orphan")]))
+    database.gate.set()
+    results = await asyncio.gather(good, orphan, return_exceptions=True)
+    assert results[0] is None and isinstance(results[1], StorageError)
+    assert storage.heard.order == ["first", "good"]
+    assert await storage.count(SESSION) == 1
+
+
+async def test_a_number_too_great_for_the_database_is_told_to_its_own_writer_alone(storage: Storage) -> None:
+    huge = storage.writer.post(Change([(storage.sql.put_session, [session_row(updated=2**70)])]))
+    good = storage.writer.post(saying("good"))
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(huge, good, return_exceptions=True)
+    assert isinstance(results[0], Exception) and results[1] is None
+
+
+async def test_a_change_is_whole_or_not_at_all(storage: Storage) -> None:
+    rows = [(storage.sql.put_session, [session_row()]), (storage.sql.put_message, [message_row("msg_1", "ses_none")])]
+    with pytest.raises(StorageError):
+        await storage.writer.commit(Change(rows, [event("half")]))
+    assert await storage.count(SESSION) == 0 and storage.heard.told == []
+
+
+async def test_a_cancelled_waiter_does_not_undo_its_change(storage: Storage) -> None:
+    database = held(storage)
+    waiting = asyncio.create_task(storage.writer.commit(saying("kept")))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    database.gate.set()
+    await storage.writer.drain()
+    assert storage.heard.order == ["kept"]
+
+
+async def test_a_failed_change_whose_waiter_was_cancelled_holds_nobody_up(storage: Storage) -> None:
+    database = await begun(storage)
+    bad = storage.writer.post(saying("bad", work=refusing(Conflict("no"))))
+    bad.cancel()
+    good = storage.writer.post(saying("good"))
+    database.gate.set()
+    async with asyncio.timeout(5):
+        await good
+    assert storage.heard.order == ["first", "good"]
+
+
+async def test_rows_of_many_changes_keep_the_order_of_posting(storage: Storage) -> None:
+    await put_session(storage)
+    database = await begun(storage)
+    for n in range(4):
+        storage.writer.post(
+            Change(
+                [(storage.sql.put_message, [message_row(f"msg_{n}")]), (storage.sql.put_part, [part_row(f"prt_{n}", f"msg_{n}")])]
+            )
+        )
+    database.gate.set()
+    await storage.writer.drain()
+    messages = sorted(await storage.rows(MESSAGE), key=lambda row: row.seq)
+    assert [row.id for row in messages] == ["msg_0", "msg_1", "msg_2", "msg_3"]
+    assert [row.id for row in sorted(await storage.rows(PART), key=lambda row: row.seq)] == ["prt_0", "prt_1", "prt_2", "prt_3"]
+
+
+async def test_a_row_put_again_keeps_its_place(storage: Storage) -> None:
+    await put_session(storage)
+    for message_id, body in (("msg_b", "1"), ("msg_a", "1"), ("msg_b", "2")):
+        await storage.writer.commit(Change([(storage.sql.put_message, [message_row(message_id, body=body)])]))
+    rows = sorted(await storage.rows(MESSAGE), key=lambda row: row.seq)
+    assert [(row.id, row.body) for row in rows] == [("msg_b", "2"), ("msg_a", "1")]
+
+
+async def test_a_delete_stays_between_what_was_posted_before_and_after_it(storage: Storage) -> None:
+    await put_session(storage)
+    database = await begun(storage)
+    put = (storage.sql.put_part, [part_row("prt_1")])
+    for writes in ([put], [(storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_1"}])], [put]):
+        storage.writer.post(Change(writes))
+    storage.writer.post(Change([(storage.sql.put_part, [part_row("prt_2")])]))
+    storage.writer.post(Change([(storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_2"}])]))
+    database.gate.set()
+    await storage.writer.drain()
+    assert [row.id for row in await storage.rows(PART)] == ["prt_1"]
+
+
+async def test_a_delta_is_announced_at_once_while_its_session_has_nothing_on_the_way(storage: Storage) -> None:
+    await begun(storage)
+    storage.writer.delta(delta("at once", "ses_other"))
+    assert storage.heard.order == ["at once"]
+    held(storage).gate.set()
+
+
+async def test_a_delta_waits_for_what_its_session_has_on_the_way(storage: Storage) -> None:
+    database = held(storage)
+    storage.writer.post(saying("part begins"))
+    storage.writer.delta(delta("Hel"))
+    storage.writer.delta(delta("lo"))
+    storage.writer.post(saying("part ends"))
+    assert storage.heard.told == []
+    database.gate.set()
+    await storage.writer.drain()
+    assert storage.heard.order == ["part begins", "Hel", "lo", "part ends"]
+
+
+async def test_a_delta_waits_for_the_deltas_that_wait(storage: Storage) -> None:
+    """A commit of another session stands in the same line: what waits behind it must not be overtaken."""
+    database = held(storage)
+    begins = storage.writer.post(saying("part begins"))
+    await asyncio.sleep(0)
+    storage.writer.post(saying("other", session_id="ses_other"))
+    storage.writer.delta(delta("Hel"))
+    begins.add_done_callback(lambda _: storage.writer.delta(delta("lo")))
+    database.gate.set()
+    await storage.writer.drain()
+    assert [said for said in storage.heard.order if said != "other"] == ["part begins", "Hel", "lo"]
+
+
+async def lease(storage: Storage, generation: int) -> None:
+    row = {"session_id": "ses_1", "owner": "me", "generation": generation, "heartbeat": 0}
+    await storage.database.write(lambda connection: connection.execute(storage.sql.take_lease, [row]))
+
+
+@pytest.mark.parametrize(("owner", "generation"), [("me", 1), ("me", 3), ("other", 2)])
+async def test_a_write_under_a_lease_that_does_not_stand_is_refused(storage: Storage, owner: str, generation: int) -> None:
+    await put_session(storage)
+    await lease(storage, 2)
+    change = Change([(storage.sql.put_message, [message_row("msg_1")])], [event("stale")], Lease("ses_1", owner, generation))
+    with pytest.raises(StaleLease):
+        await storage.writer.commit(change)
+    assert await storage.count(MESSAGE) == 0 and storage.heard.told == []
+
+
+async def test_a_write_under_the_lease_that_stands_is_stored(storage: Storage) -> None:
+    await put_session(storage)
+    await lease(storage, 2)
+    await storage.writer.commit(Change([(storage.sql.put_message, [message_row("msg_1")])], lease=Lease("ses_1", "me", 2)))
+    assert await storage.count(MESSAGE) == 1 and (await storage.rows(LEASE))[0].generation == 2
+
+
+async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage: Storage, tmp_path: Path) -> None:
+    from app.storage.engine import Database
+
+    await put_session(storage)
+    again = Database(f"sqlite:///{tmp_path / 'opensession.db'}")
+    assert len(await again.read(lambda connection: connection.execute(SESSION.select()).all())) == 1
+    again.close()
