@@ -101,8 +101,8 @@ def settled_part(part: Part) -> Part | None:
     now = clock.now_ms()
     match part:
         case ToolPart(state=Pending() | Running()):
-            started = part.state.time.start if isinstance(part.state, Running) else now
-            state = Failed(input=part.state.input, error=INTERRUPTED, time=Ended(start=started, end=now))
+            started, shown = (part.state.time.start, part.state.metadata) if isinstance(part.state, Running) else (now, None)
+            state = Failed(input=part.state.input, error=INTERRUPTED, metadata=shown, time=Ended(start=started, end=now))
             return part.model_copy(update={"state": state})
         case TextPart(time=Span(end=None)) | ReasoningPart(time=Span(end=None)):
             return part.model_copy(update={"time": Span(start=part.time.start if part.time else now, end=now)})

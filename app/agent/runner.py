@@ -23,6 +23,7 @@ class _Run:
     directory: str
     joined: bool = False
     ending: bool = False
+    aborted: bool = False
     task: asyncio.Task[Any] | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -97,8 +98,10 @@ class Runner:
         run = self._runs.get(session_id)
         if run is None:
             return
-        run.joined = False
-        if run.task is not None:
+        if run.task is not None and not run.aborted:
+            # Once: a second cancellation would cut the settling short. What is prompted from now on gets a turn of its own.
+            run.aborted = run.ending = True
+            run.joined = False
             run.task.cancel()
         await run.over.wait()
 

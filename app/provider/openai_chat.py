@@ -112,7 +112,7 @@ class ChatReader:
         """Calls are told apart by index. Some servers give none, or 0 to every call: there a new id with a name is a new call."""
         index, call_id = delta.get("index"), delta.get("id")
         key = index if isinstance(index, int) else max(self._last_call, 0)
-        if key in self._calls and name and call_id and self._calls.call_id(key) != call_id:
+        if key in self._calls and name and call_id and self._calls.given_id(key) != call_id:
             key = self._last_call + 1
         self._last_call = max(self._last_call, key)
         return key

@@ -5,6 +5,7 @@ from typing import Any
 
 from app.provider.base import InvalidToolCall, Metadata, ToolCall, ToolInputStart
 from app.provider.sse import parse_json
+from app.util import ids
 
 
 def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:
@@ -20,6 +21,7 @@ def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = Non
 
 @dataclass(slots=True)
 class _Input:
+    given_id: str
     call_id: str
     tool: str
     raw: list[str]
@@ -30,20 +32,29 @@ class ToolInputs:
 
     def __init__(self) -> None:
         self._open: dict[int, _Input] = {}
+        self._ids: set[str] = set()
 
     def __contains__(self, key: int) -> bool:
         return key in self._open
 
-    def call_id(self, key: int) -> str:
-        return self._open[key].call_id
+    def given_id(self, key: int) -> str:
+        return self._open[key].given_id
 
     def start(self, key: int, call_id: str, tool: str) -> list[ToolInputStart]:
         """The event comes once, when the name is known: some servers send it after the id."""
-        call = self._open.setdefault(key, _Input(call_id, "", []))
+        if key not in self._open:
+            self._open[key] = _Input(call_id, self._unused(call_id), "", [])
+        call = self._open[key]
         if call.tool or not tool:
             return []
         call.tool = tool
         return [ToolInputStart(call.call_id, tool)]
+
+    def _unused(self, call_id: str) -> str:
+        """Some servers give the same id to several calls; a call and its result are told from others by it."""
+        unused = ids.call_id() if call_id in self._ids else call_id
+        self._ids.add(unused)
+        return unused
 
     def append(self, key: int, fragment: str) -> None:
         self._open[key].raw.append(fragment)

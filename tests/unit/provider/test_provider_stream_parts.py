@@ -13,7 +13,7 @@ from app.provider.base import (
 from app.provider.blocks import TurningBlocks
 from app.provider.sse import SseDecoder, parse_json
 from app.provider.think_tags import ThinkTags
-from app.provider.tool_inputs import read_call
+from app.provider.tool_inputs import ToolInputs, read_call
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -91,3 +91,13 @@ def test_arguments() -> None:
         call = read_call("c", "t", raw)
         assert isinstance(call, InvalidToolCall)
         assert call.raw == raw
+
+
+def test_calls_that_a_server_gives_the_same_id_are_told_apart() -> None:
+    inputs = ToolInputs()
+    inputs.start(0, "call_0", "read")
+    inputs.start(1, "call_0", "read")
+    inputs.start(1, "call_0", "")
+    first, second = inputs.finish_all()
+    assert first.call_id == "call_0"
+    assert second.call_id != "call_0" and second.call_id
