@@ -28,6 +28,9 @@ class Settings(BaseSettings):
     cors_origins: str = ""
     """Web origins that may call the server from a browser, separated by commas, exact (`https://app.example.com`)."""
 
+    script: Path | None = None
+    """A JSON file of turns for the scripted provider to play, for tests of clients."""
+
     @property
     def root_dirs(self) -> list[Path]:
         return [Path(root) for root in self.roots.split(":") if root]

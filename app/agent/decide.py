@@ -1,5 +1,6 @@
 """What a turn does next, decided from the conversation alone. Pure."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from app.schema.part import CompactionPart, SubtaskPart, ToolPart
 
 MAX_EMPTY_STEPS = 3
 MAX_INVALID_STEPS = 8
+MAX_SAME_STEPS = 20
 _GOES_ON = ("tool-calls", "unknown")
 
 
@@ -117,6 +119,8 @@ def _stuck(history: Sequence[MessageWithParts]) -> str | None:
         return f"The model ended {MAX_EMPTY_STEPS} steps in a row without finishing an answer or calling a tool."
     if len(steps) >= MAX_INVALID_STEPS and all(_is_invalid(step) for step in steps[-MAX_INVALID_STEPS:]):
         return f"The model made nothing but unusable tool calls {MAX_INVALID_STEPS} steps in a row."
+    if len(steps) >= MAX_SAME_STEPS and len({_calls(step) for step in steps[-MAX_SAME_STEPS:]}) == 1:
+        return f"The model made the same tool calls {MAX_SAME_STEPS} steps in a row."
     return None
 
 
@@ -134,6 +138,11 @@ def _is_empty(step: MessageWithParts) -> bool:
     return (
         isinstance(info, AssistantMessage) and info.finish == "unknown" and not any(isinstance(p, ToolPart) for p in step.parts)
     )
+
+
+def _calls(step: MessageWithParts) -> str:
+    """What a step called, with which arguments."""
+    return json.dumps([[part.tool, part.state.input] for part in step.parts if isinstance(part, ToolPart)], sort_keys=True)
 
 
 def _is_invalid(step: MessageWithParts) -> bool:

@@ -34,7 +34,8 @@ class Bounds(Protocol):
 
 
 class ToolCalls:
-    """`earlier` are the calls of the turn's former steps; `context` makes the facts of one call."""
+    """`earlier` are the calls of the turn's former steps; `context` makes the facts of one call; `refusal_stops`: a person's
+    plain no ends the turn after this step."""
 
     def __init__(
         self,
@@ -43,6 +44,8 @@ class ToolCalls:
         context: Callable[[ToolPart], ToolContext],
         bounds: Bounds,
         earlier: Sequence[ToolPart],
+        *,
+        refusal_stops: bool = True,
     ) -> None:
         self._tools = tools
         self._writer = writer
@@ -50,6 +53,7 @@ class ToolCalls:
         self._bounds = bounds
         self._calls = list(earlier)
         self._running: set[asyncio.Task[None]] = set()
+        self._refusal_stops = refusal_stops
         self.blocked = False
         """A person said no without saying what to do instead: the turn stops after this step."""
         self.started = False
@@ -100,7 +104,7 @@ class ToolCalls:
     def _start(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: dict[str, Any] | None) -> None:
         part = self._writer.tool_running(call_id, tool, arguments, metadata)
         self._calls.append(part)
-        self._spawn(part, is_looping(self._calls, tool, arguments))
+        self._spawn(part, tool != INVALID and is_looping(self._calls, tool, arguments))
 
     def _spawn(self, part: ToolPart, looping: bool) -> None:
         self.started = True
@@ -121,7 +125,7 @@ class ToolCalls:
         try:
             result = await self._bounds.bound(await self._execute(part, looping))
         except (PermissionRefused, QuestionRejected, ToolError) as error:
-            self.blocked = self.blocked or isinstance(error, Rejected | QuestionRejected)
+            self.blocked |= self._refusal_stops and isinstance(error, Rejected | QuestionRejected)
             self._writer.tool_failed(part, f"Error: {error}")
             raise
         except Exception as error:

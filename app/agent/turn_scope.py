@@ -139,7 +139,8 @@ class TurnScope:
             )
 
         bounds: Bounds = OutputBounds(self.services.outputs, may_delegate="task" in tools)
-        calls = ToolCalls(tools, writer, context, bounds, earlier)
+        refusal_stops = not self.instance.config.experimental.continue_loop_on_deny
+        calls = ToolCalls(tools, writer, context, bounds, earlier, refusal_stops=refusal_stops)
         return calls
 
     async def ask_without_tools(

@@ -87,8 +87,8 @@ class SessionChange:
 
     def copy_messages(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
         """Rows of another session under new ids, announced message by message."""
-        self.change.writes.append((self._sql.put_message, messages))
-        self.change.writes.append((self._sql.put_part, parts))
+        writes = ((self._sql.put_message, messages), (self._sql.put_part, parts))
+        self.change.writes.extend((statement, rows) for statement, rows in writes if rows)
         of_message: dict[str, list[Mapping[str, Any]]] = {message["id"]: [] for message in messages}
         for part in parts:
             of_message[part["message_id"]].append(part)
