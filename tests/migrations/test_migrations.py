@@ -1,0 +1,107 @@
+"""The migrations lead from nothing to exactly the tables that the code declares."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, inspect, text
+from sqlmodel import SQLModel
+
+import app.storage.tables  # noqa: F401  fills the metadata
+from app.storage.engine import make_engine
+from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return make_engine(f"sqlite:///{tmp_path / 'opensession.db'}")
+
+
+def scripts() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    return ScriptDirectory.from_config(config)
+
+
+def schema(path: Path) -> list[tuple[str, str]]:
+    with sqlite3.connect(path) as connection:
+        return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def test_from_nothing_they_make_exactly_the_declared_tables(engine: Engine) -> None:
+    upgrade(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+        assert set(inspect(connection).get_table_names()) == {*SQLModel.metadata.tables, "alembic_version"}
+
+
+def test_sequences_are_never_given_twice(engine: Engine) -> None:
+    """SQLite reuses the number of a deleted last row unless AUTOINCREMENT says otherwise; autogenerate does not see that."""
+    upgrade(engine)
+    counted = {"session", "message", "part", "pending_ask"}
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'"))
+        assert set(rows.scalars()) == counted
+
+
+def test_the_journal_counter_is_there(engine: Engine) -> None:
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT name, value FROM counter")).all() == [("journal", 0)]
+
+
+def test_head_names_the_newest_revision() -> None:
+    assert scripts().get_heads() == [HEAD]
+
+
+def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:
+    upgrade(engine)
+    before = schema(tmp_path / "opensession.db")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE counter SET value = 7"))
+    upgrade(engine)
+    assert schema(tmp_path / "opensession.db") == before
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT value FROM counter")).scalar_one() == 7
+        assert revision(connection) == HEAD
+
+
+def test_an_upgrade_that_fails_leaves_nothing_half_made(engine: Engine, tmp_path: Path) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE part (unexpected TEXT)"))
+    with pytest.raises(Exception, match="part"):
+        upgrade(engine)
+    assert [name for name, _ in schema(tmp_path / "opensession.db")] == ["part"]
+
+
+def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
+    path = tmp_path / "opensession.db"
+    code = (
+        "import sys; from app.storage.engine import make_engine; from app.storage.migrate import upgrade;"
+        "engine = make_engine(sys.argv[1]); print('ready', flush=True); sys.stdin.readline(); upgrade(engine)"
+    )
+    command = [sys.executable, "-c", code, f"sqlite:///{path}"]
+    both = [
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in both:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    errors = [process.communicate(timeout=30)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
+    assert "counter" in dict(schema(path))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
