@@ -22,6 +22,7 @@ class Listener:
         self.deltas = deltas
         self._frames: deque[Frame] = deque()
         self._size = 0
+        self._merge_above = MERGE_ABOVE
         self._awake = asyncio.Event()
         self._closed = False
         self.fell_behind = False
@@ -60,8 +61,9 @@ class Listener:
     def _add(self, frame: Frame) -> None:
         self._frames.append(frame)
         self._size += frame.size
-        if self._size > MERGE_ABOVE:
+        if self._size > self._merge_above:
             self._merge()
+            self._merge_above = min(self._size + MERGE_ABOVE, DISCONNECT_ABOVE)
         if self._size > DISCONNECT_ABOVE:
             self.fell_behind = True
             self.close()
@@ -98,6 +100,7 @@ class Listener:
 
     def _take(self) -> bytes:
         frames, self._frames, self._size = self._frames, deque(), 0
+        self._merge_above = MERGE_ABOVE
         if self.directory is None:
             return b"".join(frame.everywhere for frame in frames)
         return b"".join(frame.local for frame in frames)

@@ -1,0 +1,55 @@
+"""What is written to a client, byte by byte."""
+
+import json
+
+from app.bus.base import Event, PartDelta
+from app.bus.frames import EventFrame, PartFrame
+
+
+def part_delta(text: str, size: int = 0) -> PartDelta:
+    return PartDelta('/d"é', "ses_1", "msg_1", 'prt_"1', text, size, lambda: b"{}")
+
+
+def data(frame: bytes) -> dict[str, object]:
+    line = frame.decode().removesuffix("\n\n").split("\n")[-1]
+    parsed: dict[str, object] = json.loads(line.removeprefix("data: "))
+    return parsed
+
+
+def test_an_event_with_a_number_has_an_id_line() -> None:
+    frame = EventFrame(Event(b'{"type":"t"}', "/d", None, True, 7))
+    assert frame.local == b'id: 7\ndata: {"type":"t"}\n\n'
+
+
+def test_an_event_without_a_number_has_none() -> None:
+    assert EventFrame(Event(b'{"type":"t"}', "/d", durable=False)).local == b'data: {"type":"t"}\n\n'
+
+
+def test_the_global_stream_wraps_it_with_its_directory() -> None:
+    payload = {"type": "t"}
+    assert data(EventFrame(Event(b'{"type":"t"}', '/d"é')).everywhere) == {"directory": '/d"é', "payload": payload}
+    assert data(EventFrame(Event(b'{"type":"t"}')).everywhere) == {"payload": payload}
+
+
+def test_a_gain_says_which_part_gained_what() -> None:
+    frame = PartFrame(part_delta("", 0), 'a "quoted"\nline \U0001f600')
+    gain = {
+        "sessionID": "ses_1",
+        "messageID": "msg_1",
+        "partID": 'prt_"1',
+        "field": "text",
+        "delta": 'a "quoted"\nline \U0001f600',
+    }
+    assert data(frame.local) == {"type": "message.part.delta", "properties": gain}
+
+
+def test_a_whole_frame_has_the_part_and_the_delta() -> None:
+    frame = PartFrame(part_delta(""), "lo", b'{"text":"Hello"}')
+    assert data(frame.local) == {"type": "message.part.updated", "properties": {"part": {"text": "Hello"}, "delta": "lo"}}
+    assert data(frame.everywhere)["directory"] == '/d"é'
+
+
+def test_joined_frames_keep_the_newer_part_and_all_the_text() -> None:
+    older, newer = PartFrame(part_delta("", 2), "ab", b"1"), PartFrame(part_delta("", 3), "c", b"2")
+    joined = older.joined_with(newer)
+    assert (joined.text, joined.part, joined.delta.size) == ("abc", b"2", 3)

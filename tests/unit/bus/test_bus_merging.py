@@ -1,0 +1,115 @@
+"""A streaming part's deltas: the first at once, then joined into as many frames as its size allows."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from app.bus.base import PartDelta
+from app.bus.frames import PartFrame
+from app.bus.merging import BYTES_PER_SECOND, SHORTEST_INTERVAL, PartMerger, interval
+
+
+class StreamingText:
+    """A part that grows, and the frames that a merger makes of it."""
+
+    def __init__(self, *, whole: bool, session_id: str = "ses_1", part_id: str = "prt_1") -> None:
+        self.frames: list[PartFrame] = []
+        self.merger = PartMerger(self.frames.append, whole=whole)
+        self.text = ""
+        self._ids = (session_id, part_id)
+
+    def gain(self, text: str) -> None:
+        self.text += text
+        session_id, part_id = self._ids
+        now = self.text.encode()
+        self.merger.add(PartDelta("/d", session_id, "msg_1", part_id, text, len(self.text), lambda: now))
+
+    @property
+    def sent(self) -> str:
+        return "".join(frame.text for frame in self.frames)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+
+async def test_the_first_delta_is_sent_at_once() -> None:
+    streaming = StreamingText(whole=True)
+    streaming.gain("Hel")
+    assert [frame.text for frame in streaming.frames] == ["Hel"]
+    assert streaming.frames[0].part == b"Hel"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_deltas_that_come_fast_are_joined_to_the_text(whole: bool) -> None:
+    streaming = StreamingText(whole=whole)
+    for number in range(500):
+        streaming.gain(f"{number} ")
+    assert len(streaming.frames) == 1
+    await streaming.until(lambda: streaming.sent == streaming.text)
+    assert len(streaming.frames) == 2
+
+
+async def test_a_whole_frame_shows_the_part_as_it_is_when_sent() -> None:
+    streaming = StreamingText(whole=True)
+    for letter in "abc":
+        streaming.gain(letter)
+    streaming.merger.flush("ses_1")
+    assert [(frame.text, frame.part) for frame in streaming.frames] == [("a", b"a"), ("bc", b"abc")]
+
+
+async def test_a_part_costs_a_bounded_number_of_bytes_a_second_however_long_it_is() -> None:
+    streaming = StreamingText(whole=True)
+    loop = asyncio.get_running_loop()
+    streaming.gain("x" * 10_000)
+    began = loop.time()
+    while loop.time() - began < 0.5:
+        streaming.gain("word " * 4)
+        await asyncio.sleep(0.001)
+    elapsed = loop.time() - began
+    assert sum(frame.size for frame in streaming.frames[1:-1]) <= BYTES_PER_SECOND * elapsed
+    assert len(streaming.frames) > 3
+
+
+def test_short_parts_are_sent_often_and_long_ones_rarely() -> None:
+    assert interval(100) == SHORTEST_INTERVAL
+    assert interval(BYTES_PER_SECOND) == 1.0
+
+
+async def test_a_flush_sends_what_waits_and_leaves_nothing_behind() -> None:
+    streaming = StreamingText(whole=False)
+    for text in ("a", "b", "c"):
+        streaming.gain(text)
+    streaming.merger.flush("ses_1")
+    assert streaming.sent == "abc"
+    streaming.merger.flush("ses_1")
+    await asyncio.sleep(SHORTEST_INTERVAL * 3)
+    assert [frame.text for frame in streaming.frames] == ["a", "bc"]
+
+
+async def test_a_flush_is_for_its_session_alone() -> None:
+    streaming = StreamingText(whole=False)
+    for text in ("a", "b"):
+        streaming.gain(text)
+    streaming.merger.flush("ses_other")
+    assert streaming.sent == "a"
+
+
+async def test_a_forgotten_session_has_been_sent_whole_and_begins_anew() -> None:
+    streaming = StreamingText(whole=False)
+    for text in ("a", "b"):
+        streaming.gain(text)
+    streaming.merger.forget("ses_1")
+    streaming.gain("c")
+    assert [frame.text for frame in streaming.frames] == ["a", "b", "c"]
+
+
+async def test_progress_without_text_is_sent_as_the_part_stands() -> None:
+    streaming = StreamingText(whole=True)
+    for _ in range(3):
+        streaming.gain("")
+    streaming.merger.flush("ses_1")
+    assert len(streaming.frames) == 2
+    assert b'"delta"' not in streaming.frames[-1].payload
