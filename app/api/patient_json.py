@@ -16,9 +16,12 @@ log = logging.getLogger(__name__)
 SIGN_OF_LIFE_SECONDS = 15.0
 
 
-async def patient_json(work: Coroutine[Any, Any, bytes]) -> AsyncIterator[bytes]:
-    """A client that goes away does not stop the work."""
-    task = asyncio.create_task(_to_its_end(work))
+def patient_json(work: Coroutine[Any, Any, bytes]) -> AsyncIterator[bytes]:
+    """The work begins at once: a client that goes away, even before the first byte, does not stop it."""
+    return _document(asyncio.create_task(_to_its_end(work)))
+
+
+async def _document(task: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
     yield b"\n"
     while True:
         done, _ = await asyncio.wait({task}, timeout=SIGN_OF_LIFE_SECONDS)
