@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 from app.schema.errors import Busy
 from app.storage import queries
@@ -23,14 +24,14 @@ class Leases:
         self._sql = sql
         self._writer = writer
         self.owner = owner.mine()
-        self._held: set[str] = set()
+        self._held: dict[str, Lease] = {}
         self._beating: asyncio.Task[None] | None = None
 
     async def take(self, session_id: str) -> Lease:
         """Raises Busy while another live server holds it."""
         taken: list[Lease] = []
         await self._writer.commit(Change(work=lambda connection: taken.append(self._take(connection, session_id))))
-        self._held.add(session_id)
+        self._held[session_id] = taken[-1]
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat(), name="lease heartbeat")
         return taken[-1]
@@ -41,14 +42,14 @@ class Leases:
         def clear(connection: Connection) -> None:
             for held in queries.leases(connection):
                 if is_dead(held.owner, held.heartbeat):
-                    connection.execute(self._sql.drop_lease, {"lease_session": held.session_id, "lease_owner": held.owner})
+                    connection.execute(self._sql.drop_lease, _key(held))
 
         await self._writer.commit(Change(work=clear))
 
     def drop(self, session_id: str) -> None:
-        self._held.discard(session_id)
-        row = {"lease_session": session_id, "lease_owner": self.owner}
-        self._writer.post(Change([(self._sql.drop_lease, [row])]))
+        lease = self._held.pop(session_id, None)
+        if lease is not None:
+            self._writer.post(Change([(self._sql.drop_lease, [_key(lease)])]))
 
     async def close(self) -> None:
         if self._beating is not None:
@@ -80,6 +81,11 @@ class Leases:
         rows = [{"lease_session": held, "lease_owner": self.owner, "now": now} for held in tuple(self._held)]
         if rows:
             connection.execute(self._sql.beat_leases, rows)
+
+
+def _key(lease: Any) -> dict[str, Any]:
+    """Of one generation alone: the session's next lease may be taken while this one is dropped."""
+    return {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}
 
 
 def is_dead(name: str, heartbeat: int) -> bool:

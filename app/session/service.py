@@ -1,5 +1,7 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
+from contextlib import AsyncExitStack
+
 from app import __version__
 from app.schema.errors import BadRequest, Busy, NotFound
 from app.schema.message import UserMessage
@@ -62,13 +64,16 @@ class SessionService:
     async def remove(self, place: Place, session_id: str) -> None:
         """A session, its descendants and all that is theirs, in one transaction; children are announced first. The caller has
         stopped their turns."""
-        family = await self._store.family(session_id)
-        if not family:
-            raise NotFound(f"Session not found: {session_id}")
-        change = self._store.change(session_id, place.directory)
-        for session in family:
-            change.delete_session(session)
-        await self._store.commit(change)
+        async with AsyncExitStack() as locks:
+            for session in await self._store.family(session_id):
+                await locks.enter_async_context(self._store.lock(session.id))
+            family = await self._store.family(session_id)
+            if not family:
+                raise NotFound(f"Session not found: {session_id}")
+            change = self._store.change(session_id, place.directory)
+            for session in family:
+                change.delete_session(session)
+            await self._store.commit(change)
 
     async def todos_json(self, session_id: str) -> bytes:
         return await self._body_of(session_id, queries.TODO)

@@ -81,8 +81,9 @@ class Store:
         for watcher in self._watchers.get(change.session_id, ()):
             for part in change.parts:
                 watcher(part)
-        if change.settled_parts and change.session_id in self._live:
-            done.add_done_callback(lambda _: self._settle(change))
+        live = self._live.get(change.session_id, {})
+        if settled := [live[part_id] for part_id in change.settled_parts if part_id in live]:
+            done.add_done_callback(lambda _: self._settle(change.session_id, settled))
         return done
 
     async def commit(self, change: SessionChange) -> None:
@@ -130,14 +131,15 @@ class Store:
         for session_id, part_rows in by_session.items():
             self._writer.post(Change(writes=[(self._sql.put_part, part_rows)], lease=self._leases.get(session_id)))
 
-    def _settle(self, change: SessionChange) -> None:
-        """Parts whose rows are up to date are read from there again."""
-        live = self._live.get(change.session_id, {})
-        for part_id in change.settled_parts:
-            live.pop(part_id, None)
+    def _settle(self, session_id: str, settled: Sequence[Part]) -> None:
+        """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""
+        live = self._live.get(session_id, {})
+        for part in settled:
+            if live.get(part.id) is part:
+                del live[part.id]
         if not live:
-            self._live.pop(change.session_id, None)
-            self._live_in.pop(change.session_id, None)
+            self._live.pop(session_id, None)
+            self._live_in.pop(session_id, None)
 
     # ── the lease of a turn ─────────────────────────────────────────────────────────────────────────────────────────────
 

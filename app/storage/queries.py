@@ -121,7 +121,7 @@ class Statements:
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
             .values(heartbeat=bindparam("now"))
         )
-        self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner")
+        self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner", generation="lease_generation")
 
     def _upsert(self, into: Any, key: list[str], keep: set[str] | None = None) -> Executable:
         """Insert, or replace all but the key, the sequence and the columns to `keep`."""
@@ -392,7 +392,7 @@ def trim_journal(connection: Connection, keep: int, older_than: int) -> None:
 
 
 def leases(connection: Connection) -> Sequence[Row[Any]]:
-    return connection.execute(select(LEASE.c.session_id, LEASE.c.owner, LEASE.c.heartbeat)).all()
+    return connection.execute(select(LEASE)).all()
 
 
 def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:

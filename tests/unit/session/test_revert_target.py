@@ -15,7 +15,7 @@ from app.schema.message import (
 )
 from app.schema.part import ModelRef, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Running, Started
-from app.session.revert_target import NO_SNAPSHOT, Target, find_target, first_trees, outer_trees, unknown_changes
+from app.session.revert_target import NO_SNAPSHOT, Target, find_target, first_trees, outer_trees, reported_edits, unknown_changes
 
 MODEL = ModelRef(provider_id="scripted", model_id="scripted")
 A, B, C = "a" * 40, "b" * 40, "c" * 40
@@ -184,7 +184,6 @@ def test_nothing_is_unknown_of(parts: list[Part]) -> None:
         ([start(A), call("edit", filePath="/w/x"), finish(None)], ["/w/x"]),
         ([start(A), call("edit", filePath="/w/x"), finish(B)], ["/w/x"]),
         ([start(None), call("apply_patch", metadata={"files": [{"filePath": "/w/a", "movePath": "/w/b"}]})], ["/w/a", "/w/b"]),
-        ([start(None), call("apply_patch", metadata={"files": "odd"})], ["apply_patch"]),
     ],
     ids=[
         "no snapshot",
@@ -196,7 +195,6 @@ def test_nothing_is_unknown_of(parts: list[Part]) -> None:
         "no snapshot afterwards",
         "a change without a patch",
         "a patch's files",
-        "odd metadata",
     ],
 )
 def test_changes_without_a_snapshot_are_named(parts: list[Part], names: list[str]) -> None:
@@ -221,3 +219,22 @@ def test_the_snapshot_of_a_step_counts_for_a_part_in_the_middle_of_it() -> None:
     found = find_target(history, "msg_a", "prt_e")
     assert found is not None
     assert unknown_changes(found) == []
+
+
+def test_edits_are_told_with_the_snapshot_from_before_their_first_step() -> None:
+    steps = [
+        answer("msg_a", "msg_0", start(A), call("write", filePath="/w/x"), call("read", filePath="/w/r"), finish(A)),
+        answer(
+            "msg_b", "msg_0", start(B), call("edit", filePath="/w/x"), call("edit", filePath="y"), failed("edit", filePath="z")
+        ),
+        answer("msg_c", "msg_0", start(None), call("write", filePath="/w/without")),
+        answer("msg_d", "msg_0", start(C), call("apply_patch", metadata={"files": "odd"})),
+    ]
+    assert reported_edits(target(*steps)) == {"/w/x": A, "y": B}
+
+
+def test_edits_before_the_part_are_not_told() -> None:
+    parts = [start(A), call("write", "prt_1", filePath="/w/x"), call("write", "prt_2", filePath="/w/y"), finish(A)]
+    found = find_target([user("msg_0"), answer("msg_a", "msg_0", *parts)], "msg_a", "prt_2")
+    assert found is not None
+    assert reported_edits(found) == {"/w/y": A}

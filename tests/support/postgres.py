@@ -1,0 +1,108 @@
+"""A PostgreSQL of the tests' own: a cluster in a directory that goes with it, on a free port, run by an unprivileged user."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+from running_server import free_port, skip_or_fail
+from sqlalchemy import create_engine
+
+SUPERUSER = "opensession"
+UNPRIVILEGED = "postgres"
+"""Who runs it when the tests are run by root, which PostgreSQL refuses; Debian's package makes this user."""
+
+PATIENCE = 60
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    port: int
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://{SUPERUSER}@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self, like: str = "template1") -> str:
+        """The URL of a new database, a copy of `like`."""
+        name = f"test_{next(self._numbers)}"
+        engine = create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {like}")
+        engine.dispose()
+        return self.url(name)
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """Skips where PostgreSQL, psycopg or a user to run it is missing."""
+    if find_spec("psycopg") is None:
+        skip_or_fail("psycopg is not installed")
+    programs, user = _programs(), _user()
+    directory = Path(tempfile.mkdtemp(prefix="opensession-postgres-"))
+    if user:
+        shutil.chown(directory, user)
+    try:
+        with _cluster(programs, directory, user) as port:
+            yield PostgresServer(port)
+    finally:
+        shutil.rmtree(directory)
+
+
+@contextmanager
+def _cluster(programs: Path, directory: Path, user: str | None) -> Iterator[int]:
+    data, port = directory / "data", free_port()
+
+    def run(program: str, *arguments: str) -> None:
+        """The server inherits these streams: pipes would be waited for until it stops."""
+        with (directory / f"{program}.out").open("ab") as output:
+            result = subprocess.run(
+                [programs / program, *arguments],
+                cwd=directory,
+                user=user,
+                group=user,
+                extra_groups=[] if user else None,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=PATIENCE,
+            )
+        assert result.returncode == 0, Path(output.name).read_text() + _read(directory / "log")
+
+    run("initdb", f"--pgdata={data}", f"--username={SUPERUSER}", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+    options = f"-p {port} -F -c listen_addresses=127.0.0.1 -c unix_socket_directories={directory}"
+    run("pg_ctl", "start", "--wait", f"--pgdata={data}", f"--log={directory / 'log'}", f"--options={options}")
+    try:
+        yield port
+    finally:
+        run("pg_ctl", "stop", f"--pgdata={data}", "--mode=immediate")
+
+
+def _read(log: Path) -> str:
+    return log.read_text() if log.exists() else ""
+
+
+def _programs() -> Path:
+    """Where initdb and pg_ctl are; Debian keeps them off the PATH."""
+    on_path = shutil.which("initdb")
+    found = [Path(on_path)] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        skip_or_fail("PostgreSQL is not installed (initdb)")
+    return found[-1].parent
+
+
+def _user() -> str | None:
+    """None: whoever runs the tests may run it too."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(UNPRIVILEGED).pw_name
+    except KeyError:
+        skip_or_fail(f"PostgreSQL does not run as root, and there is no user {UNPRIVILEGED}")
+        raise

@@ -1,0 +1,107 @@
+"""Sessions on a real database without the agent: store, services, and messages to put in them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from storage_parts import HeldDatabase, Storage, open_storage
+
+from app.schema.message import AssistantMessage, AssistantTime, Message, MessagePath, UserMessage, UserTime
+from app.schema.part import ModelRef, Part, TextPart
+from app.schema.session import Session, SessionTime
+from app.session.fork import Forks
+from app.session.lease import Leases
+from app.session.service import SessionService
+from app.session.status import Statuses
+from app.session.store import Store
+from app.workspace.place import Place
+
+DIRECTORY = "/d"
+PLACE = Place(DIRECTORY, "p", "/d", is_git=False)
+
+
+def session(session_id: str = "ses_1", **fields: Any) -> Session:
+    given = {"slug": "able-bay", "project_id": "p", "directory": DIRECTORY, "title": "T", "version": "1", **fields}
+    return Session(id=session_id, time=SessionTime(created=1, updated=1), **given)
+
+
+def user(message_id: str, session_id: str = "ses_1", **fields: Any) -> UserMessage:
+    model = ModelRef(provider_id="scripted", model_id="rules")
+    return UserMessage(id=message_id, session_id=session_id, time=UserTime(created=1), agent="build", model=model, **fields)
+
+
+def assistant(message_id: str, parent_id: str, session_id: str = "ses_1", **fields: Any) -> AssistantMessage:
+    return AssistantMessage(
+        id=message_id,
+        session_id=session_id,
+        parent_id=parent_id,
+        time=fields.pop("time", AssistantTime(created=1, completed=2)),
+        model_id="rules",
+        provider_id="scripted",
+        mode="build",
+        agent="build",
+        path=MessagePath(cwd=DIRECTORY, root=DIRECTORY),
+        **fields,
+    )
+
+
+def text_part(part_id: str, text: str = "", message_id: str = "msg_1", session_id: str = "ses_1") -> TextPart:
+    return TextPart(id=part_id, session_id=session_id, message_id=message_id, text=text)
+
+
+@dataclass
+class Sessions:
+    storage: Storage
+    store: Store
+    statuses: Statuses
+    service: SessionService
+    forks: Forks
+    leases: Leases
+
+    @property
+    def database(self) -> HeldDatabase:
+        assert isinstance(self.storage.database, HeldDatabase)
+        return self.storage.database
+
+    @property
+    def said(self) -> list[dict[str, Any]]:
+        """The events that were announced, as JSON."""
+        return [orjson.loads(told.payload) for told in self.storage.heard.events]
+
+    async def put(self, *values: Session | Message | Part, session_id: str = "ses_1") -> None:
+        """In one change."""
+        change = self.store.change(session_id, DIRECTORY)
+        for value in values:
+            if isinstance(value, Session):
+                change.create_session(value)
+            elif isinstance(value, UserMessage | AssistantMessage):
+                change.put_message(value)
+            else:
+                change.put_part(value)
+        await self.store.commit(change)
+
+    async def read(self, session_id: str = "ses_1") -> list[dict[str, Any]]:
+        """All messages, as a client reads them."""
+        messages: list[dict[str, Any]] = orjson.loads((await self.store.page_json(session_id, None)).body)
+        return messages
+
+    async def close(self) -> None:
+        self.database.gate.set()
+        await self.store.drain()
+        await self.leases.close()
+        self.database.close()
+
+
+def more_sessions(storage: Storage) -> Sessions:
+    """A server of its own on a database."""
+    store = Store(storage.database, storage.sql, storage.writer)
+    statuses = Statuses(store)
+    return Sessions(storage, store, statuses, SessionService(store, statuses), Forks(store), Leases(storage.sql, storage.writer))
+
+
+async def open_sessions(path: Path) -> Sessions:
+    opened = more_sessions(open_storage(path))
+    await opened.put(session())
+    opened.storage.heard.told.clear()
+    return opened

@@ -1,0 +1,119 @@
+"""A fork is a copy with ids of its own, of all or of what stands before a message."""
+
+import pytest
+from session_parts import PLACE, Sessions, assistant, session, text_part, user
+
+from app.schema.errors import NotFound
+from app.schema.message import AssistantTime
+from app.schema.permission import Rule
+from app.session.store import WRITE_BEHIND
+
+
+@pytest.fixture
+async def talked(sessions: Sessions) -> Sessions:
+    """Two prompts, each answered."""
+    for n in (1, 3):
+        await sessions.put(user(f"msg_{n}"), text_part(f"prt_{n}", f"question {n}", f"msg_{n}"))
+        answer = assistant(f"msg_{n + 1}", f"msg_{n}", cost=0.5, finish="stop")
+        await sessions.put(answer, text_part(f"prt_{n}b", "one", answer.id), text_part(f"prt_{n}a", "two", answer.id))
+    sessions.storage.heard.told.clear()
+    return sessions
+
+
+async def test_a_fork_of_all_has_everything_in_its_order_under_new_ids(talked: Sessions) -> None:
+    fork = await talked.forks.fork(PLACE, "ses_1", None)
+    original, copy = await talked.read(), await talked.read(fork.id)
+    assert [[part["text"] for part in message["parts"]] for message in copy] == [
+        [part["text"] for part in message["parts"]] for message in original
+    ]
+    ids = {message["info"]["id"] for message in copy} | {part["id"] for message in copy for part in message["parts"]}
+    assert len(ids) == 10
+    assert ids.isdisjoint({message["info"]["id"] for message in original})
+    assert ids.isdisjoint({part["id"] for message in original for part in message["parts"]})
+    assert {part["sessionID"] for message in copy for part in message["parts"]} == {fork.id}
+    assert all(part["messageID"] == message["info"]["id"] for message in copy for part in message["parts"])
+
+
+async def test_answers_point_at_the_copies_of_their_prompts(talked: Sessions) -> None:
+    copy = await talked.read((await talked.forks.fork(PLACE, "ses_1", None)).id)
+    assert [message["info"].get("parentID") for message in copy] == [None, copy[0]["info"]["id"], None, copy[2]["info"]["id"]]
+
+
+async def test_an_answer_whose_prompt_is_gone_keeps_the_old_id(talked: Sessions) -> None:
+    await talked.service.remove_message(PLACE, "ses_1", "msg_1")
+    copy = await talked.read((await talked.forks.fork(PLACE, "ses_1", None)).id)
+    assert copy[0]["info"]["parentID"] == "msg_1"
+
+
+async def test_everything_else_is_copied_as_it_is(talked: Sessions) -> None:
+    copy = await talked.read((await talked.forks.fork(PLACE, "ses_1", None)).id)
+    original = await talked.read()
+    ids = {"id", "sessionID", "parentID", "messageID"}
+    for before, after in zip(original, copy, strict=True):
+        assert {k: v for k, v in before["info"].items() if k not in ids} == {
+            k: v for k, v in after["info"].items() if k not in ids
+        }
+
+
+@pytest.mark.parametrize(("boundary", "count"), [("msg_1", 0), ("msg_2", 1), ("msg_3", 2), ("msg_4", 3)])
+async def test_a_fork_at_a_message_has_what_stands_before_it(talked: Sessions, boundary: str, count: int) -> None:
+    copy = await talked.read((await talked.forks.fork(PLACE, "ses_1", boundary)).id)
+    assert len(copy) == count
+
+
+async def test_order_counts_and_not_the_id(sessions: Sessions) -> None:
+    """A client's own ids need not ascend."""
+    for message_id in ("msg_z", "msg_m", "msg_a"):
+        await sessions.put(user(message_id), text_part("prt_1", message_id, message_id))
+    copy = await sessions.read((await sessions.forks.fork(PLACE, "ses_1", "msg_a")).id)
+    assert [message["parts"][0]["text"] for message in copy] == ["msg_z", "msg_m"]
+
+
+async def test_a_fork_of_a_fork_is_counted_and_has_no_parent(talked: Sessions) -> None:
+    first = await talked.forks.fork(PLACE, "ses_1", None)
+    second = await talked.forks.fork(PLACE, first.id, None)
+    assert (first.title, second.title) == ("T (fork #1)", "T (fork #2)")
+    assert first.parent_id is None and second.slug
+
+
+async def test_permission_rules_are_copied_and_a_parent_is_not(sessions: Sessions) -> None:
+    rules = [Rule(permission="bash", pattern="*", action="deny")]
+    await sessions.put(session("ses_2", permission=rules, parent_id="ses_1"), session_id="ses_2")
+    fork = await sessions.forks.fork(PLACE, "ses_2", None)
+    assert fork.permission == rules and fork.parent_id is None
+
+
+async def test_an_answer_that_is_still_written_is_left_out(talked: Sessions) -> None:
+    await talked.put(user("msg_5"), assistant("msg_6", "msg_5", time=AssistantTime(created=1)))
+    copy = await talked.read((await talked.forks.fork(PLACE, "ses_1", None)).id)
+    assert [message["info"]["role"] for message in copy] == ["user", "assistant", "user", "assistant", "user"]
+
+
+async def test_what_streams_is_copied_as_it_stands(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    sessions.store.stream(text_part("prt_1", "not written yet"), "/d", "not written yet")
+    assert WRITE_BEHIND > 0
+    copy = await sessions.read((await sessions.forks.fork(PLACE, "ses_1", None)).id)
+    assert copy[0]["parts"][0]["text"] == "not written yet"
+
+
+async def test_events_tell_the_session_then_each_message_with_its_parts(talked: Sessions) -> None:
+    await talked.forks.fork(PLACE, "ses_1", "msg_3")
+    assert [event["type"] for event in talked.said] == [
+        "session.created",
+        "session.updated",
+        "message.updated",
+        "message.part.updated",
+        "message.updated",
+        "message.part.updated",
+        "message.part.updated",
+    ]
+
+
+@pytest.mark.parametrize(("session_id", "message_id"), [("ses_none", None), ("ses_1", "msg_none")])
+async def test_an_unknown_session_or_message_is_not_found_and_nothing_is_stored(
+    talked: Sessions, session_id: str, message_id: str | None
+) -> None:
+    with pytest.raises(NotFound):
+        await talked.forks.fork(PLACE, session_id, message_id)
+    assert talked.said == []

@@ -1,0 +1,202 @@
+"""The one door: what is committed is announced, what streams is seen before it is written."""
+
+import asyncio
+
+import orjson
+import pytest
+from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_part, user
+
+from app.schema.errors import NotFound
+from app.schema.part import Part, ToolPart
+from app.schema.session import Session, UpdateInput
+from app.schema.tool_state import Completed, CompletedTime, Running, Started
+from app.session.store import WRITE_BEHIND
+from app.storage.queries import PART
+
+
+def tool_part(progress: str, *, done: bool = False) -> ToolPart:
+    state: Running | Completed = Running(input={}, metadata={"output": progress}, time=Started(start=1))
+    if done:
+        state = Completed(input={}, output=progress, title="", metadata={}, time=CompletedTime(start=1, end=2))
+    return ToolPart(id="prt_1", session_id="ses_1", message_id="msg_1", call_id="c", tool="bash", state=state)
+
+
+async def texts(sessions: Sessions) -> list[str]:
+    return [part["text"] for message in await sessions.read() for part in message["parts"]]
+
+
+async def written(sessions: Sessions) -> list[str]:
+    return [orjson.loads(row.body)["text"] for row in await sessions.storage.rows(PART)]
+
+
+async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(sessions: Sessions) -> None:
+    sessions.database.gate.clear()
+    change = sessions.store.change("ses_1", DIRECTORY)
+    change.put_message(user("msg_1"))
+    stored = sessions.store.post(change)
+    await asyncio.sleep(0)
+    assert sessions.said == []
+    sessions.database.gate.set()
+    await stored
+    assert [event["type"] for event in sessions.said] == ["message.updated"]
+    assert len(await sessions.read()) == 1
+
+
+# ── streaming ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_read_sees_a_streaming_part_as_it_stands(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
+    assert await texts(sessions) == ["Hello"] and await written(sessions) == []
+    message = await sessions.store.message("ses_1", "msg_1")
+    assert message.parts == [text_part("prt_1", "Hello")]
+    assert orjson.loads(await sessions.store.message_json("ses_1", "msg_1"))["parts"][0]["text"] == "Hello"
+
+
+async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    for text in ("H", "Hel", "Hello"):
+        sessions.store.stream(text_part("prt_1", text), DIRECTORY, text)
+    writes = sessions.database.writes
+    async with asyncio.timeout(WRITE_BEHIND * 20):
+        while await written(sessions) != ["Hello"]:
+            await asyncio.sleep(0.01)
+    assert sessions.database.writes == writes + 1
+
+
+async def test_a_part_that_ended_is_read_from_its_row(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    sessions.store.stream(text_part("prt_1", "Hello "), DIRECTORY, "Hello ")
+    await sessions.put(text_part("prt_1", "Hello"))
+    assert await texts(sessions) == ["Hello"] and sessions.store.streaming_parts() == []
+    await sessions.store.drain()
+    assert await written(sessions) == ["Hello"]
+
+
+async def test_what_streams_while_an_earlier_state_is_stored_stays_seen(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    sessions.store.stream(tool_part("1"), DIRECTORY)
+    change = sessions.store.change("ses_1", DIRECTORY)
+    change.put_part(tool_part("2"))
+    stored = sessions.store.post(change)
+    sessions.store.stream(tool_part("3"), DIRECTORY)
+    await stored
+    await asyncio.sleep(0)
+    assert [part for part, _ in sessions.store.streaming_parts()] == [tool_part("3")]
+    await sessions.put(tool_part("4", done=True))
+    assert sessions.store.streaming_parts() == []
+
+
+async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sessions: Sessions) -> None:
+    sessions.database.gate.clear()
+    change = sessions.store.change("ses_1", DIRECTORY)
+    change.put_message(user("msg_1"))
+    sessions.store.post(change)
+    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
+    assert sessions.storage.heard.order == []
+    sessions.database.gate.set()
+    await sessions.store.drain()
+    assert sessions.storage.heard.order[-1] == "Hello" and len(sessions.storage.heard.order) == 2
+
+
+async def test_a_drained_store_has_written_all(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
+    await sessions.store.drain()
+    assert await written(sessions) == ["Hello"]
+
+
+# ── watching ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_watcher_sees_the_parts_of_its_session_until_it_stops(sessions: Sessions) -> None:
+    seen: list[Part] = []
+    await sessions.put(session("ses_2"), session_id="ses_2")
+    await sessions.put(user("msg_1"))
+    with sessions.store.watching("ses_1", seen.append):
+        await sessions.put(text_part("prt_1"))
+        await sessions.put(user("msg_1", "ses_2"), text_part("prt_2", session_id="ses_2"), session_id="ses_2")
+    await sessions.put(text_part("prt_3"))
+    assert seen == [text_part("prt_1")]
+
+
+# ── sessions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_edits_at_once_are_made_one_after_another(sessions: Sessions) -> None:
+    def louder(found: Session) -> Session:
+        return found.model_copy(update={"title": found.title + "!"})
+
+    await asyncio.gather(*(sessions.store.update_session("ses_1", DIRECTORY, louder) for _ in range(20)))
+    assert (await sessions.store.session("ses_1")).title == "T" + "!" * 20
+
+
+@pytest.mark.parametrize("touch", [True, False])
+async def test_an_edit_counts_as_a_touch_if_it_is_told_to(sessions: Sessions, touch: bool) -> None:
+    await sessions.store.update_session("ses_1", DIRECTORY, lambda found: found, touch=touch)
+    assert ((await sessions.store.session("ses_1")).time.updated > 1) is touch
+
+
+async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_back(sessions: Sessions) -> None:
+    await sessions.put(session("ses_2", parent_id="ses_1"), session_id="ses_2")
+    sessions.database.gate.clear()
+    removing = asyncio.create_task(sessions.service.remove(PLACE, "ses_1"))
+    updates = [
+        asyncio.create_task(sessions.service.update(PLACE, session_id, UpdateInput(title="back")))
+        for session_id in ("ses_1", "ses_2")
+    ]
+    await asyncio.sleep(0.05)
+    sessions.database.gate.set()
+    await asyncio.gather(removing, *updates, return_exceptions=True)
+    for session_id in ("ses_1", "ses_2"):
+        with pytest.raises(NotFound):
+            await sessions.store.session(session_id)
+
+
+async def test_a_deleted_family_is_announced_children_first(sessions: Sessions) -> None:
+    for child, parent in (("ses_2", "ses_1"), ("ses_3", "ses_2")):
+        await sessions.put(session(child, parent_id=parent), session_id=child)
+    sessions.storage.heard.told.clear()
+    await sessions.service.remove(PLACE, "ses_1")
+    assert [event["properties"]["info"]["id"] for event in sessions.said] == ["ses_3", "ses_2", "ses_1"]
+
+
+async def test_unknown_sessions_are_not_found(sessions: Sessions) -> None:
+    store = sessions.store
+    for reading in (
+        store.session("ses_no"),
+        store.messages("ses_no"),
+        store.live_messages("ses_no"),
+        store.page_json("ses_no", 1),
+        store.message("ses_no", "msg_1"),
+        store.message("ses_1", "msg_no"),
+        sessions.service.todos_json("ses_no"),
+        sessions.service.diff_json("ses_no"),
+        sessions.service.children_json("ses_no"),
+        sessions.service.remove(PLACE, "ses_no"),
+        sessions.service.put_part(PLACE, text_part("prt_1", session_id="ses_no")),
+        sessions.service.remove_part(PLACE, "ses_1", "msg_no", "prt_1"),
+    ):
+        with pytest.raises(NotFound):
+            await reading
+
+
+async def test_a_removed_message_takes_its_parts_along(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"), text_part("prt_1"), assistant("msg_2", "msg_1"), text_part("prt_2", message_id="msg_2"))
+    await sessions.service.remove_message(PLACE, "ses_1", "msg_1")
+    assert [message["info"]["id"] for message in await sessions.read()] == ["msg_2"]
+    assert await sessions.storage.count(PART) == 1
+    assert sessions.said[-1] == {"type": "message.removed", "properties": {"sessionID": "ses_1", "messageID": "msg_1"}}
+
+
+async def test_a_page_ends_with_the_cursor_of_the_page_before(sessions: Sessions) -> None:
+    for n in range(5):
+        await sessions.put(user(f"msg_{n}"))
+    pages: list[list[str]] = []
+    cursor: int | None = None
+    while not pages or cursor is not None:
+        page = await sessions.store.page_json("ses_1", 2, cursor)
+        pages.append([message["info"]["id"] for message in orjson.loads(page.body)])
+        cursor = page.cursor
+    assert pages == [["msg_3", "msg_4"], ["msg_1", "msg_2"], ["msg_0"]]
