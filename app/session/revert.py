@@ -17,7 +17,7 @@ from app.schema.message import MessageWithParts
 from app.schema.part import Part
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
 from app.session.change import SessionChange
-from app.session.revert_target import Target, find_target, first_trees, outer_trees, unknown_changes
+from app.session.revert_target import Target, find_target, first_trees, outer_trees, reported_edits, unknown_changes
 from app.session.store import Store
 from app.session.summary import relative, totals
 from app.snapshot.errors import SnapshotFailed
@@ -114,9 +114,10 @@ class Reverts:
 async def _revert_files(snapshots: Snapshots | None, place: Place, target: Target) -> Revert:
     revert = _revert_to(target, place)
     if snapshots is not None:
+        beyond = await _beyond_snapshots(snapshots, place, target)
         report = await snapshots.restore(first_trees(target))
         revert.snapshot = report.before
-        _note_refused(revert, report.could_not, place)
+        _note_refused(revert, [*report.could_not, *beyond], place)
         try:
             revert.diff = await snapshots.diff(report.before)
         except SnapshotFailed as failure:
@@ -139,9 +140,21 @@ async def _preview(snapshots: Snapshots | None, place: Place, target: Target, ea
     revert = _revert_to(target, place)
     if snapshots is not None:
         report = await snapshots.restore({**earlier, **first_trees(target)}, dry_run=True)
-        _note_refused(revert, report.could_not, place)
+        _note_refused(revert, [*report.could_not, *await _beyond_snapshots(snapshots, place, target)], place)
         revert.diff = await snapshots.diff(report.before, report.after)
     return revert
+
+
+async def _beyond_snapshots(snapshots: Snapshots, place: Place, target: Target) -> list[NotRestored]:
+    """Files that were edited and stand in no patch: either nothing came of it, or snapshots leave them out and say why."""
+    in_patches = first_trees(target)
+    edits = {path: tree for file, tree in reported_edits(target).items() if (path := _absolute(file, place)) not in in_patches}
+    return (await snapshots.restore(edits, dry_run=True)).could_not if edits else []
+
+
+def _absolute(file: str, place: Place) -> Path:
+    path = Path(place.directory, file)
+    return path.parent.resolve() / path.name
 
 
 def _revert_to(target: Target, place: Place) -> Revert:

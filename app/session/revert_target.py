@@ -81,15 +81,32 @@ def _tree_before(part: Part) -> str | None:
     return part.snapshot if isinstance(part, StepStartPart) else None
 
 
+def reported_edits(target: Target) -> dict[str, str]:
+    """Files that editing tools say they changed, as they name them, each with the snapshot from before the first such step."""
+    found: dict[str, str] = {}
+    for step, undone in _steps(target):
+        tree = next((tree for part in step if (tree := _tree_before(part))), None)
+        if tree is not None:
+            found = {file: tree for part in undone for file in _edited_files(part)} | found
+    return found
+
+
 def unknown_changes(target: Target) -> list[NotReverted]:
     """Files (where these cannot be told, tools) that were changed, or may have been, in steps of which there is no snapshot."""
-    kept, snapshots_work = target.kept, any(isinstance(p, StepStartPart) and p.snapshot for p in target.parts())
+    snapshots_work = any(isinstance(part, StepStartPart) and part.snapshot for part in target.parts())
     found: dict[str, None] = {}
-    for message in target.undone:
-        if not _is_known([*kept, *message.parts], snapshots_work):
-            found.update(dict.fromkeys(name for part in message.parts for name in _may_have_changed(part)))
-        kept = []
+    for step, undone in _steps(target):
+        if not _is_known(step, snapshots_work):
+            found.update(dict.fromkeys(name for part in undone for name in _may_have_changed(part)))
     return [NotReverted(file=name, reason=NO_SNAPSHOT) for name in found]
+
+
+def _steps(target: Target) -> Iterable[tuple[Sequence[Part], Sequence[Part]]]:
+    """Of each message all its parts, and those that go."""
+    kept = target.kept
+    for message in target.undone:
+        yield [*kept, *message.parts], message.parts
+        kept = []
 
 
 def _is_known(step: Sequence[Part], snapshots_work: bool) -> bool:
@@ -105,18 +122,17 @@ def _is_known(step: Sequence[Part], snapshots_work: bool) -> bool:
     return None not in trees and len(trees) == 1
 
 
-def _may_have_changed(part: Part) -> Iterable[str]:
-    if not isinstance(part, ToolPart) or not isinstance(part.state, Completed | Failed):
+def _may_have_changed(part: Part) -> Sequence[str]:
+    if isinstance(part, ToolPart) and part.tool in _RUNNING_ANYTHING:
+        return [part.tool] if isinstance(part.state, Completed | Failed) else []
+    return _edited_files(part)
+
+
+def _edited_files(part: Part) -> Sequence[str]:
+    if not isinstance(part, ToolPart) or part.tool not in _EDITING or not isinstance(part.state, Completed):
         return []
-    if part.tool in _RUNNING_ANYTHING:
-        return [part.tool]
-    return _files_of(part, part.state) if part.tool in _EDITING and isinstance(part.state, Completed) else []
-
-
-def _files_of(part: ToolPart, state: Completed) -> list[str]:
-    if file := state.input.get("filePath"):
+    if file := part.state.input.get("filePath"):
         return [str(file)]
-    changed = state.metadata.get("files")
+    changed = part.state.metadata.get("files")
     entries = [entry for entry in changed if isinstance(entry, dict)] if isinstance(changed, list) else []
-    names = [entry.get(key) for entry in entries for key in ("filePath", "movePath")]
-    return [str(name) for name in names if name] or [part.tool]
+    return [str(entry[key]) for entry in entries for key in ("filePath", "movePath") if entry.get(key)]
