@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, assert_never
 
-from app.agent import compaction, decide, reminders, subtask, system
+from app.agent import compaction, decide, prune, reminders, subtask, system
 from app.agent.call_options import request_options
 from app.agent.decide import AskModel
 from app.agent.definitions import find as find_agent
@@ -45,12 +45,14 @@ class Turn:
         self._joined = joined
         self._steps = 0
         self._compactions = 0
+        self._used_tokens = 0
         self._title: asyncio.Task[None] | None = None
         self._summary: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         try:
             await self._loop()
+            await _logged(prune.run(self._scope, self._used_tokens), "old tool outputs")
         except asyncio.CancelledError:
             if self._title is not None:
                 self._title.cancel()
@@ -101,6 +103,7 @@ class Turn:
         if finished and not finished.summary and compaction.is_overflow(self._scope.instance, model, finished.tokens):
             return await self._request_compaction(user, history)
         outcome, message = await self._ask_model(user, model, history)
+        self._used_tokens = message.tokens.input + message.tokens.cache.read
         self._summarise(user.id)
         if outcome is not Outcome.STOPPED and compaction.is_overflow(self._scope.instance, model, message.tokens):
             return await self._request_compaction(user, history)

@@ -1,0 +1,73 @@
+"""Old tool outputs that the model is no longer sent: marked after a turn, kept in the record (behaviour §8.3)."""
+
+from collections.abc import Iterator, Sequence
+
+from app.agent.instance import Instance
+from app.agent.tokens import estimate
+from app.agent.turn_scope import TurnScope
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.part import ToolPart
+from app.schema.tool_state import Completed
+from app.util import clock
+
+PROTECTED_TOKENS = 40_000
+"""The newest outputs, up to so many tokens, stay."""
+
+MINIMUM_TOKENS = 20_000
+"""Less than this is not worth the model's losing sight of it."""
+
+PROTECTED_TOOLS = ("skill",)
+KEPT_TURNS = 2
+
+
+def is_on(instance: Instance) -> bool:
+    return instance.config.compaction.prune is not False and not instance.flags.disable_prune
+
+
+def outdated(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+    """The calls whose outputs are to be cleared, newest first; none when they would gain too little."""
+    seen, gained = 0, 0
+    found: list[ToolPart] = []
+    for part in _prunable(history):
+        tokens = estimate(_output(part))
+        seen += tokens
+        if seen > PROTECTED_TOKENS:
+            found.append(part)
+            gained += tokens
+    return found if gained > MINIMUM_TOKENS else []
+
+
+def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
+    """Finished calls, newest first, from before the newest turns back to the last summary or the last pruning."""
+    turns = 0
+    for message in reversed(history):
+        turns += isinstance(message.info, UserMessage)
+        if turns < KEPT_TURNS:
+            continue
+        if isinstance(message.info, AssistantMessage) and message.info.summary:
+            return
+        for part in reversed(message.parts):
+            if not isinstance(part, ToolPart) or not isinstance(part.state, Completed) or part.tool in PROTECTED_TOOLS:
+                continue
+            if part.state.time.compacted is not None:
+                return
+            yield part
+
+
+def _output(part: ToolPart) -> str:
+    return part.state.output if isinstance(part.state, Completed) else ""
+
+
+async def run(scope: TurnScope, used_tokens: int) -> None:
+    """`used_tokens` is what the newest request held: with less than the protected amount there is nothing to look for."""
+    if not is_on(scope.instance) or used_tokens <= PROTECTED_TOKENS:
+        return
+    parts = outdated(await scope.store.live_messages(scope.session_id))
+    if not parts:
+        return
+    change = scope.store.change(scope.session_id, scope.directory)
+    for part in parts:
+        assert isinstance(part.state, Completed)
+        part.state.time.compacted = clock.now_ms()
+        change.put_part(part)
+    await scope.store.commit(change)
