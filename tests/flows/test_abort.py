@@ -1,0 +1,220 @@
+"""Aborts: wherever a turn is, the session is idle within two seconds, its record settled, and ready for the next prompt."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from running_app import RunningApp, running_app
+from turns import assert_settled, bash, configured, parts, pending, requests, say, statuses, task, texts, tools, until
+
+ASK = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
+STUBBORN = "trap '' TERM; echo started; while :; do sleep 0.05; done"
+
+
+def for_ever() -> dict[str, Any]:
+    return {"wait": asyncio.Event()}
+
+
+def shown_output(events: Any) -> Any:
+    return events.until(
+        lambda event: (
+            event.type == "message.part.updated"
+            and "started" in (event.properties["part"].get("state", {}).get("metadata") or {}).get("output", "")
+        )
+    )
+
+
+async def aborted(app: RunningApp, session: str, prompt: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    """Abort, and check what must hold after every abort. Returns the answer of the prompt."""
+    began = time.monotonic()
+    assert await app.post(f"/session/{session}/abort") is True
+    assert time.monotonic() - began < 2
+    assert await statuses(app) == {} and await app.get("/permission") == [] and await app.get("/question") == []
+    answer = await asyncio.wait_for(prompt, 2)
+    messages = await app.messages(session)
+    assert_settled(messages)
+    assert answer["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "The operation was aborted."}}
+    assert messages[-1] == answer
+    return answer
+
+
+async def test_an_abort_in_the_middle_of_a_text_keeps_what_was_said(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Half an ans", chunks=1), for_ever()], [say("Next.")]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Hi"))
+            await events.until(lambda event: bool(event.properties.get("delta")))
+            answer = await aborted(app, session, prompt)
+            await events.until("session.idle")
+            kinds = events.types
+            assert kinds.index("session.error") < kinds.index("session.idle")
+            assert events.seen[-1].type == "session.idle"
+        assert texts(answer) == ["Half an ans"] and "finish" not in answer["info"]
+        assert texts(await app.prompt(session, "Go on")) == ["Next."]
+        assert [turn.role for turn in requests(app)[-1].messages] == ["user", "assistant", "user"]
+
+
+async def test_an_abort_before_the_model_says_anything(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[for_ever()], [say("Next.")]]) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Hi"))
+        await until(lambda: requests(app))
+        await aborted(app, session, prompt)
+        assert texts(await app.prompt(session, "Again")) == ["Next."]
+
+
+async def test_an_abort_of_a_turn_that_has_hardly_begun_leaves_an_answer(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Hi"))
+        await until(lambda: app.services.runner.is_running(session))
+        await aborted(app, session, prompt)
+        assert texts(await app.prompt(session, "Again")) == ["ok"]
+
+
+async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash(f"({STUBBORN}) & {STUBBORN}")], [say("Next.")]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Run"))
+            await shown_output(events)
+            assert running_in(app.directory)
+            answer = await aborted(app, session, prompt)
+        await until(lambda: not running_in(app.directory), "the end of the command's processes")
+        (tool,) = tools(answer)
+        assert tool["state"]["error"] == "Tool execution aborted" and "started" in tool["state"]["metadata"]["output"]
+        assert texts(await app.prompt(session, "Again")) == ["Next."]
+        result = requests(app)[-1].messages[2].content[0]
+        assert result.text == "Tool execution aborted" and result.is_error  # type: ignore[union-attr]
+
+
+def running_in(directory: Path) -> list[int]:
+    """Processes that work in a directory, but for those that only wait to be reaped."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.cwd() == str(directory):
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+async def test_an_abort_keeps_what_the_command_had_changed_on_record(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash(f"echo changed > a.txt; {STUBBORN}")]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Run"))
+            await shown_output(events)
+            answer = await aborted(app, session, prompt)
+    assert parts(answer, "patch")[0]["files"] == [str(app.directory / "a.txt")]
+
+
+async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:
+    busy = {"status": 429, "headers": {"retry-after": "60"}, "message": "slow down"}
+    async with running_app(tmp_path, turns=[[busy], [say("Next.")]]) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Hi"))
+        async with asyncio.timeout(20):
+            while (await statuses(app)).get(session, {}).get("type") != "retry":
+                await asyncio.sleep(0.005)
+        await aborted(app, session, prompt)
+        assert texts(await app.prompt(session, "Again")) == ["Next."]
+
+
+async def test_an_abort_while_leave_is_asked(tmp_path: Path) -> None:
+    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=[[bash("touch x")], [say("Next.")]]) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
+        await pending(app)
+        answer = await aborted(app, session, prompt)
+        assert tools(answer)[0]["state"]["status"] == "error" and not (app.directory / "x").exists()
+        assert texts(await app.prompt(session, "Again")) == ["Next."]
+
+
+async def test_an_abort_ends_subagents_too(tmp_path: Path) -> None:
+    turns = [[task("Sleep")], [bash(STUBBORN)], [say("Next.")]]
+    async with running_app(tmp_path, turns=turns) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Delegate"))
+            await shown_output(events)
+            answer = await aborted(app, session, prompt)
+        (child,) = await app.get(f"/session/{session}/children")
+        childs = await app.messages(child["id"])
+        assert_settled(childs)
+        assert childs[-1]["info"]["error"]["name"] == "MessageAbortedError"
+        assert tools(answer)[0]["state"]["metadata"]["sessionId"] == child["id"]
+        await until(lambda: not running_in(app.directory), "the end of the command's processes")
+        assert texts(await app.prompt(session, "Again")) == ["Next."]
+
+
+async def test_aborts_at_once_are_one(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash(STUBBORN)]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Run"))
+            await shown_output(events)
+            others = [asyncio.create_task(app.post(f"/session/{session}/abort")) for _ in range(5)]
+            await aborted(app, session, prompt)
+            await asyncio.gather(*others)
+            await events.until("session.idle")
+            assert events.types.count("session.idle") == 1 and events.types.count("session.error") == 1
+
+
+async def test_prompts_that_wait_for_the_turn_are_aborted_with_it(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[for_ever()], [say("Next.")]]) as app:
+        session = (await app.create_session())["id"]
+        first = asyncio.create_task(app.prompt(session, "one"))
+        await until(lambda: requests(app))
+        second = asyncio.create_task(app.prompt(session, "two"))
+        async with asyncio.timeout(20):
+            while len(await app.messages(session)) < 3:
+                await asyncio.sleep(0.005)
+        answer = await aborted(app, session, second)
+        await first
+        users = [message["info"]["id"] for message in await app.messages(session) if message["info"]["role"] == "user"]
+        assert answer["info"]["parentID"] == users[1]
+        assert texts(await app.prompt(session, "three")) == ["Next."]
+
+
+async def test_an_idle_or_unknown_session_is_aborted_already(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = (await app.create_session())["id"]
+        assert await app.post(f"/session/{session}/abort") is True
+        assert await app.post("/session/ses_nope/abort") is True
+
+
+async def test_a_deleted_session_stays_deleted(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash(STUBBORN)]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Run"))
+            await shown_output(events)
+            assert await app.call("DELETE", f"/session/{session}") is True
+            await events.until("session.deleted")
+            await asyncio.wait({prompt})
+        await app.call("GET", f"/session/{session}", expect=404)
+        assert await app.get("/session") == [] and not running_in(app.directory)
+
+
+async def test_a_server_that_stops_settles_its_turns(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Half"), bash(STUBBORN)]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Run"))
+            await shown_output(events)
+    await asyncio.wait({prompt})
+    async with running_app(tmp_path) as app:
+        messages = await app.messages(session)
+        assert_settled(messages)
+        assert messages[-1]["info"]["error"]["name"] == "MessageAbortedError" and not running_in(app.directory)

@@ -1,0 +1,206 @@
+"""What providers do wrong, and what comes of it: another try, or a stored error."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from turns import assert_settled, call, configured, priced, requests, say, statuses, texts, tools, types
+
+from app.provider.base import (
+    ApiFailure,
+    ModelRequest,
+    StreamEvent,
+    StreamStart,
+    TextDelta,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+)
+from app.provider.scripted import ScriptedProvider
+
+BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
+
+
+class Breaking(ScriptedProvider):
+    """Its first stream breaks after these events; what comes then is scripted."""
+
+    def __init__(self, *events: StreamEvent, turns: Any = ()) -> None:
+        super().__init__(turns)
+        self._events = events
+        self._broken = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if "title" in request.model.id or self._broken:
+            async for event in super().stream(request):
+                yield event
+            return
+        self._broken = True
+        for event in self._events:
+            yield event
+            await asyncio.sleep(0)
+        raise ApiFailure("Connection reset by server", retryable=True, headers={"retry-after-ms": "10"})
+
+
+async def prompted(app: RunningApp) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The answer to a prompt in a new session, and all its messages, settled."""
+    session = await app.create_session()
+    answer = await app.prompt(session["id"], "Hi")
+    messages = await app.messages(session["id"])
+    assert_settled(messages)
+    assert await statuses(app) == {}
+    return answer, messages
+
+
+async def test_a_busy_provider_is_asked_again_when_it_says(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[BUSY], [BUSY], [say("At last.")]]) as app:
+        async with app.events() as events:
+            await events.until("server.connected")
+            answer, messages = await prompted(app)
+            await events.until("session.idle")
+            retries = [
+                event.properties["status"]
+                for event in events.of_type("session.status")
+                if event.properties["status"]["type"] == "retry"
+            ]
+            assert not events.of_type("session.error")
+        assert len(requests(app)) == 3
+    assert texts(answer) == ["At last."] and "error" not in answer["info"] and len(messages) == 2
+    assert types(answer) == ["step-start", "text", "step-finish"]
+    assert [(status["attempt"], status["message"]) for status in retries] == [(1, "slow down"), (2, "slow down")]
+    assert 0 < retries[1]["next"] - retries[0]["next"] < 5_000
+
+
+@pytest.mark.parametrize(("status", "message"), [(400, "bad request"), (401, "no such key")])
+async def test_an_error_that_will_come_again_is_stored(tmp_path: Path, status: int, message: str) -> None:
+    failure = {"status": status, "message": message, "headers": {"x-id": "1"}, "body": {"why": "so"}}
+    async with running_app(tmp_path, turns=[[failure], [say("Better.")]]) as app:
+        async with app.events() as events:
+            await events.until("server.connected")
+            answer, messages = await prompted(app)
+            await events.until("session.idle")
+            told = [event.properties for event in events.of_type("session.error")]
+        assert len(requests(app)) == 1
+        session = answer["info"]["sessionID"]
+        assert texts(await app.prompt(session, "Again")) == ["Better."]
+        assert [turn.role for turn in requests(app)[-1].messages] == ["user", "user"], "a failed answer is not sent"
+    error = answer["info"]["error"]
+    assert error == {
+        "name": "APIError",
+        "data": {
+            "message": message,
+            "statusCode": status,
+            "isRetryable": False,
+            "responseHeaders": {"x-id": "1"},
+            "responseBody": '{"why":"so"}',
+        },
+    }
+    assert answer["parts"] == [] and len(messages) == 2 and "finish" not in answer["info"]
+    assert told == [{"sessionID": session, "error": error}]
+
+
+async def test_a_missing_key_is_stored_as_such(tmp_path: Path) -> None:
+    config = {
+        "model": "acme/m",
+        "provider": {"acme": {"npm": "@ai-sdk/anthropic", "env": ["ACME_KEY"], "models": {"m": {"name": "M"}}}},
+    }
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        answer, _ = await prompted(app)
+    assert answer["info"]["error"]["name"] == "ProviderAuthError"
+    assert answer["info"]["error"]["data"]["providerID"] == "acme"
+
+
+async def test_a_model_that_is_gone_is_a_stored_error(tmp_path: Path) -> None:
+    workspace = configured(tmp_path, priced())
+    async with running_app(tmp_path, workspace=workspace) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "Hi", noReply=True, model={"providerID": "acme", "modelID": "nope"})
+        answer = await app.prompt(session["id"], "Well?")
+        assert "nope" in answer["info"]["error"]["data"]["message"]
+        fine = await app.prompt(session["id"], "Now?", model={"providerID": "acme", "modelID": "big"})
+        assert texts(fine) == ["ok"]
+
+
+async def test_text_of_a_broken_stream_does_not_stand_twice(tmp_path: Path) -> None:
+    provider = Breaking(StreamStart(), TextStart("t"), TextDelta("t", "Half an ans"), turns=[[say("A whole answer.")]])
+    async with running_app(tmp_path, provider=provider) as app:
+        async with app.events() as events:
+            await events.until("server.connected")
+            answer, messages = await prompted(app)
+            await events.until("session.idle")
+            removed = events.of_type("message.part.removed")
+    assert types(answer) == ["step-start", "text", "step-finish"] and texts(answer) == ["A whole answer."]
+    assert len(messages) == 2 and len(removed) == 2
+
+
+async def test_a_stream_that_breaks_after_a_call_does_not_run_it_twice(tmp_path: Path) -> None:
+    broken = (ToolInputStart("c1", "bash"), ToolCall("c1", "bash", {"command": "echo x >> log", "description": "x"}))
+    provider = Breaking(StreamStart(), *broken, turns=[[say("Ran.")]])
+    async with running_app(tmp_path, provider=provider) as app:
+        answer, messages = await prompted(app)
+        assert (app.directory / "log").read_text() == "x\n"
+    assert texts(answer) == ["Ran."]
+    assert tools(messages)[0]["state"]["status"] == "completed" and messages[1]["info"]["finish"] == "tool-calls"
+
+
+async def test_a_stream_cut_short_is_taken_up_where_it_ended(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Half"), {"cut": True}], [say("The rest.")]]) as app:
+        answer, messages = await prompted(app)
+        _, second = requests(app)
+    assert [texts(message) for message in messages[1:]] == [["Half"], ["The rest."]]
+    assert messages[1]["info"]["finish"] == "unknown" and "error" not in answer["info"]
+    assert [turn.role for turn in second.messages] == ["user", "assistant"]
+
+
+async def test_streams_that_never_end_properly_are_given_up(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Half"), {"cut": True}]] * 9) as app:
+        answer, _ = await prompted(app)
+        assert len(requests(app)) == 3
+        session = answer["info"]["sessionID"]
+        assert answer["info"]["error"]["name"] == "UnknownError" and "3 steps" in answer["info"]["error"]["data"]["message"]
+        app.provider.add()
+        again = await app.prompt(session, "Again")
+        assert "error" in again["info"] and len(requests(app)) == 6
+
+
+async def test_endless_unusable_calls_are_given_up(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[call("dance", f"c{n}", n=n)] for n in range(30)]) as app:
+        answer, _ = await prompted(app)
+        assert len(requests(app)) == 8
+    assert "unusable" in answer["info"]["error"]["data"]["message"]
+
+
+async def test_running_out_of_length_with_nothing_said_is_an_error(tmp_path: Path) -> None:
+    async with running_app(
+        tmp_path, turns=[[{"reasoning": "Hm"}, {"finish": "length"}], [say("x"), {"finish": "length"}]]
+    ) as app:
+        answer, _ = await prompted(app)
+        said = await app.prompt(answer["info"]["sessionID"], "Again")
+    assert answer["info"]["error"] == {"name": "MessageOutputLengthError", "data": {}}
+    assert said["info"]["finish"] == "length" and "error" not in said["info"]
+
+
+async def test_an_empty_answer_is_an_answer(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"finish": "stop"}]]) as app:
+        answer, _ = await prompted(app)
+        assert len(requests(app)) == 1
+    assert types(answer) == ["step-start", "step-finish"] and "error" not in answer["info"]
+
+
+async def test_a_title_that_fails_leaves_the_turn_alone(tmp_path: Path) -> None:
+    provider = ScriptedProvider([[say("Fine.")]], title=lambda request: (_ for _ in ()).throw(ValueError("no")))
+    async with running_app(tmp_path, provider=provider) as app:
+        answer, _ = await prompted(app)
+        session = await app.get(f"/session/{answer['info']['sessionID']}")
+    assert texts(answer) == ["Fine."] and session["title"].startswith("New session - ")
+
+
+async def test_a_provider_that_fails_in_an_unknown_way_is_a_stored_error(tmp_path: Path) -> None:
+    def broken(request: ModelRequest) -> Any:
+        raise ValueError("a bug")
+
+    async with running_app(tmp_path, otherwise=broken) as app:
+        answer, _ = await prompted(app)
+    assert answer["info"]["error"] == {"name": "UnknownError", "data": {"message": "ValueError: a bug"}}

@@ -1,0 +1,205 @@
+"""Tasks given to other agents: sessions of their own, with never more rights than their parent's."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from running_app import RunningApp, running_app
+from turns import assert_settled, bash, call, configured, parts, pending, requests, say, statuses, task, texts, tools
+
+from app.permission.rules import evaluate
+from app.schema.permission import Rule
+
+
+async def children(app: RunningApp, session: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await app.get(f"/session/{session}/children")
+    return found
+
+
+def action(session: dict[str, Any], permission: str, pattern: str = "*") -> str:
+    return evaluate(permission, pattern, [Rule.model_validate(rule) for rule in session["permission"]]).action
+
+
+async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
+    turns = [[task("Count the files")], [bash("ls | wc -l")], [say("Just one.")], [say("There is one.")]]
+    async with running_app(tmp_path, turns=turns) as app:
+        session = (await app.create_session())["id"]
+        answer = await app.prompt(session, "How many files?")
+        (child,) = await children(app, session)
+        _, step, _ = await app.messages(session)
+        asked, worked, said = await app.messages(child["id"])
+        assert await statuses(app) == {}
+        last = requests(app)[-1]
+    assert texts(answer) == ["There is one."]
+    assert child["parentID"] == session and child["title"] == "Look (@general subagent)"
+    assert asked["info"]["agent"] == "general" and texts(asked) == ["Count the files"]
+    assert asked["info"]["tools"] == {"todowrite": False, "todoread": False, "task": False}
+    assert [action(child, name) for name in ("todowrite", "todoread", "task")] == ["deny"] * 3
+    state = tools(step)[0]["state"]
+    assert state["title"] == "Look"
+    assert state["output"] == f"Just one.\n\n<task_metadata>\nsession_id: {child['id']}\n</task_metadata>"
+    (call_of_child,) = tools(worked)
+    assert state["metadata"] == {
+        "sessionId": child["id"],
+        "model": {"providerID": "scripted", "modelID": "rules"},
+        "summary": [{"id": call_of_child["id"], "tool": "bash", "state": {"status": "completed", "title": "Runs it"}}],
+        "truncated": False,
+    }
+    assert texts(said) == ["Just one."]
+    assert last.messages[-1].content[0].text == state["output"]  # type: ignore[union-attr]
+
+
+async def test_a_task_s_session_is_not_titled(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Go")
+        assert len([request for request in app.provider.requests if "title" in request.model.id]) == 1
+
+
+async def test_a_task_is_offered_no_tools_that_it_must_not_use(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Go")
+        child = requests(app)[1]
+    assert not {tool.id for tool in child.tools} & {"task", "todowrite", "todoread", "question"}
+
+
+async def test_a_task_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
+    config = {"agent": {"careful": {"mode": "primary", "permission": {"bash": {"*": "deny", "ls *": "allow"}, "edit": "deny"}}}}
+    turns = [
+        [task("Change")],
+        [bash("touch x", "c1"), bash("ls", "c2"), call("write", "c3", filePath="y", content="y")],
+        [say()],
+        [say()],
+    ]
+    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=turns) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Go", agent="careful")
+        (child,) = await children(app, session)
+        states = {tool["callID"]: tool["state"]["status"] for tool in tools(await app.messages(child["id"]))}
+        assert not (app.directory / "x").exists() and not (app.directory / "y").exists()
+    assert states == {"c1": "error", "c2": "completed", "c3": "error"}
+    assert action(child, "edit", "y") == "deny" and action(child, "bash", "touch x") == "deny"
+
+
+async def test_rules_of_the_parent_s_session_hold_for_its_tasks(tmp_path: Path) -> None:
+    rules = [{"permission": "bash", "pattern": "*", "action": "deny"}]
+    async with running_app(tmp_path, turns=[[task()], [bash("touch x")], [say()], [say()]]) as app:
+        session = (await app.create_session(permission=rules))["id"]
+        await app.prompt(session, "Go")
+        (child,) = await children(app, session)
+        assert tools(await app.messages(child["id"]))[0]["state"]["status"] == "error"
+        assert not (app.directory / "x").exists()
+
+
+async def test_what_a_task_asks_carries_its_own_session(tmp_path: Path) -> None:
+    config = {"permission": {"bash": "ask"}}
+    turns = [[task()], [bash("echo hi")], [say("In.")], [say("Out.")]]
+    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=turns) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
+        request = await pending(app)
+        (child,) = await children(app, session)
+        assert request["sessionID"] == child["id"]
+        assert set(await statuses(app)) == {session, child["id"]}
+        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        assert texts(await prompt) == ["Out."]
+
+
+async def test_a_task_can_be_taken_up_again(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[task("one")], [say("First.")], [say("Done.")]]) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Go")
+        (child,) = await children(app, session)
+        app.provider.add([task("two", session_id=child["id"])], [say("Second.")], [say("Done.")])
+        await app.prompt(session, "More")
+        assert [made["id"] for made in await children(app, session)] == [child["id"]]
+        said = [text for message in await app.messages(child["id"]) for text in texts(message)]
+    assert said == ["one", "First.", "two", "Second."]
+
+
+async def test_another_session_cannot_be_taken_up_as_a_task(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        other = (await app.create_session())["id"]
+        session = (await app.create_session())["id"]
+        app.provider.add([task("x", session_id=other), task("y", session_id="ses_nope")], [say("Done.")])
+        assert texts(await app.prompt(session, "Go")) == ["Done."]
+        assert [tool["state"]["status"] for tool in tools(await app.messages(session))] == ["error", "error"]
+        assert await app.messages(other) == []
+
+
+async def test_an_unknown_agent_is_told_to_the_model(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[task("x", agent="nobody")], [say("Done.")]]) as app:
+        session = (await app.create_session())["id"]
+        assert texts(await app.prompt(session, "Go")) == ["Done."]
+        assert "nobody is not a valid agent type" in tools(await app.messages(session))[0]["state"]["error"]
+        assert await children(app, session) == []
+
+
+async def test_a_task_that_fails_is_an_error_of_its_call_and_the_turn_goes_on(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[task()], [{"status": 400, "message": "no"}], [say("Then without.")]]) as app:
+        session = (await app.create_session())["id"]
+        assert texts(await app.prompt(session, "Go")) == ["Then without."]
+        (tool,) = tools(await app.messages(session))
+    assert tool["state"]["error"] == "Error: The subagent failed: no" and tool["state"]["metadata"]["sessionId"]
+
+
+async def test_tasks_of_a_step_are_done_at_the_same_time(tmp_path: Path) -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    inner = [[say("a"), {"wait": gates[0]}], [say("b"), {"wait": gates[1]}]]
+    async with running_app(tmp_path, turns=[[task("a"), task("b")], *inner, [say("Both.")]]) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
+        async with asyncio.timeout(20):
+            while len(requests(app)) < 3:
+                await asyncio.sleep(0.005)
+        assert len(await statuses(app)) == 3
+        for gate in gates:
+            gate.set()
+        assert texts(await prompt) == ["Both."]
+        assert len(await children(app, session)) == 2
+
+
+async def test_aborting_a_task_alone_is_an_error_of_its_call(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with running_app(tmp_path, turns=[[task()], [say("Working"), {"wait": gate}], [say("Then without.")]]) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
+        async with asyncio.timeout(20):
+            while not (found := await children(app, session)) or found[0]["id"] not in await statuses(app):
+                await asyncio.sleep(0.005)
+        await app.post(f"/session/{found[0]['id']}/abort")
+        assert texts(await prompt) == ["Then without."]
+        assert_settled(await app.messages(session))
+        assert tools(await app.messages(session))[0]["state"]["status"] == "error"
+
+
+async def test_a_subtask_of_the_prompt_needs_no_leave(tmp_path: Path) -> None:
+    config = {"permission": {"task": "deny"}}
+    part = {"type": "subtask", "prompt": "Look around", "description": "Look", "agent": "general"}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[say("Seen.")], [say("Done.")]]) as app:
+        session = (await app.create_session())["id"]
+        answer = await app.post(f"/session/{session}/message", {"parts": [part]})
+        user, step, last = await app.messages(session)
+        (child,) = await children(app, session)
+    assert answer == last and texts(last) == ["Done."]
+    assert step["info"]["agent"] == "general" and step["info"]["finish"] == "tool-calls"
+    (tool,) = parts(step, "tool")
+    assert tool["tool"] == "task" and tool["state"]["output"].startswith("Seen.") and child["id"] in tool["state"]["output"]
+    assert step["info"]["parentID"] == last["info"]["parentID"] == user["info"]["id"]
+
+
+async def test_deleting_the_parent_ends_and_removes_its_tasks(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[task()], [bash("sleep 30")]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            await app.prompt_async(session, "Go")
+            await events.until("session.created")
+            await events.until(
+                lambda event: event.type == "message.part.updated" and event.properties["part"].get("tool") == "bash"
+            )
+            await app.call("DELETE", f"/session/{session}")
+            await events.until("session.deleted", count=2)
+            gone = [event.properties["info"]["id"] for event in events.of_type("session.deleted")]
+        assert gone[-1] == session and await app.get("/session") == [] and await statuses(app) == {}

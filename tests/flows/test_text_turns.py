@@ -1,0 +1,277 @@
+"""Turns without tools: what is stored, what the model is sent, what clients hear."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from running_app import running_app
+from turns import assert_settled, configured, parts, priced, requests, say, statuses, texts, title_requests, types, until
+
+from app.provider.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
+from app.provider.scripted import TITLE, Say, ScriptedProvider, Wait
+
+
+async def test_a_text_turn_is_stored_as_clients_know_it(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Hello there.")]]) as app:
+        session = await app.create_session()
+        answer = await app.prompt(session["id"], "Hi")
+        user, stored = await app.messages(session["id"])
+        directory = str(app.directory)
+    assert stored == answer
+    info = user["info"]
+    assert {key: info[key] for key in ("role", "sessionID", "agent", "model")} == {
+        "role": "user",
+        "sessionID": session["id"],
+        "agent": "build",
+        "model": {"providerID": "scripted", "modelID": "rules"},
+    }
+    assert [(part["type"], part["text"], part["messageID"]) for part in user["parts"]] == [("text", "Hi", info["id"])]
+    answered = stored["info"]
+    created, completed = answered.pop("time")["created"], stored["info"].get("time")
+    assert completed is None and created > 0
+    assert answered == {
+        "id": answered["id"],
+        "sessionID": session["id"],
+        "role": "assistant",
+        "parentID": info["id"],
+        "modelID": "rules",
+        "providerID": "scripted",
+        "mode": "build",
+        "agent": "build",
+        "path": {"cwd": directory, "root": directory},
+        "cost": 0,
+        "tokens": {"input": 100, "output": 20, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+        "finish": "stop",
+    }
+    start, text, finish = stored["parts"]
+    assert start["type"] == "step-start" and len(start["snapshot"]) == 40
+    assert (text["type"], text["text"]) == ("text", "Hello there.") and text["time"]["start"] <= text["time"]["end"]
+    assert {key: finish[key] for key in ("type", "reason", "cost", "tokens")} == {
+        "type": "step-finish",
+        "reason": "stop",
+        "cost": 0,
+        "tokens": answered["tokens"],
+    }
+    assert finish["snapshot"] == start["snapshot"]
+
+
+async def test_tokens_and_cost_are_counted_exactly(tmp_path: Path) -> None:
+    workspace = configured(tmp_path, priced(cost={"input": 1, "output": 2, "cache_read": 0.1, "cache_write": 0}))
+    usage = {"input": 600, "output": 50, "reasoning": 10, "cache_read": 400}
+    async with running_app(tmp_path, workspace=workspace, turns=[[say(), {"usage": usage}]]) as app:
+        session = await app.create_session()
+        answer = await app.prompt(session["id"], "Hi")
+    assert answer["info"]["tokens"] == {"input": 600, "output": 50, "reasoning": 10, "cache": {"read": 400, "write": 0}}
+    assert answer["info"]["cost"] == pytest.approx(0.00076, abs=1e-12)
+    assert parts(answer, "step-finish")[0]["cost"] == answer["info"]["cost"]
+
+
+async def test_events_of_a_text_turn_come_in_order_and_idle_is_the_last(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Hello there.", chunks=3)]]) as app:
+        session = await app.create_session()
+        async with app.events() as events:
+            await events.until("server.connected")
+            await app.prompt(session["id"], "Hi")
+            await events.until("session.idle")
+            await app.create_session()
+            await events.until("session.created")
+            seen = events.seen[1 : [event.type for event in events.seen].index("session.created")]
+    kinds = [event.type for event in seen]
+    assert kinds[-2:] == ["session.status", "session.idle"] and seen[-2].properties["status"] == {"type": "idle"}
+    main = [kind for kind in kinds if kind not in ("session.updated", "session.diff")]
+    assert main[:4] == ["message.updated", "message.part.updated", "session.status", "message.updated"]
+    shown = [event.properties for event in seen if event.type == "message.part.updated"]
+    assert [shown[0]["part"]["type"], shown[1]["part"]["type"]] == ["text", "step-start"]
+    streamed = [update for update in shown if update["part"]["type"] == "text"][1:]
+    assert "".join(update.get("delta", "") for update in streamed) == "Hello there."
+    assert streamed[-1]["part"]["time"]["end"] and "delta" not in streamed[-1]
+    assert shown[-1]["part"]["type"] == "step-finish"
+    updates = [event.properties["info"] for event in seen if event.type == "message.updated"]
+    assistants = [info for info in updates if info["role"] == "assistant"]
+    assert "finish" not in assistants[0]
+    assert assistants[-1]["finish"] == "stop" and assistants[-1]["time"]["completed"]
+
+
+async def test_what_the_answer_was_is_sent_with_the_next_prompt(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("One.")], [say("Two.")]]) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "first")
+        await app.prompt(session["id"], "second")
+        first, second = requests(app)
+    assert [turn.role for turn in second.messages] == ["user", "assistant", "user"]
+    assert [block.text for turn in second.messages for block in turn.content] == ["first", "One.", "second"]  # type: ignore[union-attr]
+    assert second.system[0] == first.system[0]
+    assert second.messages[0] == first.messages[0]
+
+
+class Sealing(ScriptedProvider):
+    """Seals its reasoning as Anthropic does."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        async for event in super().stream(request):
+            yield replace(event, metadata={"acme": {"signature": "s"}}) if isinstance(event, ReasoningEnd) else event
+
+
+async def test_reasoning_goes_back_to_the_model_that_thought_it(tmp_path: Path) -> None:
+    provider = Sealing([[{"reasoning": "Hm."}, say("One.")], [say("Two.")], [say("Three.")]])
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced()), provider=provider) as app:
+        session = await app.create_session()
+        answer = await app.prompt(session["id"], "first")
+        await app.prompt(session["id"], "second")
+        await app.prompt(session["id"], "third", model={"providerID": "acme", "modelID": "other"})
+        _, same, other = requests(app)
+    assert types(answer) == ["step-start", "reasoning", "text", "step-finish"]
+    thought = parts(answer, "reasoning")[0]
+    assert thought["metadata"] == {"acme": {"signature": "s"}} and thought["time"]["end"]
+    assert same.messages[1].content == (ReasoningBlock("Hm.", {"acme": {"signature": "s"}}), TextBlock("One."))
+    assert other.messages[1].content == (ReasoningBlock("Hm."), TextBlock("One."))
+
+
+async def test_fields_of_a_prompt_reach_the_request(tmp_path: Path) -> None:
+    config = {**priced(variants={"high": {"reasoningEffort": "high"}}), "agent": {"review": {"prompt": "You review."}}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        session = await app.create_session()
+        await app.prompt(
+            session["id"],
+            "Hi",
+            system="Be brief.",
+            agent="review",
+            variant="high",
+            tools={"bash": False, "read": True},
+            model={"providerID": "acme", "modelID": "big"},
+        )
+        (request,) = requests(app)
+        user, answer = await app.messages(session["id"])
+        stored = await app.get(f"/session/{session['id']}")
+    assert request.system[0] == "You review." and request.system[1].endswith("Be brief.")
+    assert request.model.id == "big" and request.options["reasoningEffort"] == "high"
+    offered = {tool.id for tool in request.tools}
+    assert "bash" not in offered and "read" in offered and "invalid" not in offered
+    assert user["info"]["system"] == "Be brief." and user["info"]["variant"] == "high"
+    assert user["info"]["tools"] == {"bash": False, "read": True}
+    assert answer["info"]["agent"] == answer["info"]["mode"] == "review"
+    assert {"permission": "bash", "pattern": "*", "action": "deny"} in stored["permission"]
+
+
+async def test_a_later_prompt_goes_to_the_model_of_the_one_before(tmp_path: Path) -> None:
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced())) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "one", model={"providerID": "acme", "modelID": "other"})
+        await app.prompt(session["id"], "two")
+        assert [request.model.id for request in requests(app)] == ["other", "other"]
+
+
+async def test_instructions_of_the_project_stand_in_the_system_prompt(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        (app.directory / "AGENTS.md").write_text("Always use tabs.")
+        session = await app.create_session()
+        await app.prompt(session["id"], "one")
+        (app.directory / "AGENTS.md").write_text("Never use tabs.")
+        await app.prompt(session["id"], "two")
+        first, second = requests(app)
+    assert f"Instructions from: {app.directory / 'AGENTS.md'}\nAlways use tabs." in first.system[1]
+    assert "Never use tabs." in second.system[1] and "Always" not in second.system[1]
+    assert first.system[0] == second.system[0]
+
+
+async def test_one_small_request_titles_the_session_and_its_first_prompt(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "Hi")
+        await app.prompt(session["id"], "More")
+        stored = await app.get(f"/session/{session['id']}")
+        user = (await app.messages(session["id"]))[0]
+        (request,) = title_requests(app)
+    assert stored["title"] == TITLE
+    assert user["info"]["summary"] == {"title": TITLE, "diffs": []}
+    assert request.tools == () and len(request.system) == 1
+    assert request.messages[-1].content == (TextBlock("Hi"),)
+
+
+async def test_a_name_that_someone_gave_stays(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await app.create_session(title="Mine")
+        await app.prompt(session["id"], "Hi")
+        assert title_requests(app) == []
+        assert (await app.get(f"/session/{session['id']}"))["title"] == "Mine"
+
+
+async def test_a_name_given_while_the_title_is_made_stays(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    provider = ScriptedProvider(title=lambda request: (Wait(gate), Say("Made")))
+    async with running_app(tmp_path, provider=provider) as app:
+        session = await app.create_session()
+        prompt = asyncio.create_task(app.prompt(session["id"], "Hi"))
+        await until(lambda: title_requests(app), "the title's request")
+        await app.call("PATCH", f"/session/{session['id']}", {"title": "Mine"})
+        gate.set()
+        await prompt
+        assert (await app.get(f"/session/{session['id']}"))["title"] == "Mine"
+
+
+async def test_a_prompt_that_wants_no_reply_is_only_stored(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await app.create_session()
+        async with app.events() as events:
+            await events.until("server.connected")
+            kept = await app.prompt(session["id"], "Remember this", noReply=True)
+            assert kept["info"]["role"] == "user"
+            assert requests(app) == [] and await statuses(app) == {}
+            await app.prompt(session["id"], "Now answer")
+            await events.until("session.idle")
+            assert events.types.count("session.idle") == 1
+        (request,) = requests(app)
+    assert [block.text for turn in request.messages for block in turn.content] == ["Remember this", "Now answer"]  # type: ignore[union-attr]
+
+
+async def test_an_asynchronous_prompt_is_answered_in_the_background(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Later.")]]) as app:
+        session = await app.create_session()
+        async with app.events() as events:
+            await events.until("server.connected")
+            await app.prompt_async(session["id"], "Hi")
+            await events.until("session.idle")
+        messages = await app.messages(session["id"])
+    assert texts(messages[-1]) == ["Later."]
+    assert_settled(messages)
+
+
+async def test_everything_is_read_back_after_a_restart(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"reasoning": "Hm."}, say("One.")]]) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "Hi")
+        before = await app.messages(session["id"]), await app.get(f"/session/{session['id']}")
+    async with running_app(tmp_path, turns=[[say("Two.")]]) as app:
+        assert (await app.messages(session["id"]), await app.get(f"/session/{session['id']}")) == before
+        assert texts(await app.prompt(session["id"], "And?")) == ["Two."]
+        (request,) = requests(app)
+        assert [turn.role for turn in request.messages] == ["user", "assistant", "user"]
+
+
+async def test_two_sessions_of_a_project_work_at_once(tmp_path: Path) -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    turns = [[say("a"), {"wait": gates[0]}], [say("b"), {"wait": gates[1]}]]
+    async with running_app(tmp_path, turns=turns) as app:
+        one, two = await app.create_session(), await app.create_session()
+        async with app.events() as events:
+            await events.until("server.connected")
+            await app.prompt_async(one["id"], "Hi")
+            await app.prompt_async(two["id"], "Hi")
+            await events.until(lambda event: bool(event.properties.get("delta")), count=2)
+            assert await statuses(app) == {one["id"]: {"type": "busy"}, two["id"]: {"type": "busy"}}
+            for gate in gates:
+                gate.set()
+            await events.until("session.idle", count=2)
+        said = {(await app.messages(session["id"]))[-1]["parts"][1]["text"] for session in (one, two)}
+    assert said == {"a", "b"}
+
+
+async def test_the_last_step_s_answer_ends_a_bounded_agent(tmp_path: Path) -> None:
+    config = {"agent": {"build": {"steps": 1}}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "Hi")
+        (request,) = requests(app)
+    assert [turn.role for turn in request.messages] == ["user", "assistant"]
