@@ -1,0 +1,55 @@
+"""Ids in OpenCode's format: names that ascend within a process, whatever the clock does."""
+
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from app.util import clock, ids
+
+
+@pytest.fixture
+def set_clock() -> Iterator[None]:
+    yield
+    clock.set_source()
+
+
+@pytest.mark.parametrize(("kind", "prefix"), ids.PREFIXES.items())
+def test_an_id_is_a_prefix_twelve_hex_digits_and_fourteen_of_base62(kind: ids.Kind, prefix: str) -> None:
+    for made in (ids.ascending(kind), ids.descending(kind)):
+        assert re.fullmatch(rf"{prefix}_[0-9a-f]{{12}}[0-9A-Za-z]{{14}}", made)
+
+
+def test_ascending_ids_ascend_and_descending_ids_descend() -> None:
+    up, down = [ids.ascending("message") for _ in range(500)], [ids.descending("session") for _ in range(500)]
+    assert up == sorted(up) and down == sorted(down, reverse=True)
+
+
+@pytest.mark.usefixtures("set_clock")
+def test_they_ascend_when_the_clock_steps_back() -> None:
+    ahead = clock.now_ms() / 1000 + 3600
+    clock.set_source(lambda: ahead)
+    first = ids.ascending("message")
+    clock.set_source(lambda: ahead - 1800)
+    assert first < ids.ascending("message")
+
+
+def test_threads_never_get_the_same_time() -> None:
+    made: list[str] = []
+    threads = [threading.Thread(target=lambda: made.extend(ids.ascending("part") for _ in range(500))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({one[:16] for one in made}) == 2000
+
+
+def test_a_call_id_is_a_ulid_of_now() -> None:
+    made = ids.call_id()
+    assert re.fullmatch(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", made)
+    alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    milliseconds = 0
+    for character in made[:10]:
+        milliseconds = milliseconds * 32 + alphabet.index(character)
+    assert abs(milliseconds - clock.now_ms()) < 10_000
