@@ -88,11 +88,11 @@ def scripted_info() -> ProviderInfo:
     """The provider of a server without keys: it answers by rule."""
     return ProviderInfo(
         id="scripted",
-        name="Scripted (no language model: answers by rule)",
+        name="Scripted (no language model)",
         source="custom",
         models={
-            "rules": _scripted_model("rules", "Rules (no language model)"),
-            "title": _scripted_model("title", "Titles (no language model)"),
+            "rules": _scripted_model("rules", "Rules"),
+            "title": _scripted_model("title", "Titles"),
         },
     )
 
