@@ -151,19 +151,19 @@ class Writer:
         for change in changes:
             if change.work:
                 change.work(connection)
-            if change.lease:
-                self._check_lease(connection, change.lease)
+        self._check_leases(connection, {change.lease for change in changes if change.lease})
         for statement, rows in _grouped(changes, self._sql.rank):
             connection.execute(statement, rows)
         return self._journal(connection, changes)
 
-    def _check_lease(self, connection: Connection, lease: Lease) -> None:
-        held = connection.execute(
-            self._sql.hold_lease,
-            {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation},
-        )
-        if held.rowcount != 1:
-            raise StaleLease(f"session {lease.session_id} is run by another server now")
+    def _check_leases(self, connection: Connection, leases: set[Lease]) -> None:
+        """Each once, however many changes are made under it."""
+        rows = [
+            {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}
+            for lease in leases
+        ]
+        if rows and connection.execute(self._sql.hold_lease, rows).rowcount != len(rows):
+            raise StaleLease(f"another server runs {' or '.join(lease.session_id for lease in leases)} now")
 
     def _journal(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
         count = sum(event.durable for change in changes for event in change.events)
