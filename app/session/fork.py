@@ -47,7 +47,7 @@ def _source(connection: Connection, session_id: str) -> tuple[str, queries.Store
 
 def _until(stored: queries.StoredMessages, session_id: str, message_id: str | None) -> queries.StoredMessages:
     """The messages before the boundary, which itself is left out; an answer still being written is no history yet."""
-    finished = queries.StoredMessages([row for row in stored.messages if not row.open], stored.parts)
+    finished = queries.StoredMessages([row for row in stored.messages if row.role == "user" or not row.open], stored.parts)
     if message_id is None:
         return finished
     places = [place for place, row in enumerate(stored.messages) if row.id == message_id]
@@ -66,7 +66,7 @@ def _copy(place: Place, original: Session, stored: queries.StoredMessages) -> _C
             "id": new_ids[row.id],
             "role": row.role,
             "parent_id": new_ids.get(row.parent_id, row.parent_id),
-            "open": row.open,
+            "open": False,
             "boundary": row.boundary,
             "input_hash": None,
             "body": row.body,

@@ -149,3 +149,19 @@ async def test_a_client_that_goes_away_does_not_stop_the_turn(tmp_path: Path) ->
         gate.set()
         await until(lambda: not app.services.runner.is_running(session["id"]))
         assert texts((await app.messages(session["id"]))[-1]) == ["Here."]
+
+
+async def test_a_fork_of_a_busy_session_has_its_prompt_and_what_is_finished(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with running_app(tmp_path, turns=[[bash("true")], [say("Half"), {"wait": gate}], [say("Forked.")]]) as app:
+        session = await app.create_session()
+        prompt = asyncio.create_task(app.prompt(session["id"], "one"))
+        await until(lambda: len(requests(app)) == 2)
+        fork = await app.post(f"/session/{session['id']}/fork")
+        user, step = await app.messages(fork["id"])
+        assert texts(user) == ["one"] and step["info"]["parentID"] == user["info"]["id"]
+        assert texts(await app.prompt(fork["id"], "two")) == ["Forked."]
+        gate.set()
+        await prompt
+    async with running_app(tmp_path) as app:
+        assert await statuses(app) == {} and requests(app) == [], "nothing was left to be answered"
