@@ -3,6 +3,8 @@
 import logging
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -44,7 +46,8 @@ def _serve(hostname: str, port: int, has_password: bool) -> None:
     from app.main import create_app
 
     bound = _bind(hostname, port)
-    application = create_app(hostname=hostname)
+    with _database_must_do():
+        application = create_app(hostname=hostname)
 
     class StreamEndingServer(uvicorn.Server):
         """Event streams have no end of their own: they are ended before open connections are waited for."""
@@ -94,7 +97,8 @@ def migrate() -> None:
     from app.storage.engine import make_engine
     from app.storage.migrate import HEAD, upgrade
 
-    upgrade(make_engine(Settings().resolved_database_url))
+    with _database_must_do():
+        upgrade(make_engine(Settings().resolved_database_url))
     typer.echo(f"The database is at revision {HEAD}.")
 
 
@@ -110,6 +114,19 @@ def openapi(
         typer.echo(text, nl=False)
     else:
         output.write_text(text, "utf-8")
+
+
+@contextmanager
+def _database_must_do() -> Iterator[None]:
+    """A database that cannot be used is the reader's to mend: said in a sentence, without a traceback."""
+    from app.storage.engine import DatabaseUnusable, StorageError
+
+    try:
+        yield
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    except StorageError as error:
+        _fail(f"The database cannot be used: {getattr(error, 'orig', None) or error}")
 
 
 def _fail(message: str) -> NoReturn:

@@ -41,7 +41,7 @@ from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
 from app.storage.engine import Database
-from app.storage.migrate import upgrade
+from app.storage.migrate import require_current, upgrade
 from app.storage.queries import Statements
 from app.storage.writer import Writer
 from app.tool.toolbox import Toolbox, ToolSettings
@@ -157,6 +157,8 @@ def _open_storage(settings: Settings) -> _Storage:
     database = Database(settings.resolved_database_url)
     if settings.database_url is None:
         upgrade(database.engine)
+    else:
+        require_current(database.engine)
     sql, bus = Statements(database.dialect), MemoryBus()
     writer = Writer(database, sql, bus)
     return _Storage(database, sql, writer, Store(database, sql, writer), bus)

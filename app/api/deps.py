@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from app.agent.instance import Instance
 from app.api.services import Services
-from app.schema.base import Wire
+from app.schema.base import AnyID, Wire
 from app.workspace.place import Place
 
 
@@ -32,7 +32,7 @@ ServicesDep = Annotated[Services, Depends(services)]
 Directory = Annotated[str | None, Depends(named_directory)]
 SessionPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
 MessagePath = Annotated[str, Path(alias="messageID", pattern="^msg")]
-PartPath = Annotated[str, Path(alias="partID")]
+PartPath = Annotated[AnyID, Path(alias="partID")]
 
 
 async def place_of(app: Services, directory: str | None) -> Place:
@@ -93,4 +93,5 @@ _ERRORS: dict[int, dict[str, Any]] = {
     403: {"description": "Not allowed", "model": NamedError},
     404: {"description": "Not found", "model": NotFoundError},
     409: {"description": "Busy, or used for something else", "model": NamedError},
+    413: {"description": "Too large", "model": NamedError},
 }

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def wire_name(name: str) -> str:
@@ -25,8 +25,21 @@ class Wire(BaseModel):
         return self.model_dump_json(exclude_none=True).encode()
 
 
-SessionID = Annotated[str, Field(pattern="^ses")]
-MessageID = Annotated[str, Field(pattern="^msg")]
+_LONGEST_ID = 256
+
+
+def _storable(text: str) -> str:
+    if len(text) > _LONGEST_ID or "\0" in text:
+        raise ValueError(f"an id has at most {_LONGEST_ID} characters, and none of them is NUL")
+    return text
+
+
+_STORABLE = AfterValidator(_storable)
+"""Clients name messages and parts themselves. An id is a key of the database, which cannot hold every text there."""
+
+AnyID = Annotated[str, _STORABLE]
+SessionID = Annotated[str, Field(pattern="^ses"), _STORABLE]
+MessageID = Annotated[str, Field(pattern="^msg"), _STORABLE]
 PermissionID = Annotated[str, Field(pattern="^per")]
 QuestionID = Annotated[str, Field(pattern="^que")]
 Metadata = dict[str, Any]

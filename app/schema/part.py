@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from app.schema.base import Metadata, Wire
+from app.schema.base import AnyID, Metadata, Wire
 from app.schema.errors import APIError
 from app.schema.file import FileContent, FilePart, PartIdentity, SourceText
 from app.schema.tool_state import ToolState
@@ -147,7 +147,7 @@ PART: TypeAdapter[Part] = TypeAdapter(Part)
 
 
 class _Input(Wire):
-    id: str | None = None
+    id: AnyID | None = None
 
 
 class TextPartInput(TextContent, _Input):

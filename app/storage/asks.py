@@ -55,7 +55,7 @@ class Asks(Generic[R, T]):
     async def left_behind(self) -> dict[AskKey, str]:
         """Requests of a server that is gone, by what they were asked for, with their ids. Whoever asks the same again takes the
         request up under its id, so that a client's dialog stays good."""
-        bodies = await self._database.read(lambda connection: queries.pending_asks(connection, self._kind))
+        bodies = await self._database.read(lambda connection: queries.left_asks(connection, self._kind))
         waiting = {ask_key(orjson.loads(body)): orjson.loads(body)["id"] for body in bodies}
         self._left = {key: ask_id for key, ask_id in waiting.items() if ask_id not in self._waiting}
         return dict(self._left)

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy import Connection as Connection
-from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 T = TypeVar("T")
@@ -22,12 +22,40 @@ StorageError = SQLAlchemyError
 _READERS = 4
 _BUSY_TIMEOUT_MS = 15_000
 
+_READING: dict[str, dict[str, Any]] = {
+    "sqlite": {},
+    "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+}
+"""By dialect: what makes a read see one state."""
+
+
+class DatabaseUnusable(Exception):
+    """A server cannot run on the database that was named; the message says what to do."""
+
 
 def make_engine(url: str) -> Engine:
-    """SQLite in WAL mode with full synchronous commits (what is acknowledged survives a power cut), or any other URL as it is."""
-    if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True)
-    Path(make_url(url).database or "").parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Raises DatabaseUnusable."""
+    parsed = make_url(url)
+    match parsed.drivername:
+        case "sqlite" | "sqlite+pysqlite":
+            return _sqlite_engine(parsed)
+        case "postgresql" | "postgresql+psycopg" | "postgres":
+            return _postgres_engine(parsed)
+        case other:
+            raise DatabaseUnusable(f"{other} is not supported: use postgresql+psycopg://… or sqlite:///….")
+
+
+def _postgres_engine(url: URL) -> Engine:
+    try:
+        from app.storage.postgres import postgres_engine
+    except ImportError as error:
+        raise DatabaseUnusable(f"PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]'") from error
+    return postgres_engine(url, _READERS + 1, _BUSY_TIMEOUT_MS)
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    """In WAL mode with full synchronous commits: what is acknowledged survives a power cut."""
+    Path(url.database or "").parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 1)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin)
@@ -57,6 +85,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
+        self._to_read = self.engine.execution_options(**_READING[self.dialect])
+        self._to_write = self.engine.execution_options(immediate=True)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
 
@@ -66,17 +96,18 @@ class Database:
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Run `query` in one read transaction on a reader thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._in_transaction, query, False)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, _in_transaction, self._to_read, query)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction on the writer thread; it is committed when this returns, rolled back when it raises."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._in_transaction, work, True)
-
-    def _in_transaction(self, work: Callable[[Connection], T], immediate: bool) -> T:
-        with self.engine.connect().execution_options(immediate=immediate) as connection, connection.begin():
-            return work(connection)
+        return await asyncio.get_running_loop().run_in_executor(self._writer, _in_transaction, self._to_write, work)
 
     def close(self) -> None:
         self._writer.shutdown()
         self._readers.shutdown()
         self.engine.dispose()
+
+
+def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.begin() as connection:
+        return work(connection)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
+from app.storage.engine import DatabaseUnusable
+
 HEAD = "0001"
 """The newest revision in migrations/versions; a test compares them."""
 
@@ -20,6 +22,25 @@ def revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def require_current(engine: Engine) -> None:
+    """Raises DatabaseUnusable unless the schema is the one that this code was written for."""
+    with engine.begin() as connection:
+        found = revision(connection)
+    if found is None:
+        raise DatabaseUnusable(
+            "The database is empty: run `opensession migrate` with the same OPENSESSION_DATABASE_URL, then start again."
+        )
+    if found < HEAD:
+        raise DatabaseUnusable(
+            f"The database is at revision {found}, this server needs {HEAD}: stop the servers that use it, "
+            "run `opensession migrate`, then start them again."
+        )
+    if found > HEAD:
+        raise DatabaseUnusable(
+            f"The database is at revision {found}, this server knows only {HEAD}: it needs a newer opensession."
+        )
 
 
 def upgrade(engine: Engine) -> None:

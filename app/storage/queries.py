@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Float, Row, Select, bindparam, delete, func, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 from sqlmodel import SQLModel
@@ -173,7 +173,7 @@ def _sessions(wanted: SessionFilter) -> Select[Any]:
     if wanted.parent_id is not None:
         query = query.where(SESSION.c.parent_id == wanted.parent_id)
     if wanted.updated_since is not None:
-        query = query.where(SESSION.c.updated >= wanted.updated_since)
+        query = query.where(SESSION.c.updated >= literal(wanted.updated_since, Float))
     if wanted.search:
         query = query.where(SESSION.c.title_folded.contains(fold(wanted.search), autoescape=True))
     if wanted.limit is not None:
@@ -364,11 +364,15 @@ def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
     return [(row.permission, row.pattern) for row in rows]
 
 
-def pending_asks(connection: Connection, kind: str, directory: str | None = None) -> list[str]:
-    query = select(ASK.c.body).where(ASK.c.kind == kind).order_by(ASK.c.seq)
-    if directory is not None:
-        query = query.where(ASK.c.directory == directory)
+def pending_asks(connection: Connection, kind: str, directory: str) -> list[str]:
+    query = select(ASK.c.body).where(ASK.c.kind == kind, ASK.c.directory == directory).order_by(ASK.c.seq)
     return list(connection.execute(query).scalars())
+
+
+def left_asks(connection: Connection, kind: str) -> list[str]:
+    """Of sessions that no server runs: whoever asked is gone."""
+    query = select(ASK.c.body).where(ASK.c.kind == kind, ASK.c.session_id.not_in(select(LEASE.c.session_id)))
+    return list(connection.execute(query.order_by(ASK.c.seq)).scalars())
 
 
 def events_after(connection: Connection, seq: int, directory: str | None) -> list[tuple[int, str | None, str]]:

@@ -1,0 +1,411 @@
+"""All that is asked of SQLite is asked of a real PostgreSQL: the storage's own tests again, then the schema, servers that share
+the database, and whole turns."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from postgres import PostgresServer, running_postgres
+from running_app import running_app
+from sqlalchemy import Connection, inspect, text
+from sqlmodel import SQLModel
+from storage_parts import Heard, HeldDatabase, Storage, event, session_row
+
+# Collected here once more, they find this module's `storage`.
+from test_storage_queries import *  # noqa: F403
+from test_storage_writer import *  # noqa: F403
+from typer.testing import CliRunner
+
+from app import cli
+from app.schema.errors import Busy
+from app.session.lease import Leases
+from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
+from app.storage.migrate import HEAD, require_current, revision, upgrade
+from app.storage.queries import EVENT, SESSION, Statements
+from app.storage.writer import Change, Lease, StaleLease, Writer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def template(server: PostgresServer) -> str:
+    """The name of a migrated database to copy."""
+    url = server.new_database()
+    engine = make_engine(url)
+    upgrade(engine)
+    engine.dispose()
+    return url.rpartition("/")[2]
+
+
+@pytest.fixture
+def url(server: PostgresServer, template: str) -> str:
+    return server.new_database(like=template)
+
+
+@pytest.fixture
+def empty_url(server: PostgresServer) -> str:
+    return server.new_database()
+
+
+def open_storage(url: str) -> Storage:
+    database, heard = HeldDatabase(url), Heard()
+    sql = Statements(database.dialect)
+    return Storage(database, sql, heard, Writer(database, sql, heard))
+
+
+@pytest.fixture
+async def storage(url: str) -> AsyncIterator[Storage]:
+    opened = open_storage(url)
+    yield opened
+    await opened.writer.drain()
+    opened.database.close()
+
+
+@pytest.fixture
+async def other(url: str) -> AsyncIterator[Storage]:
+    """Another server on the same database."""
+    opened = open_storage(url)
+    yield opened
+    await opened.writer.drain()
+    opened.database.close()
+
+
+async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage: Storage, other: Storage) -> None:
+    """Of the imported tests the one that names a file: here another server reads it."""
+    await storage.writer.commit(Change([(storage.sql.put_session, [session_row()])]))
+    assert await other.count(SESSION) == 1
+
+
+# ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_migrations_make_exactly_the_declared_tables(empty_url: str) -> None:
+    engine = make_engine(empty_url)
+    upgrade(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+        assert set(inspect(connection).get_table_names()) == {*SQLModel.metadata.tables, "alembic_version"}
+    engine.dispose()
+
+
+def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
+    together, failed = threading.Barrier(2), []
+
+    def migrate() -> None:
+        engine = make_engine(empty_url)
+        together.wait(5)
+        try:
+            upgrade(engine)
+        except StorageError as error:
+            failed.append(error)
+        engine.dispose()
+
+    threads = [threading.Thread(target=migrate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert failed == []
+    engine = make_engine(empty_url)
+    with engine.connect() as connection:
+        assert revision(connection) == HEAD
+        assert connection.execute(text("SELECT name, value FROM counter")).all() == [("journal", 0)]
+    engine.dispose()
+
+
+@pytest.mark.parametrize(("found", "advice"), [("0000", "opensession migrate"), ("9999", "newer opensession")])
+def test_a_server_refuses_the_schema_of_another_version(url: str, found: str, advice: str) -> None:
+    engine = make_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": found})
+    with pytest.raises(DatabaseUnusable, match=advice):
+        require_current(engine)
+    engine.dispose()
+
+
+# ── the commands ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def command(monkeypatch: pytest.MonkeyPatch, directory: Path, url: str, *words: str) -> tuple[int, str]:
+    monkeypatch.setenv("OPENSESSION_DATABASE_URL", url)
+    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(directory / "data"))
+    monkeypatch.chdir(directory)
+    result = CliRunner().invoke(cli.app, list(words))
+    return result.exit_code, result.output
+
+
+def test_serve_says_what_to_do_with_a_database_that_is_not_migrated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_url: str
+) -> None:
+    code, output = command(monkeypatch, tmp_path, empty_url, "serve", "--port", "0")
+    assert code == 1
+    assert "run `opensession migrate`" in output and "Traceback" not in output
+
+
+def test_migrate_makes_the_database_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_url: str) -> None:
+    for _again in range(2):
+        assert command(monkeypatch, tmp_path, empty_url, "migrate") == (0, f"The database is at revision {HEAD}.\n")
+    engine = make_engine(empty_url)
+    require_current(engine)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("words", [("serve", "--port", "0"), ("migrate",)])
+def test_a_database_out_of_reach_is_said_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    code, output = command(monkeypatch, tmp_path, "postgresql://me:secret@127.0.0.1:1/none", *words)
+    assert code == 1
+    assert output.startswith("The database cannot be used: ") and "refused" in output
+    assert "secret" not in output and "sqlalche.me" not in output
+
+
+def test_other_databases_are_not_supported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, output = command(monkeypatch, tmp_path, "mysql://127.0.0.1/none", "migrate")
+    assert code == 1 and "mysql is not supported" in output
+
+
+# ── servers that share the database ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def event_change(number: int, storage: Storage, session_id: str) -> Change:
+    rows = [session_row(session_id, updated=number)]
+    return Change([(storage.sql.put_session, rows)], [event(f"{session_id} {number}", session_id)])
+
+
+async def test_the_journal_counts_on_over_all_servers(storage: Storage, other: Storage) -> None:
+    """Each touches the same rows in another order, which would lock both for good if they did not go one after the other."""
+    ids = [f"ses_{n}" for n in range(20)]
+    for round_ in range(5):
+        forth = [storage.writer.post(event_change(round_, storage, session_id)) for session_id in ids]
+        back = [other.writer.post(event_change(round_, other, session_id)) for session_id in reversed(ids)]
+        await asyncio.gather(*forth, *back)
+    one, two = ([told.seq or 0 for told in server.heard.events] for server in (storage, other))
+    assert one == sorted(one) and two == sorted(two)
+    assert sorted(one + two) == list(range(1, 201))
+    assert await storage.count(EVENT) == 200
+
+
+async def test_a_reader_never_sees_a_number_before_the_one_below_it(storage: Storage, other: Storage) -> None:
+    """A later writer waits for an earlier one that is still at work."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def dawdle(_connection: Connection) -> None:
+        begun.set()
+        assert go_on.wait(5)
+
+    slow = storage.writer.post(Change(events=event_change(1, storage, "ses_slow").events, work=dawdle))
+    await asyncio.to_thread(begun.wait, 5)
+    quick = other.writer.post(Change(events=event_change(2, other, "ses_quick").events))
+    done, _ = await asyncio.wait({quick}, timeout=0.2)
+    assert not done
+    go_on.set()
+    await asyncio.gather(slow, quick)
+    assert [row.payload for row in await other.rows(EVENT)] == ["ses_slow 1", "ses_quick 2"]
+
+
+async def test_a_read_sees_one_state_while_another_server_writes(storage: Storage, other: Storage) -> None:
+    read_once, written = threading.Event(), threading.Event()
+
+    def read_twice(connection: Connection) -> tuple[int, int]:
+        before = len(connection.execute(SESSION.select()).all())
+        read_once.set()
+        assert written.wait(5)
+        return before, len(connection.execute(SESSION.select()).all())
+
+    reading = asyncio.create_task(storage.database.read(read_twice))
+    await asyncio.to_thread(read_once.wait, 5)
+    await other.writer.commit(event_change(1, other, "ses_1"))
+    written.set()
+    assert await reading == (0, 0)
+    assert await storage.count(SESSION) == 1
+
+
+async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storage, other: Storage) -> None:
+    ids = [f"ses_{n}" for n in range(30)]
+    await storage.writer.commit(Change([(storage.sql.put_session, [session_row(session_id) for session_id in ids])]))
+    one, two = Leases(storage.sql, storage.writer), Leases(other.sql, other.writer)
+    for session_id in ids:
+        outcomes = await asyncio.gather(one.take(session_id), two.take(session_id), return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {Lease, Busy}
+    await one.close()
+    await two.close()
+
+
+async def test_a_server_whose_lease_was_taken_over_cannot_write(storage: Storage, other: Storage) -> None:
+    await storage.writer.commit(Change([(storage.sql.put_session, [session_row()])]))
+    first, second = Leases(storage.sql, storage.writer), Leases(other.sql, other.writer)
+    stale = await first.take("ses_1")
+    first.drop("ses_1")
+    await storage.writer.drain()
+    held = await second.take("ses_1")
+    with pytest.raises(StaleLease):
+        await storage.writer.commit(Change([(storage.sql.put_session, [session_row(updated=2)])], lease=stale))
+    await other.writer.commit(Change([(other.sql.put_session, [session_row(updated=3)])], lease=held))
+    assert [row.updated for row in await storage.rows(SESSION)] == [3]
+    await first.close()
+    await second.close()
+
+
+async def test_a_lock_held_too_long_is_given_up_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that hangs in its transaction does not hang the others."""
+    from sqlalchemy import make_url
+
+    from app.storage.postgres import postgres_engine
+
+    hanging, waiting = postgres_engine(make_url(url), 1, 100), postgres_engine(make_url(url), 1, 100)
+    with hanging.execution_options(immediate=True).begin():
+        with pytest.raises(StorageError, match="lock timeout"), waiting.execution_options(immediate=True).begin():
+            pass
+    for engine in (hanging, waiting):
+        engine.dispose()
+
+
+# ── the whole server ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_turn_with_a_tool_runs_and_is_there_after_a_restart(tmp_path: Path, url: str) -> None:
+    turns = [[{"text": "I look."}, {"tool": "read", "args": {"filePath": "a.txt"}}], [{"text": "It says hello.", "chunks": 3}]]
+    async with running_app(tmp_path, turns=turns, database_url=url) as app:
+        session = await app.create_session()
+        async with app.events() as events:
+            answer = await app.prompt(session["id"], "What does a.txt say?")
+            await events.until("session.idle")
+        assert answer["parts"][-2]["text"] == "It says hello."
+        before = await app.messages(session["id"])
+        tools = [part for message in before for part in message["parts"] if part["type"] == "tool"]
+        assert [tool["state"]["status"] for tool in tools] == ["completed"]
+        numbers = [event.id for event in events.seen if event.id]
+        assert numbers == sorted(set(numbers))
+    async with running_app(tmp_path, database_url=url) as app:
+        assert await app.messages(session["id"]) == before
+        async with app.events(cursor=numbers[0]) as replayed:
+            await replayed.until("session.idle")
+        assert not (tmp_path / "data" / "opensession.db").exists()
+
+
+async def test_sessions_are_listed_searched_paged_forked_and_deleted(tmp_path: Path, url: str) -> None:
+    turns = [[{"text": f"answer {n}"}] for n in range(3)]
+    async with running_app(tmp_path, turns=turns, database_url=url) as app:
+        session = await app.create_session(title="Straße 100%_done")
+        child = await app.create_session(parentID=session["id"])
+        for n in range(3):
+            await app.prompt(session["id"], f"prompt {n}")
+        assert [found["id"] for found in await app.get("/session")] == [child["id"], session["id"]]
+        assert [found["id"] for found in await app.get("/session?search=STRASSE%20100%25_")] == [session["id"]]
+        assert await app.get("/session?search=100_") == []
+        page = await app.client.get(f"/session/{session['id']}/message?limit=4")
+        rest = await app.get(f"/session/{session['id']}/message?limit=4&before={page.headers['x-next-cursor']}")
+        assert [*rest, *page.json()] == await app.messages(session["id"])
+        fork = await app.post(f"/session/{session['id']}/fork")
+        assert [text_of(message) for message in await app.messages(fork["id"])] == [
+            text_of(message) for message in await app.messages(session["id"])
+        ]
+        await app.call("DELETE", f"/session/{session['id']}")
+        assert [found["id"] for found in await app.get("/session")] == [fork["id"]]
+        await app.call("DELETE", f"/session/{fork['id']}")
+    assert await left_in(url) == set()
+
+
+def text_of(message: dict[str, Any]) -> list[str]:
+    return [part["text"] for part in message["parts"] if part["type"] == "text"]
+
+
+async def left_in(url: str) -> set[str]:
+    """The tables of what belongs to sessions that are not empty."""
+    database = Database(url)
+    tables = {"session", "message", "part", "todo", "session_diff", "share", "pending_ask", "run_lease", "permission_approval"}
+    counts = await database.read(
+        lambda connection: {name: connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one() for name in tables}
+    )
+    database.close()
+    return {name for name, count in counts.items() if count}
+
+
+async def test_an_approval_given_on_one_server_holds_on_the_next(tmp_path: Path, url: str) -> None:
+    call = [{"tool": "bash", "args": {"command": "echo hi", "description": "Say hi"}}]
+    asking = {"permission": [{"permission": "bash", "pattern": "*", "action": "ask"}]}
+    async with running_app(tmp_path, turns=[call, [{"text": "done"}]], database_url=url) as app:
+        session = await app.create_session(**asking)
+        async with app.events() as events:
+            await app.prompt_async(session["id"], "go")
+            asked = (await events.until("permission.asked")).properties
+            assert [request["id"] for request in await app.get("/permission")] == [asked["id"]]
+            await app.post(f"/permission/{asked['id']}/reply", {"reply": "always"})
+            await events.until("session.idle")
+        assert await app.get("/permission") == []
+    async with running_app(tmp_path, turns=[call, [{"text": "done"}]], database_url=url) as app:
+        session = await app.create_session(**asking)
+        async with app.events() as events:
+            await app.prompt(session["id"], "again")
+            await events.until("session.idle")
+        assert "permission.asked" not in events.types
+
+
+async def test_a_server_that_starts_leaves_what_another_asks_alone(tmp_path: Path, url: str) -> None:
+    call = [{"tool": "bash", "args": {"command": "echo hi", "description": "Say hi"}}]
+    async with running_app(tmp_path, turns=[call, [{"text": "done"}]], database_url=url) as app:
+        session = await app.create_session(permission=[{"permission": "bash", "pattern": "*", "action": "ask"}])
+        async with app.events() as events:
+            await app.prompt_async(session["id"], "go")
+            asked = (await events.until("permission.asked")).properties
+            async with running_app(tmp_path, data_dir=tmp_path / "second", database_url=url) as second:
+                assert [request["id"] for request in await second.get("/permission")] == [asked["id"]]
+            await app.post(f"/permission/{asked['id']}/reply", {"reply": "once"})
+            await events.until("session.idle")
+
+
+# ── what its text and its numbers cannot hold ───────────────────────────────────────────────────────────────────────────
+
+NUL = "\0"
+
+
+async def test_text_with_nul_is_kept_as_it_is(tmp_path: Path, url: str) -> None:
+    async with running_app(tmp_path, turns=[[{"text": f"one{NUL}two"}]], database_url=url) as app:
+        session = await app.create_session(title=f"tit{NUL}le")
+        answer = await app.prompt(session["id"], f"a{NUL}b")
+        assert text_of(answer) == [f"one{NUL}two"]
+        prompt, stored = await app.messages(session["id"])
+        assert [text_of(prompt), text_of(stored)] == [[f"a{NUL}b"], [f"one{NUL}two"]]
+        assert [found["title"] for found in await app.get("/session?search=title")] == [f"tit{NUL}le"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/session/ses%00", 404),
+        ("/session/{id}/message/msg%00", 404),
+        ("/session?directory=/tmp/%00", 400),
+        ("/session?search=%00x", 200),
+        ("/session?start=1e300", 200),
+        ("/session?start=nan", 200),
+        ("/session?start=0.5", 200),
+        ("/session?limit=1e300", 200),
+    ],
+)
+async def test_no_question_is_too_strange_to_answer(tmp_path: Path, url: str, path: str, status: int) -> None:
+    async with running_app(tmp_path, database_url=url) as app:
+        session = await app.create_session()
+        await app.call("GET", path.format(id=session["id"]), expect=status)
+
+
+@pytest.mark.parametrize("tail", [NUL, "".join(chr(0x4E00 + n) for n in range(3000))], ids=["NUL", "long"])
+async def test_an_id_that_cannot_be_a_key_is_refused(tmp_path: Path, url: str, tail: str) -> None:
+    """The long one cannot be compressed to what an index takes."""
+    async with running_app(tmp_path, database_url=url) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "hi", expect=400, messageID=f"msg_{tail}")
+        part = {"type": "text", "text": "hi", "id": f"prt_{tail}"}
+        await app.post(f"/session/{session['id']}/message", {"parts": [part]}, expect=400)
+        await app.post("/session", {"parentID": f"ses_{tail}"}, expect=400)
+        await app.prompt(session["id"], "hi", messageID=f"msg_{'長' * 250}")
