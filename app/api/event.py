@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Header, Query
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from app.api.deps import Directory, ServicesDep, documented, place_of
 from app.api.json_route import router
@@ -47,14 +48,29 @@ async def _open(app: Services, directory: str | None, parts: str, cursor: str | 
     except BaseException:
         listener.close()
         raise
-    return StreamingResponse(_frames(listener, first, app.heartbeat_seconds), media_type="text/event-stream", headers=_HEADERS)
+    return EventStream(listener, _frames(listener, first, app.heartbeat_seconds))
+
+
+class EventStream(StreamingResponse):
+    """Stops listening when the client has gone, be it before the first frame."""
+
+    def __init__(self, listener: Listener, frames: AsyncIterator[bytes]) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
+        self._listener = listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._listener.close()
 
 
 async def _first(app: Services, listener: Listener, cursor: str | None) -> bytes:
-    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor."""
+    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor: what
+    was announced before it, the client finds in what it reads next."""
     if cursor is None:
-        greeting = _frame(listener, EventServerConnected(), await app.replay.head())
-        return greeting + (_standing(app, listener, 0) if listener.deltas else b"")
+        head = await app.replay.head()
+        return _frame(listener, EventServerConnected(), head) + _standing(app, listener, head)
     missed = await app.replay.since(_number(cursor), listener.directory)
     said = [_frame(listener, EventServerConnected())]
     if missed.resync:
@@ -89,18 +105,15 @@ async def _frames(listener: Listener, first: bytes, heartbeat_seconds: float) ->
     heartbeat = _frame(listener, EventServerHeartbeat())
     loop = asyncio.get_running_loop()
     due = loop.time() + heartbeat_seconds
-    try:
-        yield first
-        while True:
-            try:
-                async with asyncio.timeout_at(due):
-                    waiting = await listener.next()
-            except TimeoutError:
-                due = loop.time() + heartbeat_seconds
-                yield heartbeat
-                continue
-            if waiting is None:
-                return
-            yield waiting
-    finally:
-        listener.close()
+    yield first
+    while True:
+        try:
+            async with asyncio.timeout_at(due):
+                waiting = await listener.next()
+        except TimeoutError:
+            due = loop.time() + heartbeat_seconds
+            yield heartbeat
+            continue
+        if waiting is None:
+            return
+        yield waiting

@@ -89,7 +89,7 @@ class RunningApp:
     async def events(self, path: str = "/event", *, cursor: int | str | None = None, **query: Any) -> AsyncIterator[EventReader]:
         """Listens until the block ends. `cursor` is the Last-Event-ID of a client that comes back."""
         headers = {} if cursor is None else {"last-event-id": str(cursor)}
-        async with self.client.stream("GET", path, params=query, headers=headers) as response:
+        async with self.client.stream("GET", path, params=query or None, headers=headers) as response:
             assert response.status_code == 200, response.status_code
             reader = EventReader(response)
             try:

@@ -54,21 +54,21 @@ class EventReader:
         """The first event (or the `count`-th) of a type, or that a condition holds for; those already seen count."""
         matches = (lambda event: event.type == wanted) if isinstance(wanted, str) else wanted
 
-        def found() -> bool:
-            return sum(map(matches, self.seen)) >= count or self.ended
-
-        try:
-            async with asyncio.timeout(PATIENCE), self._came:
-                await self._came.wait_for(found)
-        except TimeoutError:
-            raise AssertionError(f"{wanted} did not come; there were {self.types}") from None
+        await self.when(lambda: sum(map(matches, self.seen)) >= count or self.ended)
         matching = [event for event in self.seen if matches(event)]
         assert len(matching) >= count, f"the stream ended without {wanted}; there were {self.types}"
         return matching[count - 1]
 
     async def until_ended(self) -> None:
-        async with asyncio.timeout(PATIENCE), self._came:
-            await self._came.wait_for(lambda: self.ended)
+        await self.when(lambda: self.ended)
+
+    async def when(self, condition: Callable[[], bool]) -> None:
+        """Waits until something came that makes the condition true."""
+        try:
+            async with asyncio.timeout(PATIENCE), self._came:
+                await self._came.wait_for(condition)
+        except TimeoutError:
+            raise AssertionError(f"what is waited for did not come; there were {self.types}") from None
 
     async def close(self) -> None:
         self._task.cancel()

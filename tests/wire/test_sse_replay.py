@@ -1,0 +1,252 @@
+"""A client that lost its connection comes back with the last id it saw: nothing is lost, nothing comes twice."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from running_app import RunningApp, running_app
+from sse_reader import EventReader, Received
+
+from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
+from app.provider.scripted import ScriptedProvider
+from app.storage import queries
+
+
+class Halting(ScriptedProvider):
+    """Stops in the middle of a text until the event is set."""
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        super().__init__()
+        self._gate = gate
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        yield StreamStart()
+        yield TextStart("1")
+        yield TextDelta("1", "Hello ")
+        await self._gate.wait()
+        yield TextDelta("1", "there.")
+        yield TextEnd("1")
+        yield Finish("stop", Usage(input=1, output=1))
+
+
+class Picture:
+    """What a client knows from the events alone: every part's text, by gains or by whole parts."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.ids: list[int] = []
+        self.seen: list[str] = []
+
+    @property
+    def cursor(self) -> int:
+        return self.ids[-1]
+
+    def take(self, events: list[Received]) -> "Picture":
+        for event in events:
+            if event.id is not None:
+                self.ids.append(event.id)
+            self.seen.append(event.type)
+            properties = event.properties
+            if event.type == "message.part.delta":
+                self.texts[properties["partID"]] = self.texts.get(properties["partID"], "") + properties["delta"]
+            if event.type == "message.part.updated" and "text" in properties["part"]:
+                self.texts[properties["part"]["id"]] = properties["part"]["text"]
+        return self
+
+
+def gained(events: list[Received]) -> str:
+    return "".join(str(event.properties.get("delta", "")) for event in events)
+
+
+@asynccontextmanager
+async def streaming(tmp_path: Path) -> AsyncIterator[tuple[RunningApp, str, asyncio.Event]]:
+    """A session whose answer has said `Hello ` and waits for the event to say `there.`."""
+    gate = asyncio.Event()
+    async with running_app(tmp_path, provider=Halting(gate)) as app:
+        session = await app.create_session(title="T")
+        yield app, session["id"], gate
+        gate.set()
+
+
+def says(text: str) -> object:
+    """Whether an event shows a part that has said this much."""
+
+    def shown(event: Received) -> bool:
+        return text in json.dumps(event.properties)
+
+    return shown
+
+
+async def read_until_idle(app: RunningApp, **options: object) -> EventReader:
+    async with app.events(**options) as events:  # type: ignore[arg-type]
+        await events.until("session.idle")
+    return events
+
+
+async def test_what_was_missed_is_replayed_in_order_and_then_goes_on(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "one"}], [{"text": "two"}]]) as app:
+        session = await app.create_session(title="T")
+        async with app.events() as first:
+            await app.prompt(session["id"], "1")
+            await first.until("session.idle")
+        numbered = [event for event in first.seen if event.id is not None]
+        for cut in (numbered[0], numbered[3], numbered[-2]):
+            async with app.events(cursor=cut.id) as again:
+                await again.until("session.idle")
+            assert again.types[0] == "server.connected"
+            missed = [event for event in again.seen[1:] if event.id is not None]
+            assert [(event.id, event.data) for event in missed] == [
+                (event.id, event.data) for event in numbered if event.id and cut.id and event.id > cut.id
+            ]
+        async with app.events(cursor=numbered[-1].id) as live:
+            await app.prompt(session["id"], "2")
+            await live.until("session.idle")
+        assert next(event.id for event in live.seen if event.id is not None) == (numbered[-1].id or 0) + 1
+
+
+@pytest.mark.parametrize("query", [{}, {"parts": "delta"}])
+async def test_a_part_that_streamed_meanwhile_is_sent_as_it_stands_and_then_goes_on(
+    tmp_path: Path, query: dict[str, str]
+) -> None:
+    async with streaming(tmp_path) as (app, session_id, gate):
+        async with app.events(**query) as first:
+            await app.prompt_async(session_id, "hi")
+            await first.until("message.part.updated", count=2)
+        picture = Picture().take(first.seen)
+        async with app.events(cursor=picture.cursor, **query) as again:
+            standing = await again.until(says("Hello "))  # type: ignore[arg-type]
+            assert standing.properties["part"]["text"] == "Hello " and standing.id is None
+            gate.set()
+            await again.until("session.idle")
+        picture.take(again.seen)
+        [answer] = [message for message in await app.messages(session_id) if message["info"]["role"] == "assistant"]
+        [text_id] = [part["id"] for part in answer["parts"] if part["type"] == "text"]
+        assert picture.texts[text_id] == "Hello there."
+        assert len(picture.ids) == len(set(picture.ids)) and picture.ids == sorted(picture.ids)
+
+
+async def test_gains_after_the_standing_part_do_not_repeat_it(tmp_path: Path) -> None:
+    async with streaming(tmp_path) as (app, session_id, gate):
+        async with app.events() as first:
+            await app.prompt_async(session_id, "hi")
+            await first.until(says("Hello "))  # type: ignore[arg-type]
+        cursor = max(event.id or 0 for event in first.seen)
+        async with app.events(cursor=cursor, parts="delta") as again:
+            await again.until(says("Hello "))  # type: ignore[arg-type]
+            gate.set()
+            await again.until("session.idle")
+        assert gained(again.of_type("message.part.delta")) == "there."
+
+
+async def test_a_new_client_that_wants_deltas_is_told_what_streams(tmp_path: Path) -> None:
+    async with streaming(tmp_path) as (app, session_id, gate):
+        async with app.events() as first:
+            await app.prompt_async(session_id, "hi")
+            await first.until(says("Hello "))  # type: ignore[arg-type]
+            async with app.events(parts="delta") as late:
+                await late.until(says("Hello "))  # type: ignore[arg-type]
+                gate.set()
+                await late.until("session.idle")
+        picture = Picture().take(late.seen)
+        assert "Hello there." in picture.texts.values()
+
+
+@pytest.mark.parametrize("parts", ["full", "delta"])
+async def test_a_client_that_is_cut_off_again_and_again_loses_and_doubles_nothing(tmp_path: Path, parts: str) -> None:
+    text = " ".join(f"word{number}" for number in range(400))
+    turn = [{"reasoning": text, "chunks": 60, "delay": 0.001}, {"text": text, "chunks": 120, "delay": 0.001}]
+    async with running_app(tmp_path, turns=[turn]) as app:
+        session = await app.create_session(title="T")
+        picture = Picture()
+        async with app.events(parts=parts) as events:
+            await app.prompt_async(session["id"], "hi")
+            await events.until("message.updated")
+        picture.take(events.seen)
+        connections = 0
+        while "session.idle" not in picture.seen:
+            connections += 1
+            async with app.events(cursor=picture.cursor, parts=parts) as events:
+                enough = 2 + connections % 4
+                await events.when(lambda e=events, n=enough: len(e.seen) >= n or "session.idle" in e.types)
+            picture.take(events.seen)
+        stored = await app.messages(session["id"])
+    assert connections > 5
+    assert picture.ids == list(range(picture.ids[0], picture.ids[-1] + 1))
+    expected = {part["id"]: part["text"] for message in stored for part in message["parts"] if "text" in part}
+    assert picture.texts == expected
+
+
+@pytest.mark.parametrize("cursor", ["999999", "0x10", "nonsense", "-1", "9" * 30, "１２"])
+async def test_a_cursor_that_was_never_given_is_answered_with_a_resync(tmp_path: Path, cursor: str) -> None:
+    async with running_app(tmp_path) as app:
+        await app.create_session()
+        headers = {b"last-event-id": cursor.encode()}
+        async with app.client.stream("GET", "/event", headers=headers) as response:
+            events = EventReader(response)
+            resync = await events.until("server.resync")
+            await events.close()
+        assert events.types == ["server.connected", "server.resync"]
+        assert resync.id == await app.services.replay.head()
+
+
+async def test_a_cursor_older_than_the_journal_is_answered_with_a_resync_that_can_be_resumed_from(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        for _ in range(3):
+            await app.create_session()
+        await app.services.store._database.write(lambda c: queries.trim_journal(c, 2, 0))
+        async with app.events(cursor=1) as events:
+            resync = await events.until("server.resync")
+        async with app.events(cursor=resync.id) as again:
+            await app.create_session()
+            await again.until("session.updated")
+        assert again.types == ["server.connected", "session.created", "session.updated"]
+
+
+async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        for _ in range(2):
+            await app.create_session()
+        newest = await app.services.replay.head()
+        await app.services.store._database.write(lambda c: queries.trim_journal(c, 1, 0))
+        async with app.events(cursor=newest - 1) as events:
+            await events.until("session.updated")
+        assert events.types == ["server.connected", "session.updated"]
+        async with app.events(cursor=newest - 2) as events:
+            await events.until("server.resync")
+
+
+async def test_a_replay_is_of_its_directory_alone(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        inside = app.directory / "inside"
+        inside.mkdir()
+        async with app.events("/global/event") as watching:
+            first = await watching.until("server.connected")
+            await app.create_session(title="here")
+            await app.post("/session", {"title": "there"}, params={"directory": str(inside)})
+            await watching.until("session.updated", count=2)
+        async with app.events(cursor=first.id, directory=str(inside)) as events:
+            await events.until("session.updated")
+        assert [event.properties["info"]["title"] for event in events.of_type("session.created")] == ["there"]
+        async with app.events("/global/event", cursor=first.id) as events:
+            await events.until("session.updated", count=2)
+        assert [event.id for event in events.seen] == [event.id for event in watching.seen[:1]][1:] + [
+            None if event.type == "server.connected" else event.id for event in watching.seen
+        ]
+
+
+async def test_a_restarted_server_replays_from_before_the_restart(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        async with app.events() as events:
+            first = await events.until("server.connected")
+            await app.create_session(title="before")
+            await events.until("session.updated")
+    async with running_app(tmp_path) as app:
+        async with app.events(cursor=first.id) as again:
+            assert (await again.until("session.created")).properties["info"]["title"] == "before"
+            await app.create_session(title="after")
+            await again.until("session.created", count=2)
+    ids = [event.id for event in again.seen if event.id is not None]
+    assert ids == sorted(set(ids))
