@@ -56,7 +56,15 @@ def _serve(hostname: str, port: int, has_password: bool) -> None:
             application.state.server.close_streams()
             await super().shutdown(sockets)
 
-    config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=5, server_header=False, ws="none")
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+    )
     _greet(hostname, bound.getsockname()[1], has_password)
     StreamEndingServer(config).run(sockets=[bound])
 

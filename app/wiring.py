@@ -123,7 +123,7 @@ class Server:
             toolbox=toolbox,
             outputs=self._outputs,
         )
-        runner = Runner(store, statuses, self._leases, _turn_maker(instances, turn_services, Titles(store, summaries)))
+        runner = Runner(store, statuses, self._leases, _turn_maker(instances, turn_services, Titles(summaries)))
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times)
         reverts = Reverts(store)
         intake = Intake(store, Resolver(files), reverts)

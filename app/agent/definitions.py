@@ -1,6 +1,7 @@
 """The agents of a workspace: the seven built in, and those of its configuration."""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from app.schema.errors import BadRequest
 from app.schema.permission import Action, Rule, Ruleset
 
 
+@cache
 def prompt_text(name: str) -> str:
     return (resources.files("app.agent") / "prompts" / f"{name}.txt").read_text("utf-8").strip()
 

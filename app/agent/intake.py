@@ -42,8 +42,7 @@ class Intake:
         content = _hash(prompt)
         if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
             return Taken(await self._store.message(session_id, prompt.message_id), known=True)
-        session = await self._store.session(session_id)
-        message = await self._message(instance, session, prompt)
+        message = await self._message(instance, session_id, prompt)
         parts = await self._parts(instance, message, prompt)
         async with self._store.lock(session_id):
             if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
@@ -57,14 +56,14 @@ class Intake:
             raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
         return row is not None
 
-    async def _message(self, instance: Instance, session: Session, prompt: PromptInput) -> UserMessage:
+    async def _message(self, instance: Instance, session_id: str, prompt: PromptInput) -> UserMessage:
         agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
         return UserMessage(
             id=prompt.message_id or ids.ascending("message"),
-            session_id=session.id,
+            session_id=session_id,
             time=UserTime(created=clock.now_ms()),
             agent=agent.name,
-            model=prompt.model or agent.model or await self.last_model(session.id) or _default_model(instance),
+            model=prompt.model or agent.model or await self.last_model(session_id) or _default_model(instance),
             system=prompt.system,
             tools=prompt.tools or None,
             variant=prompt.variant,

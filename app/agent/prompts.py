@@ -9,7 +9,6 @@ from app.agent.runner import Runner
 from app.schema.errors import ServiceError
 from app.schema.message import MessageWithParts, PromptInput
 from app.session.store import Store
-from app.storage import queries
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +33,14 @@ class Prompts:
     async def answer(self, instance: Instance, session_id: str, taken: Taken) -> bytes:
         """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
         prompt_id = taken.message.info.id
-        answered = await self._newest_answer(session_id, prompt_id) if taken.known else None
+        answered = await self._store.answer_json(session_id, prompt_id) if taken.known else None
         if answered is None or self._runner.is_running(session_id):
             await self._runner.run(session_id, instance.place.directory)
-            answered = (taken.known and await self._newest_answer(session_id, prompt_id)) or await self._newest_answer(session_id)
-        if answered is None:
+            answered = await self._store.answer_json(session_id, prompt_id) if taken.known else None
+            answered = answered or await self._store.answer_json(session_id)
+        if not answered:
             raise NoAnswer(f"The prompt {prompt_id} got no answer; see the server's log")
-        return await self._store.message_json(session_id, answered)
+        return answered
 
     def answer_later(self, instance: Instance, session_id: str, taken: Taken) -> None:
         """Answer in the background; what goes wrong is stored with the answer."""
@@ -57,6 +57,3 @@ class Prompts:
         """Take and answer, for a subagent whose rules stand already."""
         taken = await self.take(instance, session_id, prompt, rules_from_tools=False)
         return MessageWithParts.model_validate_json(await self.answer(instance, session_id, taken))
-
-    async def _newest_answer(self, session_id: str, prompt_id: str | None = None) -> str | None:
-        return await self._store.ask(queries.newest_of_role, session_id, "assistant", prompt_id)

@@ -16,7 +16,6 @@ from app.schema.model import Model
 from app.schema.part import SubtaskPart, TextPart
 from app.schema.session import Session
 from app.session import title
-from app.session.store import Store
 from app.session.summary import Summaries
 
 log = logging.getLogger(__name__)
@@ -27,8 +26,7 @@ _THINKING = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
 class Titles:
-    def __init__(self, store: Store, summaries: Summaries) -> None:
-        self._store = store
+    def __init__(self, summaries: Summaries) -> None:
         self._summaries = summaries
 
     async def give(self, instance: Instance, session: Session, history: Sequence[MessageWithParts]) -> None:
@@ -41,14 +39,8 @@ class Titles:
         except ProviderFailure as failure:
             log.warning("no title for %s: %s", session.id, failure)
             return
-        if not text:
-            return
-
-        def edit(stored: Session) -> Session:
-            return stored.model_copy(update={"title": text}) if title.is_default(stored.title) else stored
-
-        await self._store.update_session(session.id, instance.place.directory, edit, touch=False)
-        await self._summaries.set_title(instance.place, session.id, prompt.id, text)
+        if text:
+            await self._summaries.set_title(instance.place, session.id, prompt.id, text)
 
     async def _ask(self, instance: Instance, prompt: UserMessage, history: Sequence[MessageWithParts]) -> str | None:
         model = _model(instance, prompt)

@@ -46,6 +46,7 @@ class Turn:
         self._steps = 0
         self._compactions = 0
         self._used_tokens = 0
+        self._session: Session
         self._title: asyncio.Task[None] | None = None
         self._summary: asyncio.Task[None] | None = None
 
@@ -70,7 +71,7 @@ class Turn:
         while True:
             self._scope.set_status(Busy())
             self._joined()
-            history = await self._scope.store.live_messages(self._scope.session_id)
+            self._session, history = await self._scope.store.conversation(self._scope.session_id)
             if not await self._act(decide.decide(history), history):
                 return
 
@@ -112,8 +113,7 @@ class Turn:
     async def _ask_model(
         self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]
     ) -> tuple[Outcome, AssistantMessage]:
-        scope = self._scope
-        session = await scope.session()
+        scope, session = self._scope, self._session
         agent = find_agent(scope.instance.agents, user.agent)
         message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
         scope.put_message(message)
@@ -139,7 +139,7 @@ class Turn:
         assert isinstance(prompt, UserMessage)
         agent, model = find_agent(scope.instance.agents, message.agent), scope.model(prompt.model)
         step = scope.step(message, model)
-        calls = scope.calls(step.writer, self._tools(prompt, agent, model), await scope.session(), agent, model)
+        calls = scope.calls(step.writer, self._tools(prompt, agent, model), self._session, agent, model)
         outcome = await step.resume(calls, open_message.parts)
         self._summarise(prompt.id)
         return outcome is Outcome.GOES_ON or self._joined()

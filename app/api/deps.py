@@ -46,7 +46,9 @@ async def session_place(app: Services, session_id: str, directory: str | None) -
 
 
 async def session_instance(app: Services, session_id: str, directory: str | None) -> Instance:
-    return await app.instances.get(directory or (await app.store.session(session_id)).directory)
+    """The same place with all that a turn needs. Raises NotFound for an unknown session."""
+    session = await app.store.session(session_id)
+    return await app.instances.get(directory or session.directory)
 
 
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:

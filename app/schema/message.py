@@ -72,6 +72,9 @@ class MessageWithParts(Wire):
     parts: list[Part]
 
 
+MESSAGES: TypeAdapter[list[MessageWithParts]] = TypeAdapter(list[MessageWithParts])
+
+
 class PromptInput(Wire):
     message_id: MessageID | None = None
     model: ModelRef | None = None

