@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from app.agent import compaction, shell
 from app.agent.command import Commands
 from app.agent.definitions import default_agent
+from app.agent.definitions import find as find_agent
 from app.agent.instance import Instance
 from app.agent.intake import Intake
 from app.agent.prompts import Prompts
@@ -64,14 +65,16 @@ class Requests:
         )
 
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
-        """Raises Busy."""
+        """Raises Busy, Aborted, BadRequest for an unknown agent."""
         await self._store.session_json(session_id)
-        self._refuse_while_busy(session_id)
-        await self._reverts.settle(instance.place, session_id)
         scope = TurnScope(self._services, instance, session_id)
-        return await self._runner.exclusively(
-            session_id, instance.place.directory, lambda: shell.run(scope, wanted), announced=True
-        )
+        find_agent(instance.agents, wanted.agent)
+
+        async def run() -> MessageWithParts:
+            await self._reverts.settle(instance.place, session_id)
+            return await shell.run(scope, wanted)
+
+        return await self._runner.exclusively(session_id, instance.place.directory, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Sum the conversation up; returns when that is done. Raises ProviderModelNotFoundError before anything is stored."""
@@ -85,7 +88,7 @@ class Requests:
         await self._runner.run(session_id, instance.place.directory)
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
-        """Raises Busy, SnapshotFailed."""
+        """Raises Busy, Aborted, SnapshotFailed."""
         await self._store.session_json(session_id)
         return await self._runner.exclusively(
             session_id,
@@ -94,7 +97,7 @@ class Requests:
         )
 
     async def unrevert(self, instance: Instance, session_id: str) -> Session:
-        """Raises Busy, SnapshotFailed."""
+        """Raises Busy, Aborted, SnapshotFailed."""
         await self._store.session_json(session_id)
         return await self._runner.exclusively(
             session_id,

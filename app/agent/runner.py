@@ -6,8 +6,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from app.agent import stored_error
+from app.agent.errors import aborted
 from app.agent.turn import Turn
-from app.schema.errors import Busy
+from app.schema.errors import Aborted, Busy, MessageError
+from app.schema.message import MessagePath
 from app.schema.session import Idle
 from app.session.lease import Leases
 from app.session.status import Statuses
@@ -76,7 +79,7 @@ class Runner:
     async def exclusively(
         self, session_id: str, directory: str, work: Callable[[], Coroutine[Any, Any, T]], *, announced: bool = False
     ) -> T:
-        """Do something that needs the session idle and keeps it busy meanwhile (shell, revert). Raises Busy.
+        """Do something that needs the session idle and keeps it busy meanwhile (shell, revert). Raises Busy, Aborted.
 
         A caller that goes away does not stop it; an abort does. `announced`: its end is told as the session's being idle.
         """
@@ -84,7 +87,12 @@ class Runner:
             raise Busy(session_id)
         run = self._runs[session_id] = _Run(directory, ending=True)
         task = run.task = asyncio.create_task(self._alone(session_id, run, work, announced), name=f"exclusive {session_id}")
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise Aborted(session_id) from None
+            raise
 
     async def _alone(self, session_id: str, run: _Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
         try:
@@ -119,11 +127,21 @@ class Runner:
                     break
         except asyncio.CancelledError:
             log.info("the turn of %s was aborted", session_id)
-        except Exception:
+            await asyncio.shield(self._answer_with(session_id, run, aborted()))
+        except Exception as error:
             log.exception("the turn of %s failed", session_id)
+            run.ending = True
+            await self._answer_with(session_id, run, stored_error.of_turn(error))
         finally:
             run.ending = True
             await asyncio.shield(self._end(session_id, run))
+
+    async def _answer_with(self, session_id: str, run: _Run, error: MessageError) -> None:
+        """For a prompt that no turn got to: the turn itself answers for all that comes after."""
+        try:
+            await stored_error.answer_with(self._store, session_id, MessagePath(cwd=run.directory, root=run.directory), error)
+        except Exception:
+            log.exception("the end of the turn of %s could not be stored", session_id)
 
     async def _end(self, session_id: str, run: _Run, *, announced: bool = True) -> None:
         """Idle is announced last, when all else of the turn is stored."""

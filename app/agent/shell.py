@@ -13,6 +13,7 @@ from app.agent.turn_scope import TurnScope
 from app.provider.selection import default_model
 from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, ShellInput
+from app.schema.model import Model
 from app.schema.part import ModelRef, ToolPart
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.bash import BashParameters, BashTool
@@ -36,9 +37,12 @@ class _Screen(Unattended):
 
 
 async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
-    """The answer with the finished call. An abort ends the command; what it had printed is the output."""
+    """The answer with the finished call. An abort ends the command; what it had printed is the output.
+
+    Raises ProviderModelNotFoundError before anything is stored."""
     agent = find_agent(scope.instance.agents, wanted.agent)
     model = wanted.model or agent.model or await _model(scope)
+    known = scope.model(model)
     user = scope.new_user(agent.name, model)
     await scope.put_message(user, [scope.synthetic_text(user, prompt_text("shell-notice"))])
     message = scope.new_assistant(user, agent.name, model)
@@ -46,20 +50,20 @@ async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
     writer.put_message()
     part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
     try:
-        await _run_command(scope, agent, model, writer, part, wanted.command)
+        await _run_command(scope, agent, known, writer, part, wanted.command)
     finally:
         await asyncio.shield(_finish(writer, message))
     return MessageWithParts.model_construct(info=message, parts=[part])
 
 
-async def _run_command(scope: TurnScope, agent: Agent, model: ModelRef, writer: PartWriter, part: ToolPart, command: str) -> None:
+async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
     screen = _Screen(writer, part)
     context = ToolContext(
         session_id=scope.session_id,
         message_id=part.message_id,
         call_id=part.call_id,
         agent=agent,
-        model=scope.model(model),
+        model=model,
         directory=Path(scope.instance.place.directory),
         worktree=Path(scope.instance.place.worktree),
         host=screen,
@@ -68,8 +72,9 @@ async def _run_command(scope: TurnScope, agent: Agent, model: ModelRef, writer: 
     try:
         result = await scope.services.toolbox.bash.execute(arguments, context)
     except asyncio.CancelledError:
+        # Who asked for the command gets what it had printed, whoever aborted it.
         writer.tool_completed(part, ToolResult("", screen.output, {"output": screen.output, "description": ""}))
-        raise
+        return
     except ToolError as error:
         writer.tool_failed(part, f"Error: {error}")
         return

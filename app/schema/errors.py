@@ -124,6 +124,16 @@ class Busy(ServiceError):
         super().__init__(f"Session {session_id} is busy", sessionID=session_id)
 
 
+class Aborted(ServiceError):
+    """The session was aborted before what was asked of it could begin."""
+
+    status = 409
+    name = "SessionAbortedError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} was aborted", sessionID=session_id)
+
+
 class Conflict(ServiceError):
     status = 409
     name = "ConflictError"
