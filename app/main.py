@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import ask, config, directory, errors, event, message, request, server, session
+from app.api import ask, config, directory, errors, event, file, message, request, server, session
 from app.api.security import Access, Guard, is_loopback
 from app.config.flags import Flags
 from app.settings import Settings
@@ -59,7 +59,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         openapi_url=None,
         separate_input_output_schemas=False,
     )
-    for part in (server, event, session, message, request, ask, config, directory):
+    for part in (server, event, session, message, request, ask, config, directory, file):
         app.include_router(part.routes)
     errors.install(app)
     return app

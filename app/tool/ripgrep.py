@@ -73,7 +73,7 @@ async def list_files(
 
     sort = ["--sort=path"] if ordered else []
     arguments = ["--files", *sort, *_glob_arguments(globs)]
-    listing.incomplete = await _search(arguments, cwd=directory, end=b"\0", take=take, timeout=timeout)
+    listing.incomplete = await search(arguments, cwd=directory, end=b"\0", take=take, timeout=timeout)
     return listing
 
 
@@ -98,7 +98,7 @@ async def grep(
     shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_LONGEST_LINE}", "--max-columns-preview"]
     globs = _glob_arguments([include] if include else [])
     arguments = [*shape, *globs, f"--regexp={pattern}", "--", str(path)]
-    matches.incomplete = await _search(arguments, cwd=directory, end=b"\n", take=take, timeout=timeout)
+    matches.incomplete = await search(arguments, cwd=directory, end=b"\n", take=take, timeout=timeout)
     return matches
 
 
@@ -143,7 +143,7 @@ def _decode(path: bytes) -> str:
     return path.decode("utf-8", errors="surrogateescape")
 
 
-async def _search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Callable[[bytes], bool], timeout: float) -> bool:
+async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Callable[[bytes], bool], timeout: float) -> bool:
     """Feeds `take` the pieces of the output until it wants no more. True when rg could not read every path.
 
     Raises ToolError when rg refuses its arguments or takes too long.

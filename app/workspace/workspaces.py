@@ -32,6 +32,10 @@ class Workspaces:
         workspace.last_used = time.monotonic()
         return workspace
 
+    def allows(self, real: str) -> bool:
+        """Whether a path without symlinks lies in a tree that this server may work in."""
+        return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
+
     def open_directories(self) -> list[str]:
         return list(self._open)
 
@@ -67,7 +71,7 @@ class Workspaces:
         if "\0" in path or not os.path.isabs(path):  # noqa: PTH117
             raise BadRequest("directory must be an absolute path", ["directory"], path)
         real = os.path.realpath(path)
-        if not any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots):
+        if not self.allows(real):
             raise DirectoryForbidden(
                 f"{path} is outside the directories that this server works in. Start it there, or name it in OPENSESSION_ROOTS.",
                 directory=path,

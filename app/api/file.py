@@ -1,0 +1,87 @@
+"""Looking into a project: text and files found, directories listed, files shown, what differs from HEAD."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import Query
+from fastapi.responses import Response
+
+from app.agent.browse.content import view_file
+from app.agent.browse.file_search import FileSearch
+from app.agent.browse.listing import list_directory
+from app.agent.browse.reach import Reach
+from app.agent.browse.status import changed_files
+from app.agent.browse.text_search import find_text
+from app.api.deps import Directory, ServicesDep, documented, json_bytes, place_of, wire
+from app.api.json_route import router
+from app.api.services import Services
+from app.schema.base import Wire
+from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
+from app.session.rows import json_array
+
+routes = router()
+files = FileSearch()
+
+FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
+
+
+async def _reach(app: Services, where: str | None) -> Reach:
+    return Reach(await place_of(app, where), app.instances.workspaces.allows)
+
+
+def _array(values: Sequence[Wire]) -> Response:
+    return json_bytes(json_array([value.wire_json() for value in values]))
+
+
+@routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"], responses=documented(400, 403))
+async def text(app: ServicesDep, where: Directory, pattern: Annotated[str, Query(max_length=10_000)]) -> Response:
+    """Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all."""
+    return _array(await find_text(Path((await place_of(app, where)).directory), pattern))
+
+
+@routes.get("/find/file", operation_id="find.files", response_model=list[str], tags=["find"], responses=documented(400, 403))
+async def find_files(
+    app: ServicesDep,
+    where: Directory,
+    query: Annotated[str, Query(max_length=1000)],
+    dirs: Literal["true", "false"] = "true",
+    type: Literal["file", "directory"] | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 10,
+) -> list[str]:
+    """Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first."""
+    kind = type or ("all" if dirs == "true" else "file")
+    return await files.find(Path((await place_of(app, where)).directory), query, kind, limit)
+
+
+@routes.get(
+    "/find/symbol", operation_id="find.symbols", response_model=list[Symbol], tags=["find"], responses=documented(400, 403)
+)
+async def find_symbols(app: ServicesDep, where: Directory, query: Annotated[str, Query()]) -> list[Symbol]:
+    """Always empty, as OpenCode's: no language server is asked."""
+    await place_of(app, where)
+    return []
+
+
+@routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"], responses=documented(400, 403))
+async def list_files(app: ServicesDep, where: Directory, path: FilePath) -> Response:
+    return _array(await list_directory(await _reach(app, where), path))
+
+
+@routes.get(
+    "/file/content",
+    operation_id="file.read",
+    response_model=ViewedFile,
+    tags=["file"],
+    responses=documented(400, 403, 413),
+)
+async def read_file(app: ServicesDep, where: Directory, path: FilePath) -> Response:
+    """Empty when there is no such file."""
+    return wire(await view_file(await _reach(app, where), path))
+
+
+@routes.get(
+    "/file/status", operation_id="file.status", response_model=list[ChangedFile], tags=["file"], responses=documented(400, 403)
+)
+async def status(app: ServicesDep, where: Directory) -> Response:
+    return _array(await changed_files(await _reach(app, where)))
