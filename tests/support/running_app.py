@@ -10,11 +10,15 @@ Opened a second time on the same directory it finds everything as it was left, a
 """
 
 import asyncio
+import atexit
 import json
+import shutil
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,8 @@ from app.api.services import Services
 from app.main import create_app
 from app.provider.scripted import Answer, ScriptedProvider, Step
 from app.settings import Settings
+from app.storage.engine import make_engine
+from app.storage.migrate import upgrade
 from app.wiring import Choices
 
 PATIENCE = 20.0
@@ -107,6 +113,24 @@ def make_workspace(directory: Path) -> Path:
     return directory
 
 
+@cache
+def _template() -> Path:
+    """A workspace and a migrated database, made once and copied: that is ten times as fast."""
+    directory = Path(tempfile.mkdtemp(prefix="opensession-tests-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    make_workspace(directory / "workspace")
+    engine = make_engine(f"sqlite:///{directory / 'opensession.db'}")
+    upgrade(engine)
+    engine.dispose()
+    return directory
+
+
+def _put_database(data_dir: Path) -> None:
+    if not data_dir.exists():
+        data_dir.mkdir(mode=0o700, parents=True)
+        shutil.copy(_template() / "opensession.db", data_dir)
+
+
 @asynccontextmanager
 async def running_app(
     base: Path,
@@ -124,8 +148,9 @@ async def running_app(
     provider = provider or ScriptedProvider(turns, otherwise=otherwise)
     directory = workspace or base / "workspace"
     if not directory.exists():
-        make_workspace(directory)
+        shutil.copytree(_template() / "workspace", directory)
     settings = {"data_dir": base / "data", **settings}
+    _put_database(settings["data_dir"])
     app = create_app(
         Settings(**settings),
         workspace=directory,
