@@ -35,7 +35,7 @@ def _array(values: Sequence[Wire]) -> Response:
 
 
 @routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"], responses=documented(400, 403))
-async def text(app: ServicesDep, where: Directory, pattern: Annotated[str, Query(max_length=10_000)]) -> Response:
+async def text(app: ServicesDep, where: Directory, pattern: Annotated[str, Query(max_length=2000)]) -> Response:
     """Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all."""
     return _array(await find_text(Path((await place_of(app, where)).directory), pattern))
 
