@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
 from app.agent.instance import Instance
 from app.provider.selection import find as find_model
@@ -40,6 +42,8 @@ def fill(template: str, arguments: str) -> str:
 
     def word(match: re.Match[str]) -> str:
         number = int(match[1])
+        if number == 0:
+            return ""
         return " ".join(words[number - 1 :]) if number == highest else "".join(words[number - 1 : number])
 
     filled = _PLACEHOLDER.sub(word, template).replace("$ARGUMENTS", arguments)
@@ -61,12 +65,20 @@ def resolve_references(text: str, worktree: Path, agents: Mapping[str, Agent]) -
     found: list[PartInput] = []
     for name in references(text):
         path = paths.home() / name[2:] if name.startswith("~/") else worktree / name
-        if path.exists():
+        if _exists(path):
             mime = "application/x-directory" if path.is_dir() else "text/plain"
             found.append(FilePartInput(mime=mime, filename=name, url=path.resolve().as_uri()))
         elif name in agents:
             found.append(AgentPartInput(name=name))
     return found
+
+
+def _exists(path: Path) -> bool:
+    """Also of what cannot be a path, as any word after an @ may be."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 class Commands:
@@ -80,11 +92,11 @@ class Commands:
         """The prompt that a command stands for. Raises BadRequest for an unknown command or agent,
         ProviderModelNotFoundError for an unknown model."""
         command = _find(instance.commands, wanted.command)
-        text = (await self._with_shell(fill(command.template, wanted.arguments), Path(instance.place.directory))).strip()
         agent = _agent(instance, command, wanted)
         model = _model(instance, command, wanted) or last_model
         if model is not None:
             find_model(instance.connected, model.provider_id, model.model_id, instance.known)
+        text = (await self._with_shell(fill(command.template, wanted.arguments), Path(instance.place.directory))).strip()
         base = PromptInput(message_id=wanted.message_id, variant=wanted.variant, parts=[])
         if _is_subtask(command, agent):
             task = SubtaskPartInput(
@@ -97,7 +109,7 @@ class Commands:
         return base.model_copy(update={"agent": agent.name, "model": model, "parts": parts})
 
     async def _with_shell(self, text: str, directory: Path) -> str:
-        """Each !`command` gives way to what it prints, run in the session's directory."""
+        """Each !`command` gives way to what it prints on standard output, run in the session's directory."""
         outputs = [await self._output(command, directory) for command in _SHELL.findall(text)]
         replacements = iter(outputs)
         return _SHELL.sub(lambda _: next(replacements), text)
@@ -111,6 +123,7 @@ class Commands:
                 env=self._environment,
                 timeout=SHELL_SECONDS,
                 on_output=transcript.add,
+                stderr=DEVNULL,
             )
         except (OSError, ValueError) as error:
             return f"(The command {command!r} could not be run: {error})"
@@ -128,7 +141,7 @@ def _find(commands: Sequence[Command], name: str) -> Command:
 
 def _agent(instance: Instance, command: Command, wanted: CommandInput) -> Agent:
     name = command.agent or wanted.agent
-    return find_agent(instance.agents, name) if name else next(iter(instance.agents.values()))
+    return find_agent(instance.agents, name) if name else default_agent(instance.agents, instance.config)
 
 
 def _model(instance: Instance, command: Command, wanted: CommandInput) -> ModelRef | None:

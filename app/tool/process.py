@@ -37,16 +37,17 @@ async def run(
     env: Mapping[str, str] | None = None,
     timeout: float,
     on_output: Callable[[bytes], None],
+    stderr: int = STDOUT,
 ) -> Exit:
     """Runs until the program itself ends or `timeout` seconds are over; then nothing of its group lives.
 
-    Standard output and error reach `on_output` interleaved; standard input is empty.
+    Standard output and, unless `stderr` says otherwise, error reach `on_output` interleaved; standard input is empty.
     Cancelled, it ends the group and lets the cancellation through. Raises OSError when the program cannot be started.
     """
     async with _pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
-            async with _group(argv, cwd=cwd, env=env, stdout=write_end, stderr=STDOUT) as process:
+            async with _group(argv, cwd=cwd, env=env, stdout=write_end, stderr=stderr) as process:
                 timed_out = not await _ends_within(process, timeout)
                 if not timed_out:
                     await asyncio.wait([pump], timeout=LINGER)

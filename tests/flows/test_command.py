@@ -1,0 +1,315 @@
+"""Commands: prompt templates with arguments, the output of shell commands, files and agents; and those that are subtasks."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from turns import call, configured, priced, requests, say, texts, types
+
+from app.agent.command import SHELL_SECONDS, fill, references
+
+COMMANDS: dict[str, Any] = {
+    "greet": {"template": "Say hello to $1 from $2."},
+    "plain": {"template": "Do the usual."},
+    "list": {"template": "Here is !`pwd; ls` and !`echo $1`."},
+    "look": {"template": "Look at @a.txt and @sub and @general and @nobody and @a.txt, me@a.txt."},
+    "delegate": {"template": "Count @a.txt: $ARGUMENTS", "agent": "general", "description": "Counts"},
+    "forced": {"template": "Think", "subtask": True},
+    "inline": {"template": "Think", "agent": "general", "subtask": False},
+    "planned": {"template": "Plan it", "agent": "plan"},
+    "other-model": {"template": "Think", "model": "acme/other"},
+    "no-model": {"template": "!`touch ran`", "model": "acme/nothing"},
+    "no-agent": {"template": "Think", "agent": "nobody"},
+}
+
+
+@asynccontextmanager
+async def commanding(base: Path, **config: Any) -> AsyncIterator[RunningApp]:
+    workspace = configured(base, {**priced(), "command": COMMANDS, **config})
+    async with running_app(base, workspace=workspace) as running:
+        yield running
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    async with commanding(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def session(app: RunningApp) -> str:
+    return str((await app.create_session())["id"])
+
+
+async def run(app: RunningApp, session: str, command: str, arguments: str = "", *, expect: int = 200, **fields: Any) -> Any:
+    body = {"command": command, "arguments": arguments, **fields}
+    return await app.post(f"/session/{session}/command", body, expect=expect)
+
+
+# ── arguments ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "filled"),
+    [
+        ("Do it", "", "Do it"),
+        ("Do it", "  ", "Do it"),
+        ("Do it", "now please", "Do it\n\nnow please"),
+        ("About $ARGUMENTS.", 'a "b c"', 'About a "b c".'),
+        ("About $ARGUMENTS.", "", "About ."),
+        ("$1 and $2", "one two", "one and two"),
+        ("$1 and $2", "one two three four", "one and two three four"),
+        ("$1", "one two three", "one two three"),
+        ("$2 then $1", "one two three", "two three then one"),
+        ("$1 and $3", "one two three four", "one and three four"),
+        ("$1 and $2", "one", "one and "),
+        ("$1 and $2", "", " and "),
+        ("$1|$2|$3", "\"a b\" 'c d' e", "a b|c d|e"),
+        ("$1|$2", "\"a 'b' c\" d", "a 'b' c|d"),
+        ("$1|$2", "it's fine", "it|s fine"),
+        ("$1|$2", "[Image 1] what is it", "[Image 1]|what is it"),
+        ("$1|$2", '"" x', "|x"),
+        ("$10|$1", "a b c d e f g h i j k", "j k|a"),
+        ("$1 of $ARGUMENTS", "a b", "a b of a b"),
+        ("cost $0", "a b", "cost "),
+        ("$HOME and $", "a", "$HOME and $\n\na"),
+    ],
+)
+def test_a_template_is_filled(template: str, arguments: str, filled: str) -> None:
+    assert fill(template, arguments) == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("see @a.txt", ["a.txt"]),
+        ("see @src/main.py, @.env and @~/notes", ["src/main.py", ".env", "~/notes"]),
+        ("me@example.com", []),
+        ("`@code`", []),
+        ("@a.txt.", ["a.txt"]),
+        ("@a @b @a", ["a", "b"]),
+        ("an @ alone", []),
+        ("(@日本/x.py)", ["日本/x.py)"]),
+    ],
+)
+def test_references_are_found(text: str, names: list[str]) -> None:
+    assert references(text) == names
+
+
+async def test_a_command_is_a_prompt_with_its_template_filled(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Hello, Ann.")])
+    async with app.events() as events:
+        answer = await run(app, session, "greet", '"Ann Lee" Bob')
+        assert texts(answer) == ["Hello, Ann."]
+        executed = await events.until("command.executed")
+        assert executed.properties == {
+            "name": "greet",
+            "sessionID": session,
+            "arguments": '"Ann Lee" Bob',
+            "messageID": answer["info"]["id"],
+        }
+        assert events.types.index("command.executed") > events.types.index("session.idle")
+    user, stored = await app.messages(session)
+    assert texts(user) == ["Say hello to Ann Lee from Bob."]
+    assert stored == answer
+
+
+async def test_a_message_id_and_files_of_the_client_are_kept(app: RunningApp, session: str) -> None:
+    image = {"type": "file", "mime": "image/png", "url": "data:image/png;base64,AAAA", "filename": "a.png"}
+    await run(app, session, "plain", messageID="msg_mine", parts=[image])
+    user = (await app.messages(session))[0]
+    assert user["info"]["id"] == "msg_mine"
+    assert types(user) == ["text", "file"]
+
+
+# ── shell ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_shell_commands_run_in_the_sessions_directory(app: RunningApp) -> None:
+    below = app.directory / "sub"
+    below.mkdir()
+    (below / "here.txt").touch()
+    where = {"directory": str(below)}
+    session = (await app.post("/session", {}, params=where))["id"]
+    await app.post(f"/session/{session}/command", {"command": "list", "arguments": "there"}, params=where)
+    (text,) = texts((await app.messages(session))[0])
+    assert text == f"Here is {below}\nhere.txt\n and there\n."
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("!`echo out; echo err >&2`", "out"),
+        ("[!`exit 3`]", "[]"),
+        ("!`echo '$1'` !`echo two`", "$1\n two"),
+        ("!`sleep 0.1 & echo at once`", "at once"),
+        ("`echo not run`", "`echo not run`"),
+    ],
+    ids=["standard output alone", "a failure is no error", "several", "what runs on", "plain code"],
+)
+async def test_what_a_command_prints_stands_in_its_place(tmp_path: Path, template: str, text: str) -> None:
+    async with commanding(tmp_path, command={"run": {"template": template}}) as app:
+        session = (await app.create_session())["id"]
+        await run(app, session, "run", "$1" if "$1" in template else "")
+        assert texts((await app.messages(session))[0]) == [text]
+
+
+async def test_a_key_of_a_provider_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRIPTED_VISIBLE", "seen")
+    monkeypatch.setenv("MISTRAL_API_KEY", "hidden-key")
+    async with commanding(tmp_path, command={"env": {"template": "!`env`"}}) as app:
+        session = (await app.create_session())["id"]
+        await run(app, session, "env")
+        (text,) = texts((await app.messages(session))[0])
+        assert "SCRIPTED_VISIBLE=seen" in text
+        assert "hidden-key" not in text
+
+
+def test_a_shell_command_is_given_some_time_but_not_for_ever() -> None:
+    assert 10 <= SHELL_SECONDS <= 300
+
+
+# ── files and agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_files_directories_and_agents_are_attached_by_their_names(app: RunningApp, session: str) -> None:
+    (app.directory / "sub").mkdir()
+    (app.directory / "sub" / "inside.txt").touch()
+    await run(app, session, "look")
+    user = (await app.messages(session))[0]
+    files = [part for part in user["parts"] if part["type"] == "file"]
+    assert [(part["filename"], part["mime"]) for part in files] == [
+        ("a.txt", "text/plain"),
+        ("sub", "application/x-directory"),
+    ]
+    assert files[0]["url"] == (app.directory / "a.txt").as_uri()
+    assert [part["name"] for part in user["parts"] if part["type"] == "agent"] == ["general"]
+    synthetic = " ".join(part["text"] for part in user["parts"] if part.get("synthetic"))
+    assert "world" in synthetic
+    assert "inside.txt" in synthetic
+
+
+async def test_references_are_seen_from_the_top_of_the_checkout_and_from_home(tmp_path: Path, plain_environment: Path) -> None:
+    (plain_environment / "notes.txt").write_text("from home\n")
+    async with commanding(tmp_path, command={"see": {"template": "@a.txt @~/notes.txt @" + "x" * 300}}) as app:
+        (app.directory / "sub").mkdir()
+        where = {"directory": str(app.directory / "sub")}
+        session = (await app.post("/session", {}, params=where))["id"]
+        await app.post(f"/session/{session}/command", {"command": "see", "arguments": ""}, params=where)
+        user = (await app.messages(session))[0]
+        assert [part["filename"] for part in user["parts"] if part["type"] == "file"] == ["a.txt", "~/notes.txt"]
+        assert "from home" in json.dumps(user["parts"])
+
+
+# ── agents, models, subtasks ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_commands_agent_and_model_come_before_those_asked_for(app: RunningApp, session: str) -> None:
+    await run(app, session, "planned", agent="build")
+    await run(app, session, "other-model", model="acme/big")
+    await run(app, session, "plain", agent="plan", model="acme/other")
+    await run(app, session, "plain")
+    prompts = [message["info"] for message in await app.messages(session) if message["info"]["role"] == "user"]
+    assert [(info["agent"], info["model"]["modelID"]) for info in prompts] == [
+        ("plan", "big"),
+        ("build", "other"),
+        ("plan", "other"),
+        ("build", "other"),
+    ]
+
+
+async def test_the_configured_default_agent_runs_a_command(tmp_path: Path) -> None:
+    async with commanding(tmp_path, default_agent="plan") as app:
+        session = (await app.create_session())["id"]
+        await run(app, session, "plain")
+        assert (await app.messages(session))[0]["info"]["agent"] == "plan"
+
+
+async def test_a_subagents_command_is_stored_as_a_subtask_and_answered(app: RunningApp, session: str) -> None:
+    app.provider.add([say("There are two lines.")], [say("Two, as the subagent found.")])
+    answer = await run(app, session, "delegate", "its lines")
+    messages = await app.messages(session)
+    assert [message["info"]["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
+    asked, called, continuation, answered = messages
+    assert answered == answer
+    assert texts(answer) == ["Two, as the subagent found."]
+    (subtask,) = asked["parts"]
+    assert {key: subtask[key] for key in ("type", "agent", "description", "command", "prompt")} == {
+        "type": "subtask",
+        "agent": "general",
+        "description": "Counts",
+        "command": "delegate",
+        "prompt": "Count @a.txt: its lines",
+    }
+    assert asked["info"]["agent"] == "build"
+    (part,) = called["parts"]
+    assert (called["info"]["mode"], called["info"]["finish"]) == ("general", "tool-calls")
+    assert (part["type"], part["tool"], part["state"]["status"]) == ("tool", "task", "completed")
+    assert part["state"]["input"] == {
+        "prompt": "Count @a.txt: its lines",
+        "description": "Counts",
+        "subagent_type": "general",
+        "command": "delegate",
+    }
+    assert "There are two lines." in part["state"]["output"]
+    assert types(continuation) == ["text"]
+    assert continuation["parts"][0]["synthetic"] is True
+    assert continuation["info"]["agent"] == "build"
+    assert types(answered) == ["step-start", "text", "step-finish"]
+    (child,) = await app.get(f"/session/{session}/children")
+    assert child["title"] == "Counts (@general subagent)"
+    denied = {rule["permission"] for rule in child["permission"] if rule["action"] == "deny"}
+    assert {"todowrite", "todoread", "task"} <= denied
+    assert (await app.messages(child["id"]))[0]["info"]["tools"] == {"todowrite": False, "todoread": False, "task": False}
+
+
+@pytest.mark.parametrize(("command", "kind"), [("forced", "subtask"), ("inline", "text")])
+async def test_subtask_may_be_forced_or_forbidden(app: RunningApp, session: str, command: str, kind: str) -> None:
+    await run(app, session, command)
+    assert types((await app.messages(session))[0]) == [kind]
+
+
+async def test_a_subagent_of_a_command_may_read_the_checkout(app: RunningApp, session: str) -> None:
+    app.provider.add([call("read", filePath=str(app.directory / "a.txt"))], [say("Read.")], [say("Fine.")])
+    await run(app, session, "delegate", "x")
+    assert "world" in str(requests(app)[1].messages)
+
+
+# ── refused ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("command", ["unknown", "no-agent", "no-model"])
+async def test_what_is_unknown_is_told_before_anything_is_done(app: RunningApp, session: str, command: str) -> None:
+    async with app.events() as events:
+        await events.until("server.connected")
+        refused = await run(app, session, command, expect=400)
+        assert refused["name"] in ("BadRequest", "ProviderModelNotFoundError")
+        assert events.types == ["server.connected"]
+    assert await app.messages(session) == []
+    assert not (app.directory / "ran").exists()
+
+
+async def test_an_unknown_command_names_those_that_there_are(app: RunningApp, session: str) -> None:
+    refused = await run(app, session, "unknown", expect=400)
+    assert "greet" in json.dumps(refused)
+    assert "init" in json.dumps(refused)
+
+
+async def test_a_command_of_an_unknown_session_is_404(app: RunningApp) -> None:
+    await run(app, "ses_unknown", "plain", expect=404)
+
+
+async def test_init_is_a_command_that_marks_the_project(app: RunningApp, session: str) -> None:
+    body = {"providerID": "acme", "modelID": "other", "messageID": "msg_init"}
+    async with app.events() as events:
+        assert await app.post(f"/session/{session}/init", body) is True
+        executed = await events.until("command.executed")
+    assert (executed.properties["name"], executed.properties["arguments"]) == ("init", "")
+    user = (await app.messages(session))[0]
+    assert (user["info"]["id"], user["info"]["model"]["modelID"]) == ("msg_init", "other")
+    assert "AGENTS.md" in texts(user)[0]
+    assert (await app.get("/project/current"))["time"]["initialized"]
