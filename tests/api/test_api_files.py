@@ -200,19 +200,19 @@ class TestContent:
         assert await content(app, "a.txt") == {"type": "text", "content": "hello\nworld"}
 
     async def test_a_changed_file_shows_its_difference_from_head(self, app: RunningApp) -> None:
-        write(app.directory / "src/:!b.txt", "".join(f"{number}\n" for number in range(20)))
+        write(app.directory / "src/:(glob)b.txt", "".join(f"{number}\n" for number in range(20)))
         git(app.directory, "add", "-A")
         git(app.directory, "commit", "-qm", "second")
-        write(app.directory / "src/:!b.txt", "first\n" + "".join(f"{number}\n" for number in range(19)) + "last")
-        shown = await content(app, "src/:!b.txt")
+        write(app.directory / "src/:(glob)b.txt", "first\n" + "".join(f"{number}\n" for number in range(19)) + "last")
+        shown = await content(app, "src/:(glob)b.txt")
         (hunk,) = shown["patch"].pop("hunks")
         lines = hunk.pop("lines")
         assert hunk == {"oldStart": 1, "oldLines": 20, "newStart": 1, "newLines": 21}
         assert lines[:2] == ["+first", " 0"]
         assert lines[-3:] == ["-19", "+last", "\\ No newline at end of file"]
         assert len(lines) == 23
-        assert shown["patch"]["oldFileName"] == shown["patch"]["newFileName"] == "src/:!b.txt"
-        assert shown["diff"].startswith("Index: src/:!b.txt\n=====")
+        assert shown["patch"]["oldFileName"] == shown["patch"]["newFileName"] == "src/:(glob)b.txt"
+        assert shown["diff"].startswith("Index: src/:(glob)b.txt\n=====")
         assert "\n@@ -1,20 +1,21 @@\n+first\n 0\n" in shown["diff"]
 
     async def test_a_staged_change_counts_too(self, app: RunningApp) -> None:
