@@ -138,9 +138,12 @@ class FileReader:
 
 def _split(url: str) -> SplitResult:
     try:
-        return urlsplit(url)
+        split = urlsplit(url)
     except ValueError as error:
         raise BadRequest(f"The url of a file part cannot be read: {error}", ["parts", "url"], url) from error
+    if not split.scheme:
+        raise BadRequest("The url of a file part needs a scheme, as file:///path has", ["parts", "url"], url)
+    return split
 
 
 def line_range(query: str) -> tuple[int | None, int | None]:

@@ -9,6 +9,7 @@ from app.agent.definitions import default_agent, find
 from app.agent.instance import Instance
 from app.agent.resolve import Resolver
 from app.provider.selection import default_model
+from app.provider.selection import find as find_model
 from app.schema.errors import Conflict
 from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
@@ -37,7 +38,8 @@ class Intake:
     async def take(self, instance: Instance, session_id: str, prompt: PromptInput, *, rules_from_tools: bool = True) -> Taken:
         """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise.
 
-        Raises NotFound, BadRequest (unknown agent, missing file), Conflict (a message id used for something else).
+        Raises NotFound, BadRequest (unknown agent, missing file), ProviderModelNotFoundError, Conflict (a message id used for
+        something else).
         """
         content = _hash(prompt)
         if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
@@ -58,6 +60,8 @@ class Intake:
 
     async def _message(self, instance: Instance, session_id: str, prompt: PromptInput) -> UserMessage:
         agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
+        if prompt.model and not prompt.no_reply:
+            find_model(instance.connected, prompt.model.provider_id, prompt.model.model_id, instance.known)
         return UserMessage(
             id=prompt.message_id or ids.ascending("message"),
             session_id=session_id,

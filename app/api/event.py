@@ -66,8 +66,8 @@ class EventStream(StreamingResponse):
 
 
 async def _first(app: Services, listener: Listener, cursor: str | None) -> bytes:
-    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor: what
-    was announced before it, the client finds in what it reads next."""
+    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor;
+    what was announced before it, the client finds in what it reads next."""
     if cursor is None:
         head = await app.replay.head()
         return _frame(listener, EventServerConnected(), head) + _standing(app, listener, head)

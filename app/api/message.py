@@ -36,7 +36,7 @@ async def messages(
     limit: Annotated[float | None, Query(ge=0, description="Only the newest so many; 0: all")] = None,
     before: Annotated[int | None, Query(ge=0, le=2**62, description="A cursor from X-Next-Cursor: the page before it")] = None,
 ) -> Response:
-    count = int(min(limit, 1_000_000)) if limit else 100 if before is not None else None
+    count = max(int(min(limit, 1_000_000)), 1) if limit else 100 if before is not None else None
     page = await app.store.page_json(session_id, count, before)
     return json_bytes(page.body, headers={CURSOR: str(page.cursor)} if page.cursor is not None else None)
 

@@ -30,7 +30,7 @@ async def list_sessions(
     directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
     roots: Annotated[str | None, Query(description="Any value: only sessions without a parent")] = None,
     start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
-    search: Annotated[str | None, Query(description="Part of the title, whatever its case")] = None,
+    search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
     limit: Annotated[float | None, Query(ge=0, description="At most so many, newest created first")] = None,
 ) -> Response:
     place = await place_of(app, where)
