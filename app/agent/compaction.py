@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from app.agent import stored_error
 from app.agent.call_options import output_cap, request_options
+from app.agent.decide import last_assistant
 from app.agent.definitions import prompt_text
+from app.agent.errors import TurnFailure, to_message_error
 from app.agent.history import to_model_messages
 from app.agent.instance import Instance
 from app.agent.step import Outcome
@@ -13,8 +16,10 @@ from app.provider.base import ModelRequest, TextBlock, UserTurn
 from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
-from app.schema.part import CompactionPart, ModelRef, Tokens
-from app.util import ids
+from app.schema.part import CompactionPart, ModelRef, Span, TextPart, Tokens
+from app.util import clock, ids
+
+NO_SUMMARY = "The model did not sum the conversation up. It goes on with its whole history."
 
 
 def is_overflow(instance: Instance, model: Model, tokens: Tokens) -> bool:
@@ -49,18 +54,30 @@ async def run(scope: TurnScope, user: UserMessage, history: Sequence[MessageWith
         )
 
     outcome = await scope.ask_without_tools(message, model, agent, summary_request)
-    if outcome is not Outcome.ANSWERED:
+    if outcome is not Outcome.ANSWERED or not await _says_something(scope, message):
+        if message.error is None:
+            await stored_error.put(scope.store, message, to_message_error(TurnFailure(NO_SUMMARY)))
         return False
     if auto:
-        continuation = scope.new_user(user.agent, user.model)
-        await scope.put_message(continuation, [scope.synthetic_text(continuation, prompt_text("compaction-continue"))])
+        await _ask_to_continue(scope, user)
     change = scope.store.change(scope.session_id, scope.directory)
     change.announce(EventSessionCompacted(properties=OfSession(session_id=scope.session_id)))
     await scope.store.commit(change)
     return True
 
 
+async def _says_something(scope: TurnScope, message: AssistantMessage) -> bool:
+    parts = (await scope.store.message(scope.session_id, message.id)).parts
+    return any(isinstance(part, TextPart) and part.text.strip() for part in parts)
+
+
+async def _ask_to_continue(scope: TurnScope, user: UserMessage) -> None:
+    message, now = scope.new_user(user.agent, user.model), clock.now_ms()
+    text = scope.synthetic_text(message, prompt_text("compaction-continue"))
+    await scope.put_message(message, [text.model_copy(update={"time": Span(start=now, end=now)})])
+
+
 def follows_compaction(history: Sequence[MessageWithParts]) -> bool:
-    """Nothing but the continuation stands between the last summary and now: compacting again would not shrink it."""
-    answers = [message.info for message in history if isinstance(message.info, AssistantMessage)]
-    return len(answers) == 2 and bool(answers[0].summary)
+    """The newest answer is a summary: if the next one is too much again, compacting did not help."""
+    answer = last_assistant(history)
+    return answer is not None and bool(answer.summary)

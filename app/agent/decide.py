@@ -31,7 +31,7 @@ class RunSubtask:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """`auto`: the context is full; otherwise the user asked for it."""
+    """`auto`: the context is full; otherwise the user asked for it. `user` is the message that asks for it."""
 
     user: UserMessage
     auto: bool
@@ -65,12 +65,11 @@ def decide(history: Sequence[MessageWithParts]) -> Decision:
     if reason := _stuck(history):
         return GiveUp(reason)
     finished = last_finished(history)
-    task = _open_task(history)
-    match task:
-        case SubtaskPart():
+    match _open_task(history):
+        case (_, SubtaskPart() as task):
             return RunSubtask(user, task)
-        case CompactionPart():
-            return Compact(user, task.auto)
+        case (asking, CompactionPart() as task):
+            return Compact(asking, task.auto)
         case None:
             return AskModel(user, finished)
 
@@ -101,14 +100,16 @@ def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool
     return answer.error is not None or (answer.finish is not None and answer.finish not in _GOES_ON)
 
 
-def _open_task(history: Sequence[MessageWithParts]) -> SubtaskPart | CompactionPart | None:
-    """The first message since the last finished answer that asks for something special decides, its last such part."""
-    found: SubtaskPart | CompactionPart | None = None
+def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, SubtaskPart | CompactionPart] | None:
+    """The first message since the last answer, or error, that asks for something special decides, its last such part."""
+    found: tuple[UserMessage, SubtaskPart | CompactionPart] | None = None
     for message in reversed(history):
-        if isinstance(message.info, AssistantMessage) and message.info.finish:
-            break
+        if isinstance(message.info, AssistantMessage):
+            if message.info.finish or message.info.error:
+                break
+            continue
         tasks = [part for part in message.parts if isinstance(part, SubtaskPart | CompactionPart)]
-        found = tasks[-1] if tasks else found
+        found = (message.info, tasks[-1]) if tasks else found
     return found
 
 

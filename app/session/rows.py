@@ -35,7 +35,7 @@ def message_row(message: Message, input_hash: str | None = None, *, waits: bool 
         "role": message.role,
         "parent_id": assistant.parent_id if assistant else None,
         "open": assistant.time.completed is None if assistant else waits,
-        "boundary": assistant is not None and bool(assistant.summary and assistant.finish),
+        "boundary": assistant is not None and bool(assistant.summary and assistant.finish) and assistant.error is None,
         "input_hash": input_hash,
         "body": message.model_dump_json(exclude=_MESSAGE_IDS, exclude_none=True),
     }

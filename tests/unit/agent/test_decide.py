@@ -109,11 +109,18 @@ def test_a_manual_compaction_ends_with_its_summary() -> None:
     assert decide([request, assistant(request, text(), summary=True, agent="compaction")]) == Stop()
 
 
-def test_a_compaction_that_failed_is_tried_again_with_the_next_prompt() -> None:
-    request = user(compaction())
+def test_a_compaction_that_failed_does_not_stand_in_the_way_of_the_next_prompt() -> None:
+    request = user(compaction(auto=False))
     failed = assistant(request, finish=None, error=to_message_error(TurnFailure("no")), summary=True)
     prompt = user(text())
-    assert decide([request, failed, prompt]) == Compact(prompt.info, True)
+    assert decide([request, failed, prompt]) == AskModel(prompt.info, None)
+
+
+def test_a_prompt_that_came_before_the_summary_is_answered_after_it() -> None:
+    request, prompt = user(compaction(auto=False)), user(text())
+    assert decide([request, prompt]) == Compact(request.info, False)
+    summary = assistant(request, text(), summary=True, agent="compaction")
+    assert decide([request, prompt, summary]) == AskModel(prompt.info, summary.info)
 
 
 def test_of_open_tasks_the_oldest_message_comes_first() -> None:

@@ -1,0 +1,262 @@
+"""Summing a conversation up: when the user asks for it, and when the model's window is full."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from turns import bash, configured, priced, requests, say, texts, types
+
+from app.provider.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
+from app.provider.scripted import Say, ScriptedProvider, SetUsage, Turn
+
+WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
+FULL = {"usage": {"input": 9_500, "output": 20}}
+BIG = {"providerID": "acme", "modelID": "big"}
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**WINDOW))) as running:
+        yield running
+
+
+@pytest.fixture
+async def session(app: RunningApp) -> str:
+    return str((await app.create_session())["id"])
+
+
+async def summarize(app: RunningApp, session: str, *, expect: int = 200, **fields: Any) -> Any:
+    return await app.post(f"/session/{session}/summarize", {**BIG, **fields}, expect=expect)
+
+
+def said(request: Any) -> list[str]:
+    """Who says what in a request, shortened."""
+    found = []
+    for turn in request.messages:
+        role = {UserTurn: "user", AssistantTurn: "assistant"}.get(type(turn), "tool")
+        content = getattr(turn, "content", None) or getattr(turn, "blocks", ())
+        found.append(f"{role}: " + " ".join(block.text for block in content if isinstance(block, TextBlock)))
+    return found
+
+
+# ── asked for ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Paris.")], [say("They asked about France.")])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        assert await summarize(app, session) is True
+        await events.until("session.idle")
+        assert events.types.count("session.compacted") == 1
+        assert events.types.index("session.compacted") < events.types.index("session.idle")
+    question, summary = (await app.messages(session))[2:]
+    assert [(part["type"], part["auto"]) for part in question["parts"]] == [("compaction", False)]
+    assert (question["info"]["agent"], question["info"]["model"]) == ("build", BIG)
+    info = summary["info"]
+    assert types(summary) == ["step-start", "text", "step-finish"]
+    assert (info["mode"], info["agent"], info["summary"], info["finish"]) == ("compaction", "compaction", True, "stop")
+    assert info["parentID"] == question["info"]["id"]
+    asked = requests(app)[-1]
+    assert asked.tools == ()
+    assert [line.split(":")[0] for line in said(asked)] == ["user", "assistant", "user", "user"]
+    assert "The capital of France?" in said(asked)[0]
+
+
+async def test_after_it_the_model_is_sent_the_summary_and_what_is_new_alone(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Paris.")], [say("They asked about France.")], [say("Rome.")], [say("Madrid.")])
+    await app.prompt(session, "The capital of France?")
+    await summarize(app, session)
+    await app.prompt(session, "And of Italy?")
+    await app.prompt(session, "And of Spain?")
+    lines = said(requests(app)[-1])
+    assert lines[1:] == [
+        "assistant: They asked about France.",
+        "user: And of Italy?",
+        "assistant: Rome.",
+        "user: And of Spain?",
+    ]
+    assert lines[0].startswith("user: ")
+    assert "Paris" not in str(requests(app)[-1].messages)
+    everything = await app.messages(session)
+    assert len(everything) == 8
+    assert texts(everything[1]) == ["Paris."]
+
+
+async def test_a_second_summary_takes_the_place_of_the_first(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Paris.")], [say("First summary.")], [say("Rome.")], [say("Second summary.")], [say("Madrid.")])
+    await app.prompt(session, "The capital of France?")
+    await summarize(app, session)
+    await app.prompt(session, "And of Italy?")
+    await summarize(app, session)
+    assert "First summary." in str(requests(app)[-1].messages)
+    await app.prompt(session, "And of Spain?")
+    sent = str(requests(app)[-1].messages)
+    assert "Second summary." in sent
+    assert "First summary." not in sent
+
+
+async def test_an_unknown_model_is_told_before_anything_is_stored(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Paris.")], [say("Rome.")])
+    await app.prompt(session, "The capital of France?")
+    refused = await summarize(app, session, modelID="nothing", expect=400)
+    assert refused["name"] == "ProviderModelNotFoundError"
+    assert len(await app.messages(session)) == 2
+    assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
+
+
+async def test_it_is_refused_while_busy_and_of_an_unknown_session(app: RunningApp, session: str) -> None:
+    gate = asyncio.Event()
+    app.provider.add([{"wait": gate}, say("Later.")])
+    async with app.events() as events:
+        await app.prompt_async(session, "Wait")
+        await summarize(app, session, expect=409)
+        gate.set()
+        await events.until("session.idle")
+    assert len(await app.messages(session)) == 2
+    await summarize(app, "ses_unknown", expect=404)
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        [{"status": 400, "message": "too much"}],
+        [say("Half a summ"), {"cut": True}],
+        [say("  ")],
+        [say("x"), bash("touch ran")],
+        [{"finish": "length"}],
+    ],
+    ids=["refused", "cut off", "empty", "a call", "no room for it"],
+)
+async def test_a_summary_that_failed_leaves_the_session_as_it_was(
+    app: RunningApp, session: str, failing: list[dict[str, Any]]
+) -> None:
+    app.provider.add([say("Paris.")], failing, [say("Rome.")], [say("A summary.")], [say("Madrid.")])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        await summarize(app, session)
+        await events.until("session.idle")
+        assert "session.compacted" not in events.types
+        assert "session.error" in events.types
+    summary = (await app.messages(session))[-1]
+    assert summary["info"]["summary"] is True
+    assert "error" in summary["info"]
+    assert not (app.directory / "ran").exists()
+    assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
+    assert "Paris." in str(requests(app)[-1].messages)
+    await summarize(app, session)
+    assert texts(await app.prompt(session, "And of Spain?")) == ["Madrid."]
+    assert "Paris." not in str(requests(app)[-1].messages)
+
+
+async def test_an_aborted_summary_leaves_the_session_as_it_was(app: RunningApp, session: str) -> None:
+    gate = asyncio.Event()
+    app.provider.add([say("Paris.")], [say("Half"), {"wait": gate}], [say("Rome.")])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        summing = asyncio.create_task(summarize(app, session))
+        await events.until(lambda event: event.properties.get("delta") is not None)
+        await app.post(f"/session/{session}/abort")
+        await summing
+    assert (await app.messages(session))[-1]["info"]["error"]["name"] == "MessageAbortedError"
+    assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
+    assert "Paris." in str(requests(app)[-1].messages)
+
+
+async def test_a_prompt_during_a_summary_is_answered_after_it(app: RunningApp, session: str) -> None:
+    gate = asyncio.Event()
+    app.provider.add([say("Paris.")], [say("They asked"), {"wait": gate}], [say("Rome.")])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        summing = asyncio.create_task(summarize(app, session))
+        await events.until(lambda event: event.properties.get("delta") is not None)
+        prompting = asyncio.create_task(app.prompt(session, "And of Italy?"))
+        while len(await app.messages(session)) < 5:
+            await asyncio.sleep(0)
+        gate.set()
+        await summing
+    assert texts(await prompting) == ["Rome."]
+    assert "Paris." not in str(requests(app)[-1].messages)
+
+
+async def test_a_compaction_agent_may_have_its_own_model_and_prompt(tmp_path: Path) -> None:
+    config = {**priced(), "agent": {"compaction": {"model": "acme/other", "prompt": "Sum up in verse."}}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([say("Paris.")], [say("A verse.")])
+        await app.prompt(session, "The capital of France?")
+        await summarize(app, session)
+        assert requests(app)[-1].model.id == "other"
+        assert "Sum up in verse." in str(requests(app)[-1].system)
+        assert (await app.messages(session))[-1]["info"]["modelID"] == "other"
+
+
+# ── the window is full ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_full_window_is_compacted_and_the_turn_goes_on(app: RunningApp, session: str) -> None:
+    app.provider.add([bash("echo hi"), FULL], [say("A summary.")], [say("Goes on.")])
+    answer = await app.prompt(session, "Do something long")
+    assert texts(answer) == ["Goes on."]
+    question, summary, continuation, last = (await app.messages(session))[2:]
+    assert [(part["type"], part["auto"]) for part in question["parts"]] == [("compaction", True)]
+    assert (summary["info"]["summary"], summary["info"]["finish"]) == (True, "stop")
+    assert types(summary) == ["step-start", "text", "step-finish"]
+    (text,) = continuation["parts"]
+    assert (text["type"], text["synthetic"]) == ("text", True)
+    assert text["time"]["end"] >= text["time"]["start"]
+    assert continuation["info"]["agent"] == "build"
+    assert last == answer
+    assert last["info"]["parentID"] == continuation["info"]["id"]
+    assert [line.split(":")[0] for line in said(requests(app)[-1])] == ["user", "assistant", "user"]
+    assert "Do something long" not in str(requests(app)[-1].messages)
+
+
+async def test_an_answer_that_just_fits_is_not_compacted(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Fits."), {"usage": {"input": 8_000, "cache_read": 900, "output": 100}}], [say("Still.")])
+    await app.prompt(session, "One")
+    await app.prompt(session, "Two")
+    assert len(await app.messages(session)) == 4
+    app.provider.add([say("One more."), {"usage": {"input": 8_000, "cache_read": 900, "output": 101}}], [say("S.")], [say("On.")])
+    await app.prompt(session, "Three")
+    assert len(await app.messages(session)) == 10
+
+
+async def test_compaction_may_be_switched_off(tmp_path: Path) -> None:
+    config = {**priced(**WINDOW), "compaction": {"auto": False}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([say("Full."), FULL], [say("Fuller."), FULL])
+        await app.prompt(session, "One")
+        await app.prompt(session, "Two")
+        assert len(await app.messages(session)) == 4
+
+
+async def test_compacting_that_does_not_help_ends_with_a_stored_error(tmp_path: Path) -> None:
+    always_full = ScriptedProvider(otherwise=_full)
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**WINDOW)), provider=always_full) as app:
+        session = (await app.create_session())["id"]
+        answer = await app.prompt(session, "Too much")
+        assert "window" in answer["info"]["error"]["data"]["message"]
+        messages = await app.messages(session)
+        assert sum(message["info"].get("summary") is True for message in messages) == 2
+        assert len(requests(app)) == 5
+        assert await app.get("/session/status") == {}
+        await app.prompt(session, "Still too much")
+        assert len(requests(app)) <= 12
+
+
+def _full(request: ModelRequest) -> Turn:
+    return (Say("Still full."), SetUsage({"input": 9_500}))
+
+
+async def test_an_automatic_summary_that_failed_ends_the_turn_with_its_error(app: RunningApp, session: str) -> None:
+    app.provider.add([bash("echo hi"), FULL], [{"status": 400, "message": "no"}], [say("A summary.")], [say("Goes on.")])
+    answer = await app.prompt(session, "Do something long")
+    assert answer["info"]["summary"] is True
+    assert answer["info"]["error"]["name"] == "APIError"
+    assert await app.get("/session/status") == {}
+    assert texts(await app.prompt(session, "Try again")) == ["Goes on."]
