@@ -7,7 +7,7 @@ from app.agent.instance import Instance
 from app.agent.intake import Intake, Taken
 from app.agent.runner import Runner
 from app.schema.errors import ServiceError
-from app.schema.message import MessageWithParts, PromptInput
+from app.schema.message import PromptInput
 from app.session.store import Store
 
 log = logging.getLogger(__name__)
@@ -52,8 +52,3 @@ class Prompts:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("a prompt got no answer: %s", error)
-
-    async def prompt(self, instance: Instance, session_id: str, prompt: PromptInput) -> MessageWithParts:
-        """Take and answer, for a subagent whose rules stand already."""
-        taken = await self.take(instance, session_id, prompt, rules_from_tools=False)
-        return MessageWithParts.model_validate_json(await self.answer(instance, session_id, taken))

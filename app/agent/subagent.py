@@ -5,6 +5,7 @@ from typing import Any
 
 from app.agent.call_host import Caller
 from app.agent.instance import Instance
+from app.agent.intake import Taken
 from app.agent.prompts import Prompts
 from app.agent.runner import Runner
 from app.permission.inheritance import child_rules
@@ -42,11 +43,20 @@ class SubagentSessions:
 
     async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
         prompt = PromptInput(agent=agent.name, model=model, tools=_switched_off(agent), parts=[TextPartInput(text=text)])
+        taking = asyncio.create_task(self.prompts.take(instance, session_id, prompt, rules_from_tools=False))
         try:
-            return await self.prompts.prompt(instance, session_id, prompt)
+            answer = await self.prompts.answer(instance, session_id, await asyncio.shield(taking))
+            return MessageWithParts.model_validate_json(answer)
         except asyncio.CancelledError:
-            await asyncio.shield(self.runner.abort(session_id))
+            await asyncio.shield(self._stop(instance, session_id, taking))
             raise
+
+    async def _stop(self, instance: Instance, session_id: str, taking: asyncio.Task[Taken]) -> None:
+        """A prompt that was being taken is taken whole; its answer is then that it was aborted."""
+        await asyncio.wait({taking})
+        if taking.exception() is None:
+            self.runner.start(session_id, instance.place.directory)
+            await self.runner.abort(session_id)
 
     async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:
         if request.session_id:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, assert_never
 
-from app.agent import compaction, decide, prune, reminders, subtask, system
+from app.agent import compaction, decide, prune, reminders, stored_error, subtask, system
 from app.agent.call_options import request_options
 from app.agent.decide import AskModel
 from app.agent.definitions import find as find_agent
@@ -21,13 +21,11 @@ from app.agent.turn_scope import TurnScope
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
 from app.schema.agent import Agent
 from app.schema.errors import MessageError, ServiceError
-from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy, Session
 from app.tool.base import Tool
-from app.util import clock
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +57,10 @@ class Turn:
                 self._title.cancel()
             await asyncio.shield(self._answer_with(aborted()))
             raise
-        except ServiceError as error:
-            await self._answer_with(to_message_error(TurnFailure(error.message)))
         except Exception as error:
-            log.exception("the turn of %s failed", self._scope.session_id)
-            await self._answer_with(to_message_error(error))
+            if not isinstance(error, ServiceError):
+                log.exception("the turn of %s failed", self._scope.session_id)
+            await self._answer_with(stored_error.of_turn(error))
         finally:
             await self._finish_background()
 
@@ -196,23 +193,12 @@ class Turn:
         message = decide.last_assistant(history)
         if message is None or message.parent_id != user.id:
             message = self._scope.new_assistant(user, user.agent, user.model)
-        await self._store_error(message, to_message_error(TurnFailure(reason)))
+        await stored_error.put(self._scope.store, message, to_message_error(TurnFailure(reason)))
 
     async def _answer_with(self, error: MessageError) -> None:
-        """A prompt that got no answer gets the error as its answer: an unknown model, an abort before the model was asked."""
-        history = await self._scope.store.live_messages(self._scope.session_id)
-        user, answer = decide.last_user(history), decide.last_assistant(history)
-        if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
-            return
-        await self._store_error(self._scope.new_assistant(user, user.agent, user.model), error)
-
-    async def _store_error(self, message: AssistantMessage, error: MessageError) -> None:
-        message.error = error
-        message.time.completed = clock.now_ms()
-        change = self._scope.store.change(message.session_id, self._scope.directory)
-        change.announce(EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=message.error)))
-        change.put_message(message)
-        await self._scope.store.commit(change)
+        place = self._scope.instance.place
+        path = MessagePath(cwd=place.directory, root=place.worktree)
+        await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
 
     # ── beside the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
 

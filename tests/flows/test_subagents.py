@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from running_app import RunningApp, running_app
-from turns import assert_settled, bash, call, configured, parts, pending, requests, say, statuses, task, texts, tools
+from turns import assert_settled, bash, call, configured, parts, pending, requests, say, statuses, task, texts, tools, until
 
 from app.permission.rules import evaluate
 from app.schema.permission import Rule
@@ -150,9 +150,7 @@ async def test_tasks_of_a_step_are_done_at_the_same_time(tmp_path: Path) -> None
     async with running_app(tmp_path, turns=[[task("a"), task("b")], *inner, [say("Both.")]]) as app:
         session = (await app.create_session())["id"]
         prompt = asyncio.create_task(app.prompt(session, "Go"))
-        async with asyncio.timeout(20):
-            while len(requests(app)) < 3:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(requests(app)) == 3)
         assert len(await statuses(app)) == 3
         for gate in gates:
             gate.set()
@@ -165,10 +163,9 @@ async def test_aborting_a_task_alone_is_an_error_of_its_call(tmp_path: Path) -> 
     async with running_app(tmp_path, turns=[[task()], [say("Working"), {"wait": gate}], [say("Then without.")]]) as app:
         session = (await app.create_session())["id"]
         prompt = asyncio.create_task(app.prompt(session, "Go"))
-        async with asyncio.timeout(20):
-            while not (found := await children(app, session)) or found[0]["id"] not in await statuses(app):
-                await asyncio.sleep(0.005)
-        await app.post(f"/session/{found[0]['id']}/abort")
+        await until(lambda: len(requests(app)) == 2)
+        (child,) = await children(app, session)
+        await app.post(f"/session/{child['id']}/abort")
         assert texts(await prompt) == ["Then without."]
         assert_settled(await app.messages(session))
         assert tools(await app.messages(session))[0]["state"]["status"] == "error"

@@ -1,0 +1,44 @@
+"""An error as the answer to a prompt: every turn ends with an answer or with one of these."""
+
+from app.agent.decide import last_assistant, last_user
+from app.agent.errors import TurnFailure, to_message_error
+from app.schema.errors import MessageError, ServiceError
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath
+from app.session.store import Store
+from app.util import clock, ids
+
+
+def of_turn(error: Exception) -> MessageError:
+    """What is told of an exception that ended a turn: of those meant for clients only what they say."""
+    return to_message_error(TurnFailure(error.message) if isinstance(error, ServiceError) else error)
+
+
+async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
+    """The newest prompt gets the error as its answer, unless it has one: an unknown model, an early abort."""
+    history = await store.live_messages(session_id)
+    user, answer = last_user(history), last_assistant(history)
+    if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
+        return
+    message = AssistantMessage(
+        id=ids.ascending("message"),
+        session_id=session_id,
+        time=AssistantTime(created=clock.now_ms()),
+        parent_id=user.id,
+        model_id=user.model.model_id,
+        provider_id=user.model.provider_id,
+        mode=user.agent,
+        agent=user.agent,
+        path=path,
+    )
+    await put(store, message, error)
+
+
+async def put(store: Store, message: AssistantMessage, error: MessageError) -> None:
+    """The message ends with the error."""
+    message.error = error
+    message.time.completed = clock.now_ms()
+    change = store.change(message.session_id, message.path.cwd)
+    change.announce(EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=error)))
+    change.put_message(message)
+    await store.commit(change)
