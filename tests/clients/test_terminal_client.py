@@ -1,0 +1,206 @@
+"""OpenCode's own terminal client, unchanged, against a real server. What its screen shows is read, not what the server logs."""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from model_server import ModelServer, model_server
+from running_server import RunningServer, clean_environment, serving, skip_or_fail, this_checkout
+from terminal import Terminal, terminal
+
+WRITE = ("write", {"filePath": "made.txt", "content": "one\ntwo\n"})
+LIST = ("bash", {"command": "ls -a > listed.txt; echo was-run", "description": "Lists what is there"})
+BUSY = "esc interrupt"
+TITLE = f"# {ModelServer.TITLE}"
+
+
+@dataclass(frozen=True)
+class Client:
+    terminal: Terminal
+    model: ModelServer
+    workspace: Path
+
+    def say(self, text: str) -> None:
+        self.terminal.type(text)
+        self.terminal.wait_for(f"┃  {text}")
+        self.terminal.press("Enter")
+
+    def command(self, name: str) -> None:
+        """A slash command, entered when it is the first of those that are offered."""
+        self.terminal.type(f"/{name}")
+        self.terminal.wait_until(lambda screen: re.findall(r"┃ /([\w-]+)", screen)[:1] == [name], f"/{name} offered first")
+        self.terminal.press("Enter")
+
+
+@pytest.fixture(scope="module")
+def program(node_modules: Path) -> Path:
+    found = node_modules / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
+    if not found.exists():
+        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
+    if shutil.which("tmux") is None:
+        skip_or_fail("tmux is not installed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with model_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(program: Path, model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    command, environment = this_checkout()
+    config = json.dumps({**model.config(), "permission": {"bash": "ask"}})
+    environment |= {"OPENCODE_CONFIG_CONTENT": config, "SHELL": "/bin/sh"}
+    with serving(command, tmp_path_factory.mktemp("ui"), environment) as running:
+        yield running
+
+
+@pytest.fixture
+def client(program: Path, server: RunningServer, model: ModelServer, tmp_path: Path) -> Iterator[Client]:
+    """A client that was just started, in a workspace as it was committed."""
+    for command in (["reset", "-q", "--hard"], ["clean", "-qfdx"]):
+        subprocess.run(["git", *command], cwd=server.workspace, check=True)
+    offline = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS")}
+    environment = clean_environment(tmp_path, TERM="xterm-256color", LC_ALL="C.UTF-8", **offline)
+    with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
+        opened.wait_for("Ask anything...")
+        yield Client(opened, model, server.workspace)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Where the model waits until the test has seen what it wanted to see."""
+    with ExitStack() as stack:
+        event = threading.Event()
+        stack.callback(event.set)
+        yield event
+
+
+def test_it_starts_where_the_server_works_with_the_servers_model(client: Client) -> None:
+    branch = (client.workspace / ".git" / "HEAD").read_text().strip().rpartition("/")[2]
+    client.terminal.wait_for(f"workspace:{branch}", "┃  Build  Main Fake")
+
+
+def test_an_answer_streams_onto_the_screen(client: Client, gate: threading.Event) -> None:
+    client.model.play(["The first half ", gate, "and the second."])
+    client.say("hello there")
+    client.terminal.wait_for("┃  hello there", "The first half", BUSY)
+    gate.set()
+    client.terminal.wait_for("The first half and the second.", TITLE, without=BUSY)
+
+
+def test_a_tool_call_is_shown_with_what_it_did(client: Client) -> None:
+    client.model.play(["I write a file.", WRITE], ["It is written."])
+    client.say("make a file")
+    client.terminal.wait_for("I write a file.", "# Wrote made.txt", "1 one", "2 two", "It is written.", without=BUSY)
+    assert (client.workspace / "made.txt").read_text() == "one\ntwo\n"
+
+
+def test_a_permission_is_asked_for_and_granted_in_a_dialog(client: Client) -> None:
+    client.model.play([LIST], ["Listed."])
+    client.say("list the files")
+    client.terminal.wait_for("Permission required", "# Lists what is there", "$ ls -a > listed.txt", "Allow once")
+    assert not (client.workspace / "listed.txt").exists()
+    client.terminal.press("Enter")
+    client.terminal.wait_for("was-run", "Listed.", without="Permission required")
+    assert "a.txt" in (client.workspace / "listed.txt").read_text()
+
+
+def test_a_permission_refused_in_the_dialog_stops_the_turn(client: Client) -> None:
+    client.model.play([LIST], ["It goes on."])
+    client.say("list the files")
+    client.terminal.wait_for("Permission required", "Reject")
+    client.terminal.press("Right", "Right", "Enter")
+    client.terminal.wait_for("$ ls -a > listed.txt", "tab agents", without="interrupt")
+    assert not (client.workspace / "listed.txt").exists()
+
+
+def test_undo_takes_a_turn_and_its_files_back_and_redo_restores_them(client: Client) -> None:
+    edit = ("edit", {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"})
+    client.model.play([("read", {"filePath": "a.txt"})], [edit, WRITE], ["Both are done."])
+    client.say("change two files")
+    client.terminal.wait_for("Both are done.", TITLE, without=BUSY)
+    changed, made = client.workspace / "a.txt", client.workspace / "made.txt"
+    assert (changed.read_text(), made.exists()) == ("goodbye\nworld\n", True)
+
+    client.command("undo")
+    client.terminal.wait_for("1 message reverted", "a.txt +1 -1", "┃  change two files", without="Both are done.")
+    assert (changed.read_text(), made.exists()) == ("hello\nworld\n", False)
+
+    client.terminal.press("C-u")  # the prompt holds the message that was taken back
+    client.terminal.wait_for("1 message reverted", without="change two files")
+    client.command("redo")
+    client.terminal.wait_for("┃  change two files", "Both are done.", without="1 message reverted")
+    assert (changed.read_text(), made.read_text()) == ("goodbye\nworld\n", "one\ntwo\n")
+
+
+def test_escape_twice_stops_a_turn(client: Client, gate: threading.Event) -> None:
+    client.model.play(["It will never end, ", gate])
+    client.say("never stop")
+    client.terminal.wait_for("It will never end,", BUSY)
+    client.terminal.press("Escape")
+    client.terminal.wait_for("esc again to interrupt")
+    client.terminal.press("Escape")
+    client.terminal.wait_for("It will never end,", "· interrupted", "tab agents", without="to interrupt")
+
+
+def test_a_question_is_answered_in_a_dialog(client: Client) -> None:
+    options = [{"label": "Red", "description": "a warm one"}, {"label": "Blue", "description": "a cold one"}]
+    question = {"question": "Which colour do you want?", "header": "Colour", "options": options}
+    client.model.play([("question", {"questions": [question]})], ["A fine choice."])
+    client.say("ask me")
+    client.terminal.wait_for("Which colour do you want?", "1. Red", "2. Blue")
+    client.terminal.press("Down", "Enter")
+    client.terminal.wait_for("# Questions", "┃  Blue", "A fine choice.", without="1. Red")
+
+
+def test_a_session_is_renamed_compacted_and_listed(client: Client) -> None:
+    client.model.play(["An answer."], ["What was done so far."])
+    client.say("hello there")
+    client.terminal.wait_for("An answer.", TITLE, without=BUSY)
+
+    client.command("rename")
+    client.terminal.wait_for("Rename Session")
+    client.terminal.press("C-u")
+    client.terminal.type("Named by hand")
+    client.terminal.press("Enter")
+    client.terminal.wait_for("# Named by hand", without="Rename Session")
+
+    client.command("compact")
+    client.terminal.wait_for("Compaction ─", "What was done so far.", "▣  Compaction · main", without=BUSY)
+
+    client.command("sessions")
+    client.terminal.wait_for("Search", "● Named by hand")
+
+
+def test_a_session_is_forked_from_one_of_its_messages(client: Client) -> None:
+    client.model.play(["The first answer."], ["The second answer."], ["An answer in the fork."])
+    client.say("first question")
+    client.terminal.wait_for("The first answer.", TITLE, without=BUSY)
+    client.say("second question")
+    client.terminal.wait_for("The second answer.", without=BUSY)
+
+    client.command("fork")
+    client.terminal.wait_for("Fork from message", "Search", "first question")
+    client.terminal.press("Enter")  # the newest message stands first: the fork ends before it
+    client.terminal.wait_for(f"{TITLE} (fork #1)", "The first answer.", "┃  second question", without="The second answer.")
+    client.terminal.press("Enter")
+    client.terminal.wait_for("The first answer.", "An answer in the fork.", without=BUSY)
+
+
+def test_a_subagents_session_is_shown(client: Client) -> None:
+    task = ("task", {"description": "look around", "prompt": "look around well", "subagent_type": "general"})
+    client.model.play([task], [("glob", {"pattern": "*.txt"})], ["The child has looked."], ["All is fine."])
+    client.say("send someone")
+    client.terminal.wait_for("# General Task", "look around", "All is fine.", without=BUSY)
+    client.terminal.press("C-x", "Right")
+    client.terminal.wait_for("Subagent session", "┃  look around well", "The child has looked.")

@@ -1,0 +1,90 @@
+"""A language model behind OpenAI's chat format on loopback: it says what a test tells it to, and waits where the test says so."""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+HELD_SECONDS = 60
+
+Step = str | tuple[str, dict[str, Any]] | threading.Event
+"""A piece of text, a tool call (name, arguments), or what to wait for."""
+
+
+class ModelServer:
+    """The model `main` plays the turns in order and then says "ok"; `title` answers with TITLE."""
+
+    TITLE = "A scripted title"
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}/v1"
+        self._turns: deque[list[Step]] = deque()
+
+    def play(self, *turns: list[Step]) -> None:
+        self._turns = deque(turns)
+
+    def config(self) -> dict[str, Any]:
+        """The part of an opencode.json that makes this the default model."""
+        models = {name: {"name": name.title(), "tool_call": True} for name in ("main", "title")}
+        provider = {"npm": "@ai-sdk/openai-compatible", "name": "Fake", "options": {"baseURL": self.url, "apiKey": "k"}}
+        return {"model": "fake/main", "small_model": "fake/title", "provider": {"fake": {**provider, "models": models}}}
+
+    def answer(self, model: str) -> list[Step]:
+        if model == "title":
+            return [self.TITLE]
+        return self._turns.popleft() if self._turns else ["ok"]
+
+
+def chunks(turn: list[Step]) -> Iterator[dict[str, Any]]:
+    """The events of an answer; a wait is over when its event is set."""
+    calls = 0
+    for step in turn:
+        match step:
+            case str():
+                yield choice({"content": step})
+            case threading.Event():
+                step.wait(HELD_SECONDS)
+            case (name, arguments):
+                function = {"name": name, "arguments": json.dumps(arguments)}
+                yield choice(
+                    {"tool_calls": [{"index": calls, "id": f"call_{id(step)}", "type": "function", "function": function}]}
+                )
+                calls += 1
+    yield choice({}, "tool_calls" if calls else "stop")
+    yield {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}}
+
+
+def choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+@contextmanager
+def model_server() -> Iterator[ModelServer]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            try:
+                for chunk in chunks(model.answer(body["model"])):
+                    self.wfile.write(b"data: %b\n\n" % json.dumps(chunk).encode())
+                self.wfile.write(b"data: [DONE]\n\n")
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the turn was aborted
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing is logged."""
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    model = ModelServer(http.server_port)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    try:
+        yield model
+    finally:
+        http.shutdown()
+        http.server_close()
