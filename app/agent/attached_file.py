@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import mimetypes
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,11 @@ class FileReader:
         return [file.part()]
 
     async def _of_path(self, file: _Attachment, path: Path, url: SplitResult) -> list[Part]:
-        if not await asyncio.to_thread(path.exists):
-            raise BadRequest(f"There is no file {path}", ["parts"], file.input.url)
-        if await asyncio.to_thread(path.is_dir):
+        try:
+            found = await asyncio.to_thread(path.stat)
+        except (OSError, ValueError) as error:
+            raise BadRequest(f"There is no file {path} that can be read: {error}", ["parts"], file.input.url) from error
+        if stat.S_ISDIR(found.st_mode):
             return await self._directory(file, path)
         if file.input.mime == "text/plain":
             return await self._text(file, path, line_range(url.query))
@@ -167,9 +170,12 @@ def data_text(url: str) -> str:
 
 
 def _read_bounded(path: Path) -> bytes:
-    """Raises BadRequest for what cannot be embedded: too big, or no regular file."""
+    """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
     if not path.is_file():
         raise BadRequest(f"{path} is not a regular file", ["parts"])
     if path.stat().st_size > MAX_EMBEDDED_BYTES:
         raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadRequest(f"{path} cannot be read: {error.strerror}", ["parts"]) from error
