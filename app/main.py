@@ -57,6 +57,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,
         separate_input_output_schemas=False,
     )
     for part in (server, event, session, message, request, ask, config, directory, file):

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from app.api.errors import named
@@ -29,6 +30,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
 _READING = ("GET", "HEAD")
 MAX_BODY_BYTES = 32 * 1024 * 1024
+TOO_LARGE = f"A body may have at most {MAX_BODY_BYTES} bytes."
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class Guard:
 def _body_refusal(method: str, headers: Headers) -> Response | None:
     length = headers.get("content-length")
     if length is not None and length.isascii() and length.isdigit() and int(length) > MAX_BODY_BYTES:
-        return named(413, "PayloadTooLargeError", f"A body may have at most {MAX_BODY_BYTES} bytes.")
+        return named(413, "PayloadTooLargeError", TOO_LARGE)
     has_body = (length not in (None, "0")) or "transfer-encoding" in headers
     if method in _READING or not has_body or _is_json(headers.get("content-type")):
         return None
@@ -145,10 +147,6 @@ def _is_json(content_type: str | None) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-class BodyTooLarge(Exception):
-    pass
-
-
 def _bounded(receive: Receive) -> Receive:
     """A body without a declared length is counted as it comes."""
     seen = 0
@@ -158,7 +156,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > MAX_BODY_BYTES:
-            raise BodyTooLarge
+            raise HTTPException(413, TOO_LARGE)
         return message
 
     return counted

@@ -1,0 +1,112 @@
+"""Configuration, providers and keys over HTTP: secrets go in and never come out."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, make_workspace, running_app
+
+SECRET = "sk-very-secret-value"
+PROVIDER: dict[str, Any] = {
+    "npm": "@ai-sdk/openai-compatible",
+    "options": {"baseURL": f"http://user:{SECRET}@127.0.0.1:9/v1", "apiKey": SECRET, "headers": {"Authorization": SECRET}},
+    "models": {"small": {"name": "Small", "headers": {"x-api-key": SECRET}, "options": {"apiKey": SECRET, "effort": "low"}}},
+}
+CONFIG: dict[str, Any] = {
+    "provider": {"mine": PROVIDER},
+    "model": "mine/small",
+    "mcp": {"tools": {"type": "remote", "url": "https://x", "headers": {"X": SECRET}}},
+}
+
+
+def configured(tmp_path: Path, config: dict[str, Any] = CONFIG) -> Path:
+    workspace = make_workspace(tmp_path / "workspace")
+    (workspace / "opencode.json").write_text(json.dumps(config))
+    return workspace
+
+
+async def test_the_configuration_is_shown_without_its_secrets(tmp_path: Path) -> None:
+    async with running_app(tmp_path, workspace=configured(tmp_path)) as app:
+        config = await app.get("/config")
+    assert config["model"] == "mine/small"
+    assert config["provider"]["mine"]["npm"] == "@ai-sdk/openai-compatible"
+    assert config["provider"]["mine"]["models"]["small"]["options"]["effort"] == "low"
+    assert SECRET not in json.dumps(config)
+
+
+@pytest.mark.parametrize("path", ["/config", "/config/providers", "/provider"])
+async def test_no_route_shows_a_key(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    async with running_app(tmp_path, workspace=configured(tmp_path)) as app:
+        await app.call("PUT", "/auth/openai", {"type": "api", "key": SECRET})
+        text = (await app.client.get(path)).text
+    assert "mine" in text and SECRET not in text
+
+
+async def test_a_changed_configuration_holds_at_once_and_is_kept(app: RunningApp) -> None:
+    changed = await app.call("PATCH", "/config", {"username": "me", "provider": {"mine": PROVIDER}})
+    assert changed["username"] == "me" and SECRET not in json.dumps(changed)
+    assert (await app.get("/config"))["username"] == "me"
+    providers = (await app.get("/config/providers"))["providers"]
+    assert "mine" in {provider["id"] for provider in providers}
+
+
+async def test_what_was_shown_masked_may_be_sent_back(app: RunningApp) -> None:
+    await app.call("PATCH", "/config", {"provider": {"mine": PROVIDER}})
+    shown = await app.get("/config")
+    await app.call("PATCH", "/config", {**shown, "username": "me"})
+    kept = "".join(path.read_text() for path in app.directory.rglob("*.json*") if ".git/" not in str(path))
+    assert SECRET in kept and "me" in kept
+
+
+@pytest.mark.parametrize("wrong", [{"model": 1}, {"permission": {"bash": "maybe"}}, [], "x"])
+async def test_a_wrong_configuration_is_refused_and_changes_nothing(app: RunningApp, wrong: Any) -> None:
+    before = await app.get("/config")
+    error = await app.call("PATCH", "/config", wrong, expect=400)
+    assert isinstance(error["name"], str)
+    assert await app.get("/config") == before
+
+
+async def test_a_broken_configuration_file_is_told_by_name(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "workspace")
+    (workspace / "opencode.json").write_text('{"model": ')
+    async with running_app(tmp_path, workspace=workspace) as app:
+        response = await app.client.get("/config")
+    assert 400 <= response.status_code <= 500
+    assert "opencode.json" in json.dumps(response.json()["data"])
+
+
+async def test_without_any_key_the_scripted_provider_is_offered(app: RunningApp) -> None:
+    found = await app.get("/config/providers")
+    assert [provider["id"] for provider in found["providers"]] == ["scripted"]
+    assert found["default"] == {"scripted": "rules"}
+    listed = await app.get("/provider")
+    assert listed["connected"] == ["scripted"] and {"anthropic", "openai"} <= {provider["id"] for provider in listed["all"]}
+
+
+async def test_a_stored_key_connects_its_provider_and_its_removal_disconnects_it(app: RunningApp) -> None:
+    assert await app.call("PUT", "/auth/anthropic", {"type": "api", "key": SECRET}) is True
+    assert "anthropic" in (await app.get("/provider"))["connected"]
+    assert await app.call("DELETE", "/auth/anthropic") is True
+    assert "anthropic" not in (await app.get("/provider"))["connected"]
+    assert await app.call("DELETE", "/auth/anthropic") is True
+
+
+async def test_the_key_file_is_its_owners_alone(app: RunningApp) -> None:
+    for number in range(2):
+        await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f"{SECRET}{number}"})
+        [path] = app.data_dir.glob("auth.json*")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("wrong", [{}, {"type": "api"}, {"type": "other", "key": "x"}, {"type": "api", "key": 1}])
+async def test_what_is_no_key_is_refused_and_not_repeated(app: RunningApp, wrong: Any) -> None:
+    await app.call("PUT", "/auth/anthropic", wrong, expect=400)
+    assert not list(app.data_dir.glob("auth.json"))
+
+
+async def test_providers_say_how_they_are_logged_in_to(app: RunningApp) -> None:
+    methods = await app.get("/provider/auth")
+    assert {method["type"] for of_one in methods.values() for method in of_one} <= {"api", "oauth"}

@@ -1,0 +1,145 @@
+"""Whatever is wrong with a request, the answer is JSON `{name, data}` with its documented status."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from running_app import RunningApp
+
+JSON = {"content-type": "application/json"}
+
+
+async def send(app: RunningApp, method: str, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
+    response = await app.client.request(method, path, content=content, headers=headers or JSON)
+    assert response.headers["content-type"] == "application/json"
+    return response.status_code, response.json()
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/session/ses_1/nowhere", "/%00", "/session//", "/Session", "/../etc/passwd", "/é"])
+async def test_an_unknown_path(app: RunningApp, path: str) -> None:
+    status, error = await send(app, "GET", path)
+    assert status in (400, 404) and isinstance(error["name"], str)
+
+
+async def test_an_unknown_path_names_itself(app: RunningApp) -> None:
+    assert await send(app, "GET", "/nowhere") == (
+        404,
+        {"name": "NotFoundError", "data": {"message": "There is no route GET /nowhere"}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", "/session"), ("DELETE", "/config"), ("POST", "/event"), ("PATCH", "/global/health"), ("TRACE", "/session")],
+)
+async def test_a_method_that_a_path_does_not_know(app: RunningApp, method: str, path: str) -> None:
+    status, error = await send(app, method, path)
+    assert (status, error["name"]) == (405, "MethodNotAllowedError")
+
+
+async def test_a_bad_request_is_told_in_both_forms(app: RunningApp) -> None:
+    status, error = await send(app, "POST", "/session", b'{"title": 5}')
+    assert status == 400
+    assert error["errors"] == error["error"] and error["success"] is False and error["data"] == {"title": 5}
+    assert error["name"] == "BadRequest"
+    [issue] = error["errors"]
+    assert issue["path"] == ["title"] and issue["message"] and issue["code"]
+
+
+MALFORMED = {
+    "cut off": b'{"title": ',
+    "no JSON": b"title=x",
+    "two documents": b"{} {}",
+    "not UTF-8": b'{"title": "\xff"}',
+    "a lone surrogate": b'{"title": "\\ud800"}',
+    "not a number": b'{"time": {"archived": NaN}}',
+    "beyond any number": b'{"time": {"archived": 1e999}}',
+    "2,000 deep": b"[" * 2000 + b"]" * 2000,
+    "100,000 deep": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED)
+async def test_malformed_json(app: RunningApp, body: bytes) -> None:
+    session = await app.create_session()
+    for method, path in (
+        ("POST", "/session"),
+        ("PATCH", f"/session/{session['id']}"),
+        ("POST", f"/session/{session['id']}/message"),
+    ):
+        status, error = await send(app, method, path, body)
+        assert (status, error["name"], error["success"]) == (400, "BadRequest", False), path
+    assert await app.get("/session") == [session]
+
+
+@pytest.mark.parametrize("depth", [100, 250, 260, 500, 1000])
+async def test_deep_json_is_stored_or_refused(app: RunningApp, depth: int) -> None:
+    session = await app.create_session()
+    sent = await app.prompt(session["id"], "hi", noReply=True)
+    part = sent["parts"][0]
+    nested = b'{"a":' * depth + b"1" + b"}" * depth
+    body = json.dumps({**part, "metadata": "HERE"}).encode().replace(b'"HERE"', nested)
+    path = f"/session/{session['id']}/message/{part['messageID']}/part/{part['id']}"
+    status, _ = await send(app, "PATCH", path, body)
+    assert status in (200, 400)
+    assert len(await app.messages(session["id"])) == 1
+    assert (await send(app, "POST", "/log", b'{"service":"s","level":"info","message":"m","extra":%b}' % nested))[0] in (200, 400)
+    assert (await send(app, "PATCH", "/config", b'{"provider":{"x":{"options":%b}}}' % nested))[0] in (200, 400)
+    assert (await send(app, "GET", "/config"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "text", ["\0", "a\0b", "\x01\x1f\x7f", "\u2028\u2029", "\ufeff", "\U0001f600", "\ufffe\uffff", "e\u0301"]
+)
+async def test_strange_characters_are_kept(app: RunningApp, text: str) -> None:
+    session = await app.create_session(title=text)
+    assert (await app.get(f"/session/{session['id']}"))["title"] == text
+    await app.prompt(session["id"], text, noReply=True)
+    assert (await app.messages(session["id"]))[0]["parts"][0]["text"] == text
+    await app.get("/session", params={"search": text})
+
+
+async def test_a_body_must_be_json(app: RunningApp) -> None:
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        status, error = await send(app, "POST", "/session", b"{}", **{"content-type": content_type})
+        assert (status, error["name"]) == (415, "UnsupportedMediaTypeError")
+    for content_type in (
+        "application/json",
+        "application/json; charset=utf-8",
+        "Application/JSON",
+        "application/merge-patch+json",
+    ):
+        assert (await send(app, "POST", "/session", b"{}", **{"content-type": content_type}))[0] == 200
+
+
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(app: RunningApp) -> None:
+    status, error = await send(app, "POST", "/session", b"{}", **{**JSON, "content-length": str(2**31)})
+    assert (status, error["name"]) == (413, "PayloadTooLargeError")
+
+
+async def test_a_body_of_unknown_length_is_counted(app: RunningApp) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'{"title": "'
+        for _ in range(40):
+            yield b"x" * 1024 * 1024
+        yield b'"}'
+
+    status, error = await send(app, "POST", "/session", endless())
+    assert (status, error["name"]) == (413, "PayloadTooLargeError")
+    assert await app.get("/session") == []
+
+
+async def test_a_large_body_within_the_limit_is_taken(app: RunningApp) -> None:
+    text = "word " * 400_000
+    session = await app.create_session()
+    sent = await app.prompt(session["id"], text, noReply=True)
+    assert sent["parts"][0]["text"] == text
+
+
+async def test_what_breaks_inside_is_told_without_its_insides(app: RunningApp) -> None:
+    app.services.store._database.close()
+    response = await app.client.get("/session/ses_1")
+    assert response.status_code >= 500
+    error = response.json()
+    assert set(error) == {"name", "data"} and "Traceback" not in response.text and "/app/" not in response.text

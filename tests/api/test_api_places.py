@@ -1,0 +1,179 @@
+"""What a directory is and has, and the server's own routes."""
+
+import logging
+import subprocess
+from pathlib import Path
+
+import pytest
+from running_app import RunningApp, make_workspace, running_app
+
+from app import __version__
+
+
+async def test_health(app: RunningApp) -> None:
+    assert await app.get("/global/health") == {"healthy": True, "version": __version__}
+
+
+async def test_the_paths_of_a_directory(app: RunningApp, plain_environment: Path) -> None:
+    inside = app.directory / "inside"
+    inside.mkdir()
+    found = await app.get("/path", params={"directory": str(inside)})
+    assert found["directory"] == str(inside) and found["worktree"] == str(app.directory)
+    assert found["home"] == str(plain_environment)
+    assert set(found) == {"home", "state", "config", "worktree", "directory"}
+
+
+async def test_the_project_of_a_directory(app: RunningApp) -> None:
+    root = subprocess.check_output(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=app.directory, text=True).strip()
+    current = await app.get("/project/current")
+    assert current["id"] == root and current["worktree"] == str(app.directory) and current["vcs"] == "git"
+    assert [project["id"] for project in await app.get("/project")] == [root]
+
+
+async def test_a_project_may_be_renamed(app: RunningApp) -> None:
+    project = await app.get("/project/current")
+    changed = await app.call("PATCH", f"/project/{project['id']}", {"name": "Mine"})
+    assert changed["name"] == "Mine" == (await app.get("/project/current"))["name"]
+    await app.call("PATCH", "/project/none", {"name": "x"}, expect=404)
+
+
+async def test_outside_git_there_is_the_global_project(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    async with running_app(tmp_path, workspace=plain) as app:
+        assert (await app.get("/project/current"))["id"] == "global"
+        assert (await app.create_session())["projectID"] == "global"
+        assert await app.get("/vcs") == {"branch": ""}
+
+
+async def test_the_branch_that_is_checked_out(app: RunningApp) -> None:
+    subprocess.run(["git", "checkout", "-qb", "topic/ü"], cwd=app.directory, check=True)
+    assert await app.get("/vcs") == {"branch": "topic/ü"}
+
+
+async def test_agents_and_commands_and_skills(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "workspace")
+    agents, commands = workspace / ".opencode" / "agent", workspace / ".opencode" / "command"
+    agents.mkdir(parents=True)
+    commands.mkdir()
+    (agents / "helper.md").write_text("---\ndescription: helps\nmode: subagent\n---\nYou help.")
+    (commands / "greet.md").write_text("---\ndescription: greets\n---\nSay hello to $1.")
+    async with running_app(tmp_path, workspace=workspace) as app:
+        found = {agent["name"]: agent for agent in await app.get("/agent")}
+        assert {"build", "plan", "general", "helper"} <= set(found)
+        assert found["helper"]["mode"] == "subagent" and found["helper"]["prompt"] == "You help."
+        listed = {command["name"]: command for command in await app.get("/command")}
+        assert {"init", "greet"} <= set(listed) and listed["greet"]["description"] == "greets"
+        assert isinstance(await app.get("/skill"), list)
+
+
+async def test_tools_and_their_parameters(app: RunningApp) -> None:
+    ids = await app.get("/experimental/tool/ids")
+    assert {"bash", "read", "write", "edit", "task"} <= set(ids)
+    tools = await app.get("/experimental/tool", params={"provider": "scripted", "model": "rules"})
+    assert all(set(tool) == {"id", "description", "parameters"} and tool["description"] for tool in tools)
+    await app.get("/experimental/tool", params={"provider": "scripted", "model": "none"}, expect=400)
+    await app.get("/experimental/tool", expect=400)
+
+
+@pytest.mark.parametrize(
+    ("path", "empty"),
+    [
+        ("/lsp", []),
+        ("/formatter", []),
+        ("/mcp", {}),
+        ("/experimental/resource", {}),
+        ("/permission", []),
+        ("/question", []),
+        ("/session/status", {}),
+        ("/session", []),
+    ],
+)
+async def test_what_there_is_none_of_is_empty(app: RunningApp, path: str, empty: object) -> None:
+    assert await app.get(path) == empty
+
+
+async def test_the_description_of_the_api(app: RunningApp) -> None:
+    description = await app.get("/doc")
+    assert description["openapi"].startswith("3.") and "/session/{sessionID}/message" in description["paths"]
+
+
+async def test_a_clients_log_entry_is_written_down(app: RunningApp, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "client"):
+        entry = {"service": "tui", "level": "warn", "message": "two\nlines", "extra": {"k": "v"}}
+        assert await app.post("/log", entry) is True
+    [record] = [record for record in caplog.records if record.name == "client"]
+    assert record.levelno == logging.WARNING and "\n" not in record.getMessage()
+    await app.post("/log", {**entry, "level": "loud"}, expect=400)
+    await app.post("/log", {}, expect=400)
+
+
+async def test_a_disposed_directory_forgets_nothing_that_is_stored(app: RunningApp) -> None:
+    session = await app.create_session()
+    await app.prompt(session["id"], "hi")
+    assert await app.post("/instance/dispose") is True
+    assert await app.get(f"/session/{session['id']}") is not None
+    assert len((await app.prompt(session["id"], "again"))["parts"]) == 3
+    assert await app.post("/global/dispose") is True
+    assert len(await app.messages(session["id"])) == 4
+
+
+# ── directories ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("route", ["/path", "/session", "/event", "/config", "/agent", "/permission", "/session/status"])
+async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_path: Path, route: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (app.directory / "link").symlink_to(outside)
+    for directory in (
+        "/",
+        str(outside),
+        str(app.directory / ".." / "outside"),
+        str(app.directory) + "x",
+        str(app.directory / "link"),
+    ):
+        error = await app.get(route, params={"directory": directory}, expect=403)
+        assert error["name"] == "DirectoryForbiddenError"
+        by_header = await app.client.get(route, headers={"x-opencode-directory": directory})
+        assert by_header.status_code == 403
+
+
+@pytest.mark.parametrize("directory", ["relative/path", ".", "nul\0", "~"])
+async def test_what_is_no_absolute_path_is_refused(app: RunningApp, directory: str) -> None:
+    error = await app.get("/path", params={"directory": directory}, expect=400)
+    assert error["errors"][0]["path"] == ["directory"]
+
+
+async def test_what_is_no_directory_is_refused(app: RunningApp) -> None:
+    for name in ("a.txt", "missing"):
+        await app.get("/path", params={"directory": str(app.directory / name)}, expect=400)
+
+
+async def test_more_roots_may_be_named(tmp_path: Path) -> None:
+    other = make_workspace(tmp_path / "other")
+    async with running_app(tmp_path, roots=f"{other}:{tmp_path / 'third'}") as app:
+        found = await app.get("/path", params={"directory": str(other)})
+        assert found["directory"] == str(other)
+        session = await app.post("/session", params={"directory": str(other)})
+        assert session["directory"] == str(other)
+        assert await app.get(f"/session/{session['id']}") == session
+        await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
+
+
+async def test_the_worktree_around_the_servers_directory_is_a_root(tmp_path: Path) -> None:
+    top = make_workspace(tmp_path / "top")
+    inside = top / "inside"
+    inside.mkdir()
+    async with running_app(tmp_path, workspace=inside) as app:
+        assert (await app.get("/path"))["worktree"] == str(top)
+        assert (await app.get("/path", params={"directory": str(top)}))["directory"] == str(top)
+
+
+async def test_a_prompt_is_answered_in_its_sessions_directory(app: RunningApp) -> None:
+    inside = app.directory / "inside"
+    inside.mkdir()
+    session = await app.post("/session", params={"directory": str(inside)})
+    answer = await app.prompt(session["id"], "hi")
+    assert answer["info"]["path"] == {"cwd": str(inside), "root": str(app.directory)}
+    assert any(str(inside) in block for request in app.provider.requests for block in request.system)
