@@ -110,6 +110,7 @@ class Runner:
             # Once: a second cancellation would cut the settling short. What is prompted from now on gets a turn of its own.
             run.aborted = run.ending = True
             run.joined = False
+            await asyncio.sleep(0)  # cancelled before its first step, the task would not so much as end the run
             run.task.cancel()
         await run.over.wait()
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
+from processes import running_in
 from running_app import RunningApp, running_app
 from turns import assert_settled, bash, configured, parts, pending, requests, say, statuses, task, texts, tools, until
 
@@ -90,18 +90,6 @@ async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> Non
         assert texts(await app.prompt(session, "Again")) == ["Next."]
         result = requests(app)[-1].messages[2].content[0]
         assert result.text == "Tool execution aborted" and result.is_error  # type: ignore[union-attr]
-
-
-def running_in(directory: Path) -> list[int]:
-    """Processes that work in a directory, but for those that only wait to be reaped."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.status() != psutil.STATUS_ZOMBIE and process.cwd() == str(directory):
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
 
 
 async def test_an_abort_keeps_what_the_command_had_changed_on_record(tmp_path: Path) -> None:

@@ -130,6 +130,12 @@ async def test_an_abort_returns_when_the_record_is_settled(running: Running) -> 
     assert turn.settled and not running.runner.is_running(running.id)
 
 
+async def test_a_turn_that_has_not_had_its_first_moment_can_be_aborted(running: Running) -> None:
+    running.runner.start(running.id, "/w")
+    await asyncio.wait_for(running.runner.abort(running.id), 5)
+    assert not running.runner.is_running(running.id)
+
+
 async def test_aborts_at_once_do_not_cut_the_settling_short(running: Running) -> None:
     prompt = running.prompt()
     turn = await running.next_turn()
