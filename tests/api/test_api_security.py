@@ -1,0 +1,261 @@
+"""Who may talk to the server, on every route: Host, Origin, content type, password."""
+
+import base64
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+from running_app import RunningApp, running_app
+from starlette.routing import BaseRoute
+
+from app.api.security import Access, is_loopback
+from app.main import create_app
+from app.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+OURS = "http://127.0.0.1:4096"
+LISTED = "https://app.example.com"
+FOREIGN = "https://evil.example"
+JSON = {"content-type": "application/json"}
+
+
+def api_routes(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
+    """(method, path) of all routes, those of included routers too."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield from ((method, route.path) for method in sorted(route.methods))
+        elif hasattr(route, "original_router"):
+            yield from api_routes(route.original_router.routes)
+
+
+@pytest.fixture(scope="module")
+def every_route(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    """With something in the place of each parameter that no route finds."""
+    directory = tmp_path_factory.mktemp("routes")
+    app = create_app(Settings(data_dir=directory / "data"), workspace=directory)
+    app.state.server._storage.database.close()
+    found = [(method, path.replace("{", "ses_").replace("}", "")) for method, path in api_routes(app.routes)]
+    assert len(found) > 50
+    return found
+
+
+async def statuses(
+    app: RunningApp, routes: list[tuple[str, str]], headers: dict[str, str]
+) -> dict[tuple[str, str], tuple[int, str]]:
+    """(status, error name) of each route; a stream is left as soon as it answers."""
+    answered = {}
+    for method, path in routes:
+        async with app.client.stream(method, path, headers=headers, content=b"{" if method in WRITING else None) as response:
+            refused = response.status_code in (401, 403, 413, 415)
+            name = ((await response.aread()) and response.json()["name"]) if refused else ""
+            answered[method, path] = (response.status_code, name)
+    return answered
+
+
+WRITING = ("POST", "PUT", "PATCH", "DELETE")
+
+
+# ── Host ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_every_route_refuses_a_host_that_is_not_this_servers(app: RunningApp, every_route: list[tuple[str, str]]) -> None:
+    answered = await statuses(app, every_route, {"host": "evil.example:4096", **JSON})
+    assert set(answered.values()) == {(403, "HostForbiddenError")}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:4096", "localhost:1", "LOCALHOST", "[::1]:4096", "reach.example:443"])
+async def test_hosts_that_name_this_server(tmp_path: Path, host: str) -> None:
+    async with running_app(tmp_path, public_url="https://reach.example/base") as app:
+        assert (await app.client.get("/global/health", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "192.168.1.7",
+        "[",
+        "[::2]",
+        "0.0.0.0",
+        "127.0.0.2",
+        "x\x7f",
+    ],
+)
+async def test_hosts_that_do_not(app: RunningApp, host: str) -> None:
+    response = await app.client.get("/global/health", headers={"host": host})
+    assert response.status_code == 403 and response.json()["name"] == "HostForbiddenError"
+
+
+async def test_a_server_for_all_addresses_is_reached_by_any_address_and_by_no_other_name(tmp_path: Path) -> None:
+    async with running_app(tmp_path, hostname="0.0.0.0") as app:
+        for host, status in (("192.168.1.7:4096", 200), ("[fe80::1]", 200), ("evil.example", 403)):
+            assert (await app.client.get("/global/health", headers={"host": host})).status_code == status
+
+
+# ── Origin ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_route_lets_a_foreign_page_write(app: RunningApp, every_route: list[tuple[str, str]]) -> None:
+    writing = [route for route in every_route if route[0] in WRITING]
+    for content_type in ("application/json", "text/plain"):
+        answered = await statuses(app, writing, {"origin": FOREIGN, "content-type": content_type})
+        assert set(answered.values()) == {(403, "OriginForbiddenError")}
+    assert await app.get("/session") == []
+
+
+async def test_no_route_lets_a_foreign_page_read(app: RunningApp, every_route: list[tuple[str, str]]) -> None:
+    for method, path in every_route:
+        async with app.client.stream(method, path, headers={"origin": FOREIGN, **JSON}) as response:
+            assert not [name for name in response.headers if name.startswith("access-control-")], (method, path)
+
+
+@pytest.mark.parametrize(
+    "origin", [FOREIGN, LISTED + ".evil.example", "http://app.example.com", LISTED + ":8443", LISTED + "/", "null", "", "x"]
+)
+async def test_origins_are_matched_exactly(tmp_path: Path, origin: str) -> None:
+    async with running_app(tmp_path, cors_origins=f"{LISTED}, https://second.example") as app:
+        response = await app.client.post("/session", json={}, headers={"origin": origin})
+        assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize("origin", [LISTED, "https://second.example", OURS])
+async def test_listed_origins_and_the_servers_own_may_write(tmp_path: Path, origin: str) -> None:
+    async with running_app(tmp_path, cors_origins=f"{LISTED}, https://second.example") as app:
+        response = await app.client.post("/session", json={}, headers={"origin": origin})
+        assert response.status_code == 200
+        assert response.headers["access-control-allow-origin"] == origin
+        assert response.headers["vary"] == "Origin"
+        assert "access-control-allow-credentials" not in response.headers
+        assert "X-Next-Cursor" in response.headers["access-control-expose-headers"]
+
+
+async def test_errors_too_are_readable_by_listed_origins(tmp_path: Path) -> None:
+    async with running_app(tmp_path, cors_origins=LISTED) as app:
+        for path in ("/session/ses_nope", "/nowhere"):
+            response = await app.client.get(path, headers={"origin": LISTED})
+            assert response.status_code == 404 and response.headers["access-control-allow-origin"] == LISTED
+
+
+async def test_a_preflight(tmp_path: Path) -> None:
+    wanted = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-opencode-directory"}
+    async with running_app(tmp_path, cors_origins=LISTED) as app:
+        listed = await app.client.options("/session", headers={"origin": LISTED, **wanted})
+        assert listed.status_code == 204 and listed.content == b""
+        assert listed.headers["access-control-allow-origin"] == LISTED
+        assert listed.headers["access-control-allow-headers"] == wanted["access-control-request-headers"]
+        assert {"POST", "DELETE"} <= set(listed.headers["access-control-allow-methods"].split(","))
+        foreign = await app.client.options("/session", headers={"origin": FOREIGN, **wanted})
+        assert foreign.status_code == 204 and "access-control-allow-origin" not in foreign.headers
+
+
+# ── content type ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_route_takes_a_body_that_a_page_may_send_without_asking(
+    app: RunningApp, every_route: list[tuple[str, str]]
+) -> None:
+    writing = [route for route in every_route if route[0] in WRITING]
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/json"):
+        answered = await statuses(app, writing, {"content-type": content_type})
+        assert set(answered.values()) == {(415, "UnsupportedMediaTypeError")}
+
+
+# ── password ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def basic(login: str) -> dict[str, str]:
+    return {"authorization": "Basic " + base64.b64encode(login.encode()).decode()}
+
+
+async def test_every_route_wants_the_password(
+    tmp_path: Path, every_route: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "pässword:with colon")
+    async with running_app(tmp_path) as app:
+        preflights = [("OPTIONS", "/session"), ("GET", "/nowhere")]
+        answered = await statuses(app, [*every_route, *preflights], JSON)
+        assert set(answered.values()) == {(401, "UnauthorizedError")}
+        response = await app.client.get("/session")
+        assert response.headers["www-authenticate"].startswith("Basic ")
+        assert (await app.client.get("/session", headers=basic("opencode:pässword:with colon"))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        basic("opencode:wrong"),
+        basic("other:right"),
+        basic("opencode:"),
+        basic("opencode:righ"),
+        basic(":right"),
+        basic("right"),
+        {"authorization": "Bearer right"},
+        {"authorization": "Basic right"},
+        {"authorization": "Basic"},
+        {"authorization": "Basic ÿ"},
+        {"authorization": ""},
+    ],
+)
+async def test_wrong_logins(tmp_path: Path, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+    async with running_app(tmp_path) as app:
+        sent = {name: value.encode("latin-1") for name, value in headers.items()}
+        for path in ("/session", "/event", "/global/event", "/doc", "/global/health"):
+            assert (await app.client.get(path, headers=sent)).status_code == 401  # type: ignore[arg-type]
+
+
+async def test_with_the_login_all_works_and_streams_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+    monkeypatch.setenv("OPENCODE_SERVER_USERNAME", "me")
+    async with running_app(tmp_path, auth=("me", "right")) as app, app.events() as events:
+        session = await app.create_session()
+        await app.prompt(session["id"], "hi")
+        await events.until("session.idle")
+
+
+# ── listening ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def serve(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(tmp_path / "data"), **environment}
+    command = [sys.executable, "-m", "app.cli", "serve", *arguments]
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "192.168.1.7", "example.com"])
+def test_beyond_loopback_it_does_not_listen_without_a_password(tmp_path: Path, hostname: str) -> None:
+    result = serve(tmp_path, "--hostname", hostname, "--port", "0")
+    assert result.returncode == 1
+    assert "OPENCODE_SERVER_PASSWORD" in result.stderr and not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("hostname", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+    ],
+)
+def test_loopback(hostname: str, loopback: bool) -> None:
+    assert is_loopback(hostname) is loopback
+
+
+def test_a_password_is_compared_as_bytes_whatever_was_sent() -> None:
+    access = Access(password="pässword")
+    odd: list[Any] = [None, "", "Basic", "Basic \x00", "Basic ====", "basic " + "A" * 100_000]
+    assert not any(access.admits(header) for header in odd)
+    assert access.admits(basic("opencode:pässword")["authorization"])
