@@ -1,0 +1,71 @@
+"""What a client that comes back has missed."""
+
+import orjson
+import pytest
+from session_parts import DIRECTORY, Sessions, text_part, user
+
+from app.session import replay as replaying
+from app.session.replay import Replay
+from app.util import clock
+
+
+@pytest.fixture
+async def replay(sessions: Sessions) -> Replay:
+    """The journal has one session's two events; then three messages."""
+    for number in range(3):
+        await sessions.put(user(f"msg_{number}"))
+    return Replay(sessions.database, sessions.store)
+
+
+async def test_the_head_is_the_newest_number(replay: Replay) -> None:
+    assert await replay.head() == 5
+
+
+async def test_what_came_after_a_cursor(replay: Replay) -> None:
+    missed = await replay.since(3, DIRECTORY)
+    assert ([event.seq for event in missed.events], missed.upto, missed.resync) == ([4, 5], 5, False)
+    assert orjson.loads(missed.events[0].payload)["properties"]["info"]["id"] == "msg_1"
+
+
+async def test_nothing_was_missed(replay: Replay) -> None:
+    missed = await replay.since(5, DIRECTORY)
+    assert (missed.events, missed.resync) == ([], False)
+
+
+async def test_another_directorys_events_are_not_replayed_and_yet_covered(replay: Replay) -> None:
+    missed = await replay.since(0, "/elsewhere")
+    assert (missed.events, missed.upto, missed.resync) == ([], 5, False)
+
+
+async def test_all_directories(replay: Replay) -> None:
+    assert len((await replay.since(0, None)).events) == 5
+
+
+@pytest.mark.parametrize("cursor", [-1, 6, 10**15])
+async def test_a_cursor_that_was_never_given(replay: Replay, cursor: int) -> None:
+    missed = await replay.since(cursor, DIRECTORY)
+    assert (missed.events, missed.upto, missed.resync) == ([], 5, True)
+
+
+async def test_a_journal_within_its_bounds_is_left_alone(replay: Replay) -> None:
+    await replay.trim()
+    assert len((await replay.since(0, None)).events) == 5
+
+
+async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
+    later = clock.now_ms() / 1000 + replaying.KEEP_MS / 1000 + 60
+    clock.set_source(lambda: later)
+    try:
+        await replay.trim()
+    finally:
+        clock.set_source()
+    assert (await replay.since(4, None)).resync
+    assert not (await replay.since(5, None)).resync
+
+
+async def test_parts_that_stream_are_given_as_they_stand(sessions: Sessions, replay: Replay) -> None:
+    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
+    [(part_id, length, event)] = replay.streaming(DIRECTORY)
+    assert (part_id, length, event.seq) == ("prt_1", 5, None)
+    assert orjson.loads(event.payload)["properties"]["part"]["text"] == "Hello"
+    assert len(replay.streaming(None)) == 1 and replay.streaming("/elsewhere") == []
