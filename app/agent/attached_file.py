@@ -160,13 +160,16 @@ def line_range(query: str) -> tuple[int | None, int | None]:
 
 
 def data_text(url: str) -> str:
-    """What a `data:` URL of text says."""
+    """What a `data:` URL of text says. Raises BadRequest for what is not base64 although it says so."""
     head, _, payload = url.partition(",")
     raw = unquote_to_bytes(payload)
     if not head.endswith(";base64"):
         return raw.decode("utf-8", "replace")
     standard = raw.translate(bytes.maketrans(b"-_", b"+/"))
-    return base64.b64decode(standard + b"=" * (-len(standard) % 4)).decode("utf-8", "replace")
+    try:
+        return base64.b64decode(standard + b"=" * (-len(standard) % 4)).decode("utf-8", "replace")
+    except ValueError as error:
+        raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
 
 
 def _read_bounded(path: Path) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 
 from processes import running_in
 from running_app import RunningApp, running_app
+from sse_reader import EventReader, Received
 from turns import assert_settled, bash, configured, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock, ToolTurn, UserTurn
@@ -63,8 +64,15 @@ async def still_to_come(app: RunningApp, session: str, prompts: list[asyncio.Tas
         await app.post(f"/session/{session}/abort")
 
 
-async def check(app: RunningApp, sessions: list[str]) -> None:
+def session_of(event: Received) -> str | None:
+    about = event.properties.get("info") or event.properties.get("part") or {}
+    return event.properties.get("sessionID") or about.get("sessionID") or about.get("id")
+
+
+async def check(app: RunningApp, events: EventReader, sessions: list[str]) -> None:
     assert await statuses(app) == {}
+    heard = {session_of(event): event.type for event in events.seen}
+    assert {heard[session] for session in sessions} == {"session.idle"}
     assert await app.get("/permission") == []
     for session in sessions:
         for child in [session, *[made["id"] for made in await app.get(f"/session/{session}/children")]]:
@@ -79,8 +87,13 @@ async def test_a_hundred_aborts(tmp_path: Path) -> None:
     rng = random.Random(20)
     config = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
     async with running_app(tmp_path, workspace=configured(tmp_path, config), otherwise=answer) as app:
-        for _ in range(ABORTS // AT_ONCE):
-            sessions = await asyncio.gather(*(abort_at_random(app, rng) for _ in range(AT_ONCE)))
-            await check(app, sessions)
-            assert texts(await app.prompt(sessions[0], "And now?")) == ["Fine."]
+        async with app.events() as events:
+            await events.until("server.connected")
+            for _ in range(ABORTS // AT_ONCE):
+                sessions = await asyncio.gather(*(abort_at_random(app, rng) for _ in range(AT_ONCE)))
+                await app.create_session(title="a mark")
+                await events.until(lambda event: event.properties.get("info", {}).get("title") == "a mark", count=2)
+                await check(app, events, sessions)
+                events.seen.clear()
+                assert texts(await app.prompt(sessions[0], "And now?")) == ["Fine."]
         assert not (app.directory / "x").exists()
