@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from running_server import ROOT, clean_environment, free_port, new_workspace, wa
 from turns import assert_settled, bash, call, say, texts, tools
 
 KILLS = 3
+PROMPT = {"parts": [{"type": "text", "text": "Hi"}]}
 SCRIPT: list[list[dict[str, Any]]] = [
     [say("A text that takes its time.", chunks=20, delay=0.01)],
     [say("I run it."), bash("echo working; sleep 0.2; echo worked >> log.txt")],
@@ -36,7 +37,11 @@ class Servers:
         self._base = base
         self.workspace = new_workspace(base / "workspace")
         (base / "home").mkdir()
-        (base / "script.json").write_text(json.dumps({"turns": SCRIPT * 40}))
+        self.play(SCRIPT * 40)
+
+    def play(self, turns: list[list[dict[str, Any]]]) -> None:
+        """What the model of the next server says."""
+        (self._base / "script.json").write_text(json.dumps({"turns": turns}))
 
     @asynccontextmanager
     async def start(self) -> AsyncIterator["Client"]:
@@ -230,3 +235,37 @@ async def test_what_was_acknowledged_survives_being_killed(tmp_path: Path) -> No
         await check(client, known)
         await check_next_prompts(client, known)
     assert len(known.sessions) > 5 and len(known.prompts) > 10 and known.answers and known.deleted
+
+
+async def test_an_interrupted_answer_is_closed_and_what_was_asked_is_still_asked(tmp_path: Path) -> None:
+    servers = Servers(tmp_path)
+    (servers.workspace / "opencode.json").write_text(json.dumps({"permission": {"bash": {"*": "allow", "touch *": "ask"}}}))
+    servers.play([[say("Half an answer."), bash("echo shown; sleep 2")], [bash("touch asked.txt")]])
+    async with servers.start() as client:
+        cut, asking = [(await client.post("/session"))["id"] for _ in range(2)]
+        await client.post(f"/session/{cut}/prompt_async", PROMPT)
+        await condition(client, f"/session/{cut}/message", lambda found: "shown" in json.dumps(found))
+        await client.post(f"/session/{asking}/prompt_async", PROMPT)
+        (request,) = await condition(client, "/permission", bool)
+    servers.play([[say("Went on.")], [say("Anew.")]])
+    async with servers.start() as client:
+        assert await client.get("/permission") == [request]
+        assert list(await client.get("/session/status")) == [asking]
+        await client.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        await idle(client)
+        assert (servers.workspace / "asked.txt").exists()
+        asked = await client.get(f"/session/{asking}/message")
+        assert texts(asked[-1]) == ["Went on."] and tools(asked)[0]["state"]["status"] == "completed"
+        closed = await client.get(f"/session/{cut}/message")
+        assert_settled(closed)
+        assert closed[-1]["info"]["error"]["name"] == "UnknownError" and texts(closed[-1]) == ["Half an answer."]
+        (tool,) = tools(closed)
+        assert tool["state"]["error"] == "[Tool execution was interrupted]"
+        assert texts(await client.post(f"/session/{cut}/message", PROMPT)) == ["Anew."]
+
+
+async def condition(client: Client, path: str, holds: Callable[[Any], bool]) -> Any:
+    async with asyncio.timeout(20):
+        while not holds(found := await client.get(path)):
+            await asyncio.sleep(0.02)
+    return found

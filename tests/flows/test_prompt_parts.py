@@ -104,7 +104,7 @@ async def test_a_missing_file_refuses_the_prompt(tmp_path: Path, mime: str) -> N
 
 async def test_a_data_url_of_text_is_read_from_itself(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
-        url = f"data:text/plain;base64,{base64.b64encode('kept here'.encode()).decode()}"
+        url = f"data:text/plain;base64,{base64.b64encode(b'kept here').decode()}"
         part = {"type": "file", "mime": "text/plain", "url": url, "filename": "note.txt"}
         called, shown, file = await kept(app, part)
     assert called["text"].endswith('{"filePath":"note.txt"}') and shown["text"] == "kept here" and file["url"] == url
