@@ -9,11 +9,13 @@ from pydantic_core import ErrorDetails
 
 Path = list[str | int]
 
+MOST_ISSUES = 100
+
 
 def describe(error: ValidationError, data: Any, model: type[BaseModel]) -> list[dict[str, Any]]:
-    """One issue a place. Of a union's branches only the one that got furthest is told."""
+    """One issue a place, of the first MOST_ISSUES. Of a union's branches only the one that got furthest is told."""
     issues: dict[tuple[str | int, ...], dict[str, Any]] = {}
-    for detail in error.errors(include_url=False):
+    for detail in error.errors(include_url=False)[:MOST_ISSUES]:
         issue = _issue(detail, data, model)
         place = (*issue["path"], *issue.get("keys", []))
         if place in issues:
