@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import mimetypes
+import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.file_times import FileTimes
 from app.tool.list_files import ListParameters, ListTool
 from app.tool.read import ReadParameters, ReadTool
+from app.tool.text_file import open_without_waiting
 from app.util import ids
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
@@ -152,11 +154,16 @@ def _split(url: str) -> SplitResult:
 def line_range(query: str) -> tuple[int | None, int | None]:
     """`start=2&end=3` (lines from 1, both included) → (lines to skip, lines to read)."""
     values = parse_qs(query)
-    start, end = (values.get(name, [""])[0] for name in ("start", "end"))
-    if not start.isascii() or not start.isdigit():
+    start, end = (_line_number(values.get(name, [""])[0]) for name in ("start", "end"))
+    if start is None:
         return None, None
-    offset = max(int(start) - 1, 0)
-    return offset, max(int(end) - offset, 1) if end.isascii() and end.isdigit() else None
+    offset = max(start - 1, 0)
+    return offset, None if end is None else max(end - offset, 1)
+
+
+def _line_number(text: str) -> int | None:
+    """No file has a line whose number is longer than that."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def data_text(url: str) -> str:
@@ -174,11 +181,13 @@ def data_text(url: str) -> str:
 
 def _read_bounded(path: Path) -> bytes:
     """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
-    if not path.is_file():
-        raise BadRequest(f"{path} is not a regular file", ["parts"])
-    if path.stat().st_size > MAX_EMBEDDED_BYTES:
-        raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
     try:
-        return path.read_bytes()
+        with open(path, "rb", opener=open_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadRequest(f"{path} is not a regular file", ["parts"])
+            data = file.read(MAX_EMBEDDED_BYTES + 1) or b""
     except OSError as error:
         raise BadRequest(f"{path} cannot be read: {error.strerror}", ["parts"]) from error
+    if len(data) > MAX_EMBEDDED_BYTES:
+        raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
+    return data

@@ -14,6 +14,9 @@ from app.storage.engine import StorageError
 
 log = logging.getLogger(__name__)
 
+MOST_ISSUES = 50
+LARGEST_ECHO_BYTES = 64 * 1024
+
 _NAMES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "PayloadTooLargeError", 415: "UnsupportedMediaTypeError"}
 
 
@@ -32,8 +35,8 @@ async def _service_error(_request: Request, error: Exception) -> Response:
 
 async def _validation_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    issues = [_issue(issue) for issue in error.errors()]
-    return rendered(400, bad_request_body(_json_or_none(error.body), issues))
+    issues = [_issue(issue) for issue in error.errors()[:MOST_ISSUES]]
+    return rendered(400, bad_request_body(_echo(error.body), issues))
 
 
 def _issue(issue: Any) -> dict[str, Any]:
@@ -41,8 +44,11 @@ def _issue(issue: Any) -> dict[str, Any]:
     return {"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]}
 
 
-def _json_or_none(body: Any) -> Any:
-    return None if isinstance(body, bytes) else body
+def _echo(body: Any) -> Any:
+    """What was sent, if it is JSON and short enough to be sent back."""
+    if isinstance(body, bytes) or len(orjson.dumps(body, default=str)) > LARGEST_ECHO_BYTES:
+        return None
+    return body
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

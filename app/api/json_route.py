@@ -1,5 +1,6 @@
 """Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, no accident further in."""
 
+import re
 from collections.abc import Callable, Coroutine, Iterable
 from json import JSONDecodeError
 from typing import Any
@@ -12,15 +13,31 @@ from fastapi.routing import APIRoute
 DEEPEST = 200
 """Pydantic writes no value that is nested more than 255 deep, and a body stands inside other values."""
 
+MOST_VALUES = 20_000
+"""Megabytes of tiny values would take gigabytes once they are validated; text may be as long as a body may be."""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
 
 class StrictRequest(Request):
     async def json(self) -> Any:
-        """Raises json.JSONDecodeError; lone surrogates, NaN and nesting beyond DEEPEST count as errors."""
+        """Raises json.JSONDecodeError; lone surrogates, NaN, nesting beyond DEEPEST and more than MOST_VALUES are errors."""
         body = await self.body()
+        if _has_more_values(body, MOST_VALUES):
+            raise JSONDecodeError(f"more than {MOST_VALUES} values", "", 0)
         value = orjson.loads(body)
         if body.count(b"{") + body.count(b"[") > DEEPEST and _is_deeper(value, DEEPEST):
             raise JSONDecodeError(f"nested more than {DEEPEST} deep", body.decode(), 0)
         return value
+
+
+def _has_more_values(body: bytes, most: int) -> bool:
+    """Every value but the first follows a comma or an opening bracket. What strings hold is counted out only if that matters."""
+    return _separators(body) > most and _separators(_STRING.sub(b"", body)) > most
+
+
+def _separators(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -51,7 +51,7 @@ class Access:
 
     def knows_origin(self, origin: str, host: str | None) -> bool:
         """Configured, or the page comes from this server itself."""
-        return origin in self.origins or (host is not None and urlsplit(origin).netloc.lower() == host.lower())
+        return origin in self.origins or (host is not None and _authority(origin) == host.lower())
 
     def admits(self, authorization: str | None) -> bool:
         if self.password is None:
@@ -64,6 +64,13 @@ class Access:
 def _host_name(header: str | None) -> str | None:
     try:
         return urlsplit(f"//{header}").hostname if header else None
+    except ValueError:
+        return None
+
+
+def _authority(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
 

@@ -56,6 +56,7 @@ MALFORMED = {
     "not a number": b'{"time": {"archived": NaN}}',
     "beyond any number": b'{"time": {"archived": 1e999}}',
     "2,000 deep": b"[" * 2000 + b"]" * 2000,
+    "a million values": b'{"title": "x", "parts": [' + b'{"type":"x"},' * 1_000_000 + b"0]}",
     "100,000 deep": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
 }
 
@@ -71,6 +72,20 @@ async def test_malformed_json(app: RunningApp, body: bytes) -> None:
         status, error = await send(app, method, path, body)
         assert (status, error["name"], error["success"]) == (400, "BadRequest", False), path
     assert await app.get("/session") == [session]
+
+
+async def test_what_a_string_holds_does_not_count_as_values(app: RunningApp) -> None:
+    session = await app.create_session()
+    text = '[{,"\\\\' * 50_000
+    assert (await app.prompt(session["id"], text, noReply=True))["parts"][0]["text"] == text
+
+
+async def test_a_long_bad_request_is_answered_shortly(app: RunningApp) -> None:
+    session = await app.create_session()
+    parts = json.dumps({"parts": [{"type": "unknown", "text": "x" * 100}] * 3000}).encode()
+    status, error = await send(app, "POST", f"/session/{session['id']}/message", parts)
+    assert (status, error["name"], error["data"]) == (400, "BadRequest", None)
+    assert 0 < len(error["errors"]) < 3000
 
 
 @pytest.mark.parametrize("depth", [100, 250, 260, 500, 1000])

@@ -20,6 +20,8 @@ from app.schema.errors import BadRequest
         ("start=2&end=x", (1, None)),
         ("start=-2", (None, None)),
         ("start=²", (None, None)),
+        ("start=99999999999999999999&end=3", (None, None)),
+        (f"start=2&end={'9' * 5000}", (1, None)),
     ],
 )
 def test_lines_from_one_become_what_to_skip_and_to_read(query: str, expected: tuple[int | None, int | None]) -> None:
