@@ -33,11 +33,19 @@ class StrictRequest(Request):
 
 def _has_more_values(body: bytes, most: int) -> bool:
     """Every value but the first follows a comma or an opening bracket. What strings hold is counted out only if that matters."""
-    return _separators(body) > most and _separators(_STRING.sub(b"", body)) > most
+    if _separators(body, 0, len(body)) <= most:
+        return False
+    values = start = 0
+    for strings, string in enumerate(_STRING.finditer(body)):
+        values += _separators(body, start, string.start())
+        start = string.end()
+        if values > most or strings > 2 * most:
+            return True
+    return values + _separators(body, start, len(body)) > most
 
 
-def _separators(text: bytes) -> int:
-    return text.count(b",") + text.count(b"[") + text.count(b"{")
+def _separators(body: bytes, start: int, end: int) -> int:
+    return body.count(b",", start, end) + body.count(b"[", start, end) + body.count(b"{", start, end)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

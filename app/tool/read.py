@@ -130,6 +130,8 @@ def _similar_names(path: Path) -> list[str]:
 
 def _content(path: Path, file: BinaryIO, status: os.stat_result, offset: int, limit: int) -> _Page | _Attachment:
     head = file.read(file_kind.SNIFFED_BYTES)
+    if head is None:
+        raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
     if mime := file_kind.attachment_mime(path, head):
         if status.st_size > MAX_ATTACHMENT_BYTES:
             raise ToolError(f"File is too large to attach ({status.st_size} bytes, limit {MAX_ATTACHMENT_BYTES}): {path}")

@@ -118,7 +118,8 @@ async def test_no_route_lets_a_foreign_page_read(app: RunningApp, every_route: l
 
 
 @pytest.mark.parametrize(
-    "origin", [FOREIGN, LISTED + ".evil.example", "http://app.example.com", LISTED + ":8443", LISTED + "/", "null", "", "x", "http://[bad"]
+    "origin",
+    [FOREIGN, LISTED + ".evil.example", "http://app.example.com", LISTED + ":8443", LISTED + "/", "null", "", "x", "http://[bad"],
 )
 async def test_origins_are_matched_exactly(tmp_path: Path, origin: str) -> None:
     async with running_app(tmp_path, cors_origins=f"{LISTED}, https://second.example") as app:
