@@ -7,7 +7,23 @@ from typing import Any
 
 from processes import running_in
 from running_app import RunningApp, running_app
-from turns import assert_settled, bash, configured, parts, pending, requests, say, statuses, task, texts, tools, until
+from turns import (
+    assert_settled,
+    bash,
+    configured,
+    parts,
+    pending,
+    requests,
+    say,
+    statuses,
+    task,
+    texts,
+    title_requests,
+    tools,
+    until,
+)
+
+from app.provider.scripted import ScriptedProvider, Wait
 
 ASK = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
 STUBBORN = "trap '' TERM; echo started; while :; do sleep 0.05; done"
@@ -171,6 +187,16 @@ async def test_prompts_that_wait_for_the_turn_are_aborted_with_it(tmp_path: Path
         users = [message["info"]["id"] for message in await app.messages(session) if message["info"]["role"] == "user"]
         assert answer["info"]["parentID"] == users[1]
         assert texts(await app.prompt(session, "three")) == ["Next."]
+
+
+async def test_an_abort_does_not_wait_for_the_title(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    provider = ScriptedProvider([[say("Half"), for_ever()]], title=lambda request: (Wait(never),))
+    async with running_app(tmp_path, provider=provider) as app:
+        session = (await app.create_session())["id"]
+        prompt = asyncio.create_task(app.prompt(session, "Hi"))
+        await until(lambda: title_requests(app), "the title's request")
+        await aborted(app, session, prompt)
 
 
 async def test_an_idle_or_unknown_session_is_aborted_already(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def test_the_same_message_sent_twenty_times_is_one_message_and_one_answer(
         messages = await app.messages(session["id"])
         later = await app.prompt(session["id"], "Hi", messageID="msg_mine")
         assert len(requests(app)) == 1
-    assert len(messages) == 2 and messages[0]["info"]["id"] == "msg_mine"
+    assert len(messages) == 2 and messages[0]["info"]["id"] == "msg_mine" and texts(messages[0]) == ["Hi"]
     assert all(answer == messages[1] for answer in [*answers, later])
 
 

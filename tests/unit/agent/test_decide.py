@@ -1,9 +1,20 @@
 import pytest
-from conversation import assistant, compaction, pending, subtask, text, tool, user
+from conversation import assistant, compaction, pending, running, subtask, text, tool, user
 
-from app.agent.decide import MAX_EMPTY_STEPS, MAX_INVALID_STEPS, AskModel, Compact, GiveUp, RunSubtask, Stop, decide
+from app.agent.decide import (
+    MAX_EMPTY_STEPS,
+    MAX_INVALID_STEPS,
+    MAX_SAME_STEPS,
+    AskModel,
+    Compact,
+    GiveUp,
+    Resume,
+    RunSubtask,
+    Stop,
+    decide,
+)
 from app.agent.errors import TurnFailure, to_message_error
-from app.schema.message import MessageWithParts
+from app.schema.message import AssistantMessage, MessageWithParts
 
 
 def test_a_session_without_a_prompt_has_nothing_to_answer() -> None:
@@ -134,3 +145,20 @@ def test_a_call_that_never_began_counts_as_a_call() -> None:
     prompt = user(text())
     steps = [assistant(prompt, tool(pending()), finish="unknown") for _ in range(MAX_EMPTY_STEPS)]
     assert isinstance(decide([prompt, *steps]), AskModel)
+
+
+def test_the_same_calls_over_and_over_are_bounded() -> None:
+    prompt = user(text())
+    steps = [assistant(prompt, tool(), finish="tool-calls") for _ in range(MAX_SAME_STEPS)]
+    assert isinstance(decide([prompt, *steps[1:]]), AskModel)
+    assert isinstance(decide([prompt, *steps]), GiveUp)
+    other = assistant(prompt, tool(name="list"), finish="tool-calls")
+    assert isinstance(decide([prompt, *steps[:-1], other]), AskModel)
+
+
+def test_an_answer_that_stands_open_is_taken_up_again() -> None:
+    prompt = user(text())
+    answer = assistant(prompt, tool(running()), finish=None)
+    assert isinstance(answer.info, AssistantMessage)
+    answer.info.time.completed = None
+    assert decide([prompt, answer]) == Resume(answer)
