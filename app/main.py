@@ -60,7 +60,8 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    for part in (server, event, session, message, request, ask, config, directory, file):
+    # A request is matched against them in this order: what is asked for most stands first.
+    for part in (session, message, event, server, request, ask, config, directory, file):
         app.include_router(part.routes)
     errors.install(app)
     return app

@@ -30,6 +30,8 @@ from app.tool.base import Tool
 log = logging.getLogger(__name__)
 
 MAX_FRUITLESS_COMPACTIONS = 2
+TITLE_PAUSE = 0.3
+"""Seconds that a title lets a streaming answer go first: of prompts that come together, all answers begin before any title."""
 TITLE_PATIENCE = 5.0
 """Seconds that a finished turn waits for its title; a slower one comes after it is idle."""
 
@@ -45,6 +47,7 @@ class Turn:
         self._compactions = 0
         self._used_tokens = 0
         self._session: Session
+        self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
         self._summary: asyncio.Task[None] | None = None
 
@@ -62,6 +65,7 @@ class Turn:
                 log.exception("the turn of %s failed", self._scope.session_id)
             await self._answer_with(stored_error.of_turn(error))
         finally:
+            self._answered.set()
             await self._finish_background()
 
     async def _loop(self) -> None:
@@ -205,7 +209,13 @@ class Turn:
     def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
         """Once a turn, and not before the answer has begun: the title can wait, the answer can't."""
         if self._title is None:
-            self._title = asyncio.create_task(_logged(self._titles.give(self._scope.instance, session, history), "the title"))
+            self._title = asyncio.create_task(_logged(self._give_title(session, history), "the title"))
+
+    async def _give_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TITLE_PAUSE):
+                await self._answered.wait()
+        await self._titles.give(self._scope.instance, session, history)
 
     def _summarise(self, prompt_id: str) -> None:
         """Bring the session's diff up to date, one at a time, without keeping the next step waiting."""

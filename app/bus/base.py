@@ -18,6 +18,9 @@ class Event:
     durable: bool = True
     seq: int | None = None
 
+    def numbered(self, seq: int) -> "Event":
+        return Event(self.payload, self.directory, self.session_id, self.durable, seq)
+
 
 @dataclass(frozen=True, slots=True)
 class PartDelta:

@@ -1,6 +1,6 @@
 """A short name people can say: `<adjective>-<noun>`."""
 
-import secrets
+import random
 
 
 def _words(text: str) -> list[str]:
@@ -21,4 +21,4 @@ _NOUNS = _words(
 
 
 def make() -> str:
-    return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}"
+    return f"{random.choice(_ADJECTIVES)}-{random.choice(_NOUNS)}"

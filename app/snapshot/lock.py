@@ -36,7 +36,8 @@ class RepositoryLock:
 
     def _open(self) -> int:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self._path.parent.exists():
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise SnapshotFailed(f"{self._path.parent} cannot be used: {error.strerror}") from error

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -179,7 +179,7 @@ class Writer:
                 if event.durable:
                     seq += 1
                     rows.append({"seq": seq, "directory": event.directory, "time": now, "payload": event.payload.decode()})
-                    event = replace(event, seq=seq)
+                    event = event.numbered(seq)
                 events.append(event)
             numbered.append(events)
         connection.execute(self._sql.put_event, rows)

@@ -14,8 +14,7 @@ def now_ms() -> int:
 
 def iso_utc(ms: int) -> str:
     """`2026-01-23T07:27:35.000Z`: ISO-8601, UTC, three decimals."""
-    stamp = datetime.fromtimestamp(ms / 1000, UTC)
-    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+    return f"{datetime.fromtimestamp(ms // 1000, UTC).replace(tzinfo=None).isoformat()}.{ms % 1000:03d}Z"
 
 
 def today() -> datetime:

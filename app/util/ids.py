@@ -21,6 +21,7 @@ PREFIXES: dict[Kind, str] = {
     "tool": "tool",
 }
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_LETTER_OF_BYTE = "".join(_ALPHABET[byte % 62] for byte in range(256)).encode()
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_LENGTH = 14
 _TIME_MASK = (1 << 48) - 1
@@ -38,7 +39,7 @@ def _next_tick() -> int:
 
 
 def _random(length: int) -> str:
-    return "".join(_ALPHABET[byte % 62] for byte in secrets.token_bytes(length))
+    return secrets.token_bytes(length).translate(_LETTER_OF_BYTE).decode()
 
 
 def ascending(kind: Kind) -> str:
