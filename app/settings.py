@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     script: Path | None = None
     """A JSON file of turns for the scripted provider to play, for tests of clients."""
 
+    allow_private_addresses: bool = False
+    """Let the webfetch tool reach loopback and private addresses (default no: pages could name the network's own services)."""
+
     @property
     def root_dirs(self) -> list[Path]:
         return [Path(root) for root in self.roots.split(":") if root]

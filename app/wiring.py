@@ -113,7 +113,7 @@ class Server:
         statuses, summaries = Statuses(store), Summaries(store)
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
         provider_env = frozenset(name for provider in known.providers.values() for name in provider.env)
-        toolbox = Toolbox(ToolSettings(flags, provider_env))
+        toolbox = Toolbox(ToolSettings(flags, provider_env, self.settings.allow_private_addresses))
         subagents = SubagentSessions(store)
         turn_services = TurnServices(
             store=store,
