@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from rapidfuzz.distance import Indel
-
 from app.tool.line_search import with_newlines
 
 _CONTEXT = 4
@@ -76,6 +74,8 @@ def _refine(old: Sequence[str], new: Sequence[str], region: Region) -> list[Regi
 
 
 def _shortest(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
+    from rapidfuzz.distance import Indel  # 3 MB: not worth loading at the start
+
     number: dict[str, int] = {}
     left = [number.setdefault(line, len(number)) for line in old[region.old : region.old_end]]
     right = [number.setdefault(line, len(number)) for line in new[region.new : region.new_end]]

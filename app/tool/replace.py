@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice
 
-from rapidfuzz.distance import Levenshtein
-
 from app.tool import line_search
 from app.tool.base import ToolError
 
@@ -246,6 +244,8 @@ def _most_similar(lines: list[str], wanted: list[str], anchored: list[tuple[int,
 
 def _similarity(lines: list[str], wanted: list[str]) -> float:
     """0 to 1, averaged over the lines that both have, each compared over its first _COMPARED_CHARS."""
+    from rapidfuzz.distance import Levenshtein  # 3 MB: not worth loading at the start
+
     scores = [
         Levenshtein.normalized_similarity(ours[:_COMPARED_CHARS], theirs[:_COMPARED_CHARS])
         for ours, theirs in zip(lines, wanted, strict=False)

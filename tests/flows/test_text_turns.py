@@ -198,6 +198,17 @@ async def test_a_name_that_someone_gave_stays(tmp_path: Path) -> None:
         assert (await app.get(f"/session/{session['id']}"))["title"] == "Mine"
 
 
+async def test_a_long_answer_does_not_keep_the_title_waiting(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with running_app(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as app:
+        session = await app.create_session()
+        prompt = asyncio.create_task(app.prompt(session["id"], "Hi"))
+        await until(lambda: title_requests(app), "the title's request")
+        gate.set()
+        await prompt
+        assert (await app.get(f"/session/{session['id']}"))["title"] == TITLE
+
+
 async def test_a_name_given_while_the_title_is_made_stays(tmp_path: Path) -> None:
     gate = asyncio.Event()
     provider = ScriptedProvider(title=lambda request: (Wait(gate), Say("Made")))
