@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Literal
 
@@ -70,7 +71,11 @@ def decide(permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset,
 
 
 def rules_of(permission: str, ruleset: Ruleset) -> Ruleset:
-    return [rule for rule in ruleset if matches(rule.permission, permission)]
+    return [rule for rule in ruleset if _names(rule.permission, permission)]
+
+
+_names = lru_cache(maxsize=4096)(matches)
+"""Permissions are few and asked about again and again, unlike their patterns."""
 
 
 def unrestricted(permission: str, ruleset: Ruleset) -> bool:
