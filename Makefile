@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 LOCK   := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format conform bench openapi lock docker clean
+.PHONY: help serve test faults check format conform bench openapi lock docker clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ serve: $(VENV)/.runtime ## Start the server here (ARGS="--port 5000")
 
 test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork")
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+
+faults: $(VENV)/.dev ## Run the fault and abuse tests in their long form (ARGS="-k kill")
+	@PATH="$(CURDIR)/$(BIN):$$PATH" OPENSESSION_LONG=1 $(BIN)/python -m pytest tests/faults tests/flows/test_revert_stateful.py $(ARGS)
 
 check: $(VENV)/.dev ## Lint, formatting, strict types, import rules
 	@$(BIN)/ruff check .
