@@ -3,10 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from app.agent.doom_loop import is_looping
 from app.agent.part_writer import PartWriter
@@ -19,12 +18,6 @@ from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResul
 log = logging.getLogger(__name__)
 
 INVALID = "invalid"
-
-
-@cache
-def parameter_schema(parameters: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema that the model sees; making it takes longer than a step's other preparations together."""
-    return parameters.model_json_schema(by_alias=True)
 
 
 class Bounds(Protocol):
@@ -148,8 +141,7 @@ class ToolCalls:
 
 
 def _spec(tool: Tool[Any]) -> ToolSpec:
-    parameters: type[BaseModel] = tool.parameters
-    return ToolSpec(tool.id, tool.description(), parameter_schema(parameters))
+    return ToolSpec(tool.id, tool.description(), tool.schema())
 
 
 def _explained(tool: str, error: ValidationError) -> str:

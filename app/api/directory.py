@@ -129,10 +129,7 @@ async def tool_list(
     found = find(instance.connected, provider, model, instance.known)
     subagents = [agent for agent in instance.agents.values() if agent.mode != "primary"]
     tools = app.toolbox.for_model(found, instance.config, instance.flags, subagents, instance.skills)
-    return _array(
-        ToolListItem(id=tool.id, description=tool.description(), parameters=tool.parameters.model_json_schema(by_alias=True))
-        for tool in tools.values()
-    )
+    return _array(ToolListItem(id=tool.id, description=tool.description(), parameters=tool.schema()) for tool in tools.values())
 
 
 @routes.post(

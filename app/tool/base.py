@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from app.permission.rules import Subject
 from app.schema.agent import Agent
@@ -109,16 +110,47 @@ class ToolError(Exception):
 P = TypeVar("P", bound=BaseModel)
 
 
+@cache
+def _json_schema(parameters: type[BaseModel]) -> dict[str, Any]:
+    """Making it takes longer than a step's other preparations together."""
+    return parameters.model_json_schema(by_alias=True)
+
+
 class Tool(ABC, Generic[P]):
     """One module a tool: `id`, a Pydantic model of its parameters (its JSON schema is what the model sees), a description in
     `descriptions/<id>.txt`, and `execute`. What a tool needs beyond its call (settings, file times) comes by its constructor.
     """
 
-    id: ClassVar[str]
+    id: str
     parameters: type[P]
 
     @abstractmethod
     def description(self) -> str: ...
 
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, as the model sees it."""
+        return _json_schema(self.parameters)
+
     @abstractmethod
     async def execute(self, args: P, ctx: ToolContext) -> ToolResult: ...
+
+
+class Arguments(RootModel[dict[str, Any]]):
+    """Any JSON object; `root` is the object."""
+
+
+class ForeignTool(Tool[Arguments]):
+    """A tool that was described elsewhere, by a JSON schema: whoever wrote it checks its arguments."""
+
+    parameters = Arguments
+
+    def __init__(self, id: str, description: str, schema: dict[str, Any]) -> None:
+        self.id = id
+        self._description = description
+        self._schema = schema
+
+    def description(self) -> str:
+        return self._description
+
+    def schema(self) -> dict[str, Any]:
+        return self._schema
