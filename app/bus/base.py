@@ -37,6 +37,7 @@ class PartDelta:
     size: int
     render: Callable[[], bytes]
     field: str = "text"
+    part_type: str = "text"
 
 
 class Bus(Protocol):

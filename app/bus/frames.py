@@ -69,6 +69,7 @@ class PartFrame:
                 "sessionID": delta.session_id,
                 "messageID": delta.message_id,
                 "partID": delta.part_id,
+                "partType": delta.part_type,
                 "field": delta.field,
                 "delta": self.text,
             }

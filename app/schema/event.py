@@ -65,8 +65,9 @@ class PartChange(Wire):
 
 
 class PartGain(PartRef):
-    """What a part gained, for clients that asked for `parts=delta`."""
+    """What a part gained, for clients that asked for `parts=delta`: the first gain is the first that they hear of the part."""
 
+    part_type: str
     field: str
     delta: str
 

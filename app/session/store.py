@@ -113,7 +113,8 @@ class Store:
         if self._write_behind is None:
             self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_live)
         size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
-        self._writer.delta(PartDelta(directory, part.session_id, part.message_id, part.id, text, size, part.wire_json))
+        gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, part.wire_json, part_type=part.type)
+        self._writer.delta(gained)
 
     def live_parts(self, session_id: str) -> dict[str, Part]:
         return self._live.get(session_id, {})

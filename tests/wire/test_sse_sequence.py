@@ -151,11 +151,21 @@ async def test_with_parts_as_deltas_a_part_that_streams_is_sent_by_what_it_gains
     gains = events.of_type("message.part.delta")
     assert "".join(event.properties["delta"] for event in gains) == "Hello there."
     assert {event.properties["field"] for event in gains} == {"text"}
-    assert set(gains[0].properties) == {"sessionID", "messageID", "partID", "field", "delta"}
+    assert set(gains[0].properties) == {"sessionID", "messageID", "partID", "partType", "field", "delta"}
     wholes = [event for event in events.of_type("message.part.updated") if "delta" in event.properties]
     assert wholes == []
     last = [event for event in events.of_type("message.part.updated") if event.properties["part"]["type"] == "text"][-1]
     assert last.properties["part"]["text"] == "Hello there."
+
+
+async def test_a_gain_tells_reasoning_from_text(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"reasoning": "Hm, hm."}, {"text": "Hello."}]]) as app:
+        events = await heard(app, path="/event?parts=delta")
+    gained: dict[str, str] = {}
+    for event in events.of_type("message.part.delta"):
+        kind = event.properties["partType"]
+        gained[kind] = gained.get(kind, "") + event.properties["delta"]
+    assert gained == {"reasoning": "Hm, hm.", "text": "Hello."}
 
 
 async def test_ids_ascend_without_a_gap_in_one_directory(tmp_path: Path) -> None:

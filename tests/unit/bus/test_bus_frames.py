@@ -37,6 +37,7 @@ def test_a_gain_says_which_part_gained_what() -> None:
         "sessionID": "ses_1",
         "messageID": "msg_1",
         "partID": 'prt_"1',
+        "partType": "text",
         "field": "text",
         "delta": 'a "quoted"\nline \U0001f600',
     }

@@ -202,7 +202,7 @@ def test_statuses(golden: dict[str, Any]) -> None:
         ("session.error", {"sessionID": "ses_1", "error": ERRORS[1]}),
         ("message.updated", {"info": MESSAGES[0]}),
         ("message.part.updated", {"part": {**IDS, **PARTS[0]}, "delta": "t"}),
-        ("message.part.delta", {**IDS, "id": None, "partID": "prt_1", "field": "text", "delta": "t"}),
+        ("message.part.delta", {**IDS, "id": None, "partID": "prt_1", "partType": "text", "field": "text", "delta": "t"}),
         ("message.part.removed", {"sessionID": "ses_1", "messageID": "msg_1", "partID": "prt_1"}),
     ],
 )
