@@ -3,7 +3,7 @@
 import getpass
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -12,8 +12,9 @@ from typing import Any
 
 from app.config import markdown
 from app.config.errors import ConfigInvalidError
+from app.config.extensions import SUFFIXES, Extension, distinct
 from app.config.flags import Flags
-from app.config.merge import deep_merge, distinct_plugins, merge_layer
+from app.config.merge import deep_merge, merge_layer
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
 from app.config.watch import Stamp, Watch, changed
@@ -22,18 +23,19 @@ from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.util import paths
 
-PLUGIN_SUFFIXES = {".js", ".ts", ".py"}
-
 
 @dataclass(frozen=True)
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
+    `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
     `watched`: every path that was looked at, with what a stat said of it."""
 
     config: Config
     directories: list[Path]
     skills: list[Skill]
     warnings: list[ServiceError]
+    plugins: list[Extension]
+    tools: list[Extension]
     watched: Mapping[str, Stamp]
 
     def is_stale(self) -> bool:
@@ -51,11 +53,22 @@ def load(
     """`remote` is what `fetch_well_known` gave. Raises ConfigJsonError, ConfigInvalidError."""
     sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
     loader = _Loader(sources, flags, environ)
+    layers = [*map(_Layer, remote or []), *loader.layers()]
     merged: dict[str, Any] = {}
-    for layer in [*(remote or []), *loader.layers()]:
-        merged = merge_layer(merged, layer)
+    for layer in layers:
+        merged = merge_layer(merged, layer.content)
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
-    return LoadedConfig(config, loader.present, loader.skills(), loader.warnings, loader.watch.stamps)
+    plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
+    loader.watch_code([*plugins, *loader.tools])
+    return LoadedConfig(
+        config, loader.present, loader.skills(), loader.warnings, plugins, loader.tools, watched=loader.watch.stamps
+    )
+
+
+@dataclass(frozen=True)
+class _Layer:
+    content: Mapping[str, Any]
+    of_project: bool = False
 
 
 class _Loader:
@@ -63,23 +76,24 @@ class _Loader:
         self.watch = Watch()
         self.warnings: list[ServiceError] = []
         self.present: list[Path] = []
+        self.tools: list[Extension] = []
         self._sources = sources
         self._flags = flags
         self._values = Substitution(environ, self.watch.read)
 
-    def layers(self) -> Iterator[dict[str, Any]]:
+    def layers(self) -> Iterator[_Layer]:
         """Lowest first; the order is the precedence."""
         for path in self._sources.global_files:
-            yield self._file(path)
-        yield self._legacy_toml(self._sources.legacy_toml)
+            yield _Layer(self._file(path))
+        yield _Layer(self._legacy_toml(self._sources.legacy_toml))
         if self._sources.custom_file:
-            yield self._custom_file(self._sources.custom_file)
+            yield _Layer(self._custom_file(self._sources.custom_file))
         for path in self._sources.project_files:
-            yield self._file(path)
+            yield _Layer(self._file(path), of_project=True)
         if self._flags.config_content:
-            yield parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT")
+            yield _Layer(parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT"))
         for directory in self._sources.directories:
-            yield from self._directory(directory)
+            yield from (_Layer(content, directory.of_project) for content in self._directory(directory))
 
     def _file(self, path: Path) -> dict[str, Any]:
         text = self.watch.read(path)
@@ -119,13 +133,18 @@ class _Loader:
         yield {"command": markdown.commands(self.watch, place, folders, self.warnings)}
         yield {"agent": markdown.agents(self.watch, place, folders, self.warnings)}
         yield {"agent": markdown.modes(self.watch, place, folders, self.warnings)}
-        yield {"plugin": self._plugin_files(place, folders)}
+        yield {"plugin": self._code_files(place, folders & {"plugin", "plugins"})}
+        self.tools += [Extension(file, directory.of_project) for file in self._code_files(place, folders & {"tool", "tools"})]
 
-    def _plugin_files(self, place: Path, folders: set[str]) -> list[str]:
-        found = (
-            path for folder in ("plugin", "plugins") if folder in folders for path in self.watch.files(place / folder, deep=False)
-        )
-        return [path.as_uri() for path in found if path.suffix in PLUGIN_SUFFIXES]
+    def _code_files(self, place: Path, folders: set[str]) -> list[str]:
+        found = (path for folder in sorted(folders) for path in self.watch.files(place / folder, deep=False))
+        return [path.as_uri() for path in found if path.suffix in SUFFIXES]
+
+    def watch_code(self, extensions: Iterable[Extension]) -> None:
+        """Changed code is changed configuration: it is loaded anew."""
+        for extension in extensions:
+            if extension.path is not None:
+                self.watch.exists(extension.path)
 
     def skills(self) -> list[Skill]:
         """Of two of one name the later stays."""
@@ -140,8 +159,13 @@ class _Loader:
 
 
 def _plugin_place(plugin: str, base: Path) -> str:
-    """A relative path is the file's own; a package's name stays."""
-    return (base / plugin).resolve().as_uri() if plugin.startswith(("./", "../")) else plugin
+    """A path is relative to the file that names it; a package's name stays."""
+    if plugin.startswith("file://"):
+        return plugin
+    if plugin.startswith("~/"):
+        return (paths.home() / plugin[2:]).as_uri()
+    is_path = plugin.startswith(("./", "../", "/")) or plugin.endswith(".py")
+    return (base / plugin).resolve().as_uri() if is_path else plugin
 
 
 def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
@@ -152,7 +176,7 @@ def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
     config["permission"] = with_legacy_tools(
         deep_merge(config.get("permission", {}), _flag_permission(flags)), config.get("tools", {})
     )
-    config["plugin"] = distinct_plugins(config.get("plugin", []))
+    config["plugin"] = [plugin.place for plugin in distinct(map(Extension, config.get("plugin", [])))]
     config["keybinds"] = {**_default_keybinds(), **config.get("keybinds", {})}
     if config.get("autoshare") and "share" not in config:
         config["share"] = "auto"

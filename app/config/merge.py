@@ -1,8 +1,7 @@
 """Layers into one: objects deep, arrays replaced, except `plugin` and `instructions`, which add up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 _ADD_UP = ("plugin", "instructions")
 
@@ -37,21 +36,3 @@ def _without_retyped_mcp(base: Mapping[str, Any], layer: Mapping[str, Any]) -> M
     if not after or "mcp" not in base:
         return base
     return {**base, "mcp": {name: entry for name, entry in base["mcp"].items() if stays(name, entry)}}
-
-
-def distinct_plugins(plugins: Iterable[str]) -> list[str]:
-    """One entry a plugin, whatever its version or file; the last one wins and keeps its place."""
-    by_name: dict[str, str] = {}
-    for plugin in plugins:
-        name = plugin_name(plugin)
-        by_name.pop(name, None)
-        by_name[name] = plugin
-    return list(by_name.values())
-
-
-def plugin_name(plugin: str) -> str:
-    """`file:///x/.opencode/plugin/a.ts` → `a`; `@scope/b@1.2` → `@scope/b`."""
-    if plugin.startswith("file://"):
-        return unquote(urlsplit(plugin).path).rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    at = plugin.rfind("@")
-    return plugin[:at] if at > 0 else plugin

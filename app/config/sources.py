@@ -15,10 +15,12 @@ FOLDER = ".opencode"
 
 @dataclass(frozen=True)
 class ConfigDirectory:
-    """A directory of agents, commands, plugins, skills and tools; `files` are its config files, lowest first."""
+    """A directory of agents, commands, plugins, skills and tools; `files` are its config files, lowest first. `of_project`: it
+    stands in or above the project, and is not the user's own."""
 
     path: Path
     files: tuple[Path, ...]
+    of_project: bool
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,12 @@ def ascend(directory: Path, worktree: Path) -> list[Path]:
 
 def _directories(upward: list[Path], flags: Flags, home: Path, global_dir: Path) -> Iterable[ConfigDirectory]:
     own = Path(flags.config_dir).absolute() if flags.config_dir else None
-    places = [global_dir, *(place / FOLDER for place in upward), home / FOLDER, *([own] if own else [])]
+    users = [global_dir, home / FOLDER, *([own] if own else [])]
+    places = [global_dir, *(place / FOLDER for place in upward), *users[1:]]
     for place in dict.fromkeys(places):
         has_files = place.name == FOLDER or place == own
-        yield ConfigDirectory(place, (place / "opencode.jsonc", place / "opencode.json") if has_files else ())
+        files = (place / "opencode.jsonc", place / "opencode.json") if has_files else ()
+        yield ConfigDirectory(place, files, of_project=place not in users)
 
 
 def _claude_skills(upward: list[Path], home: Path) -> tuple[Path, ...]:
