@@ -1,5 +1,6 @@
 """The one place that picks concrete parts and puts them together."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable
@@ -47,6 +48,7 @@ from app.storage.writer import Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.workspace.registry import Projects
+from app.util import marks
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
 
@@ -85,6 +87,8 @@ class Server:
         """Put right what a crash left, then keep house."""
         services, store = self.services, self._storage.store
         recovered = await Recovery(store, self._leases, services.permissions, services.questions, services.runner).run()
+        if ended := await asyncio.to_thread(marks.end_abandoned):
+            log.warning("ended %d processes of commands that a killed server left running", ended)
         if recovered.settled or recovered.resume:
             log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(recovered.resume))
         self._housekeeping.start()

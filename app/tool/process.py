@@ -1,4 +1,8 @@
-"""Programs in process groups of their own, so that what a program started ends with it."""
+"""Programs in process groups of their own, so that what a program started ends with it.
+
+What left its group on purpose (`setsid`) goes on after a program's own end, as a server that a command starts in the background
+should; when the program is cut short, or the server that ran it was killed, that ends too, known by its mark (util.marks).
+"""
 
 import asyncio
 import os
@@ -9,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from app.util import marks
 
 TERM_GRACE = 0.2
 """Seconds between SIGTERM and SIGKILL."""
@@ -42,16 +48,22 @@ async def run(
     """Runs until the program itself ends or `timeout` seconds are over; then nothing of its group lives.
 
     Standard output and, unless `stderr` says otherwise, error reach `on_output` interleaved; standard input is empty.
-    Cancelled, it ends the group and lets the cancellation through. Raises OSError when the program cannot be started.
+    Cancelled, it ends all that and lets the cancellation through. Raises OSError when the program cannot be started.
     """
+    mark = marks.new()
     async with _pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
-            async with _group(argv, cwd=cwd, env=env, stdout=write_end, stderr=stderr) as process:
+            async with _group(argv, cwd=cwd, env=_marked(env, mark), stdout=write_end, stderr=stderr) as process:
                 timed_out = not await _ends_within(process, timeout)
                 if not timed_out:
                     await asyncio.wait([pump], timeout=LINGER)
+            if timed_out:
+                await _end_marked(mark)
             await asyncio.wait([pump], timeout=_LAST_WAIT)
+        except asyncio.CancelledError:
+            await asyncio.shield(_end_marked(mark))
+            raise
         finally:
             await _settle(pump)
     code = process.returncode
@@ -69,7 +81,8 @@ async def start(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, stderr: int | IO[bytes] = STDOUT
 ) -> AsyncIterator[Child]:
     """The program while the block runs; on leaving it, in any way, its whole group is dead. Raises OSError as `run` does."""
-    async with _pipe() as (output, write_end), _group(argv, cwd=cwd, env=env, stdout=write_end, stderr=stderr) as process:
+    marked = _marked(env, marks.new())
+    async with _pipe() as (output, write_end), _group(argv, cwd=cwd, env=marked, stdout=write_end, stderr=stderr) as process:
         yield Child(process, output)
 
 
@@ -81,6 +94,14 @@ async def end_group(process: Process) -> None:
             # Dying takes a moment; but where nobody reaps orphans (a container without an init) they stay listed for ever.
             await _group_empties(process.pid, KILL_WAIT)
     await _ends_within(process, _LAST_WAIT)
+
+
+def _marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
+    return {**(os.environ if env is None else env), marks.VARIABLE: mark}
+
+
+async def _end_marked(mark: str) -> None:
+    await asyncio.to_thread(marks.end, lambda found: found == mark)
 
 
 @asynccontextmanager

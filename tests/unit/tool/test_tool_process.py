@@ -172,3 +172,19 @@ async def test_started_program_is_dead_when_the_block_is_left(tmp_path: Path) ->
         assert (await child.output.readline()) == b"y\n"
     assert child.process.returncode is not None
     assert marked(tmp_path) == []
+
+
+async def test_what_left_the_group_ends_when_the_program_is_cut_short(tmp_path: Path) -> None:
+    escape = f"setsid sh -c 'trap \"\" TERM; touch {tmp_path}/up; sleep 60' & env -i sleep 61 & wait"
+    running = asyncio.create_task(run(tmp_path, escape))
+    await until_exists(tmp_path / "up")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not marked(tmp_path)
+
+
+async def test_what_left_the_group_goes_on_after_a_program_that_ended_by_itself(tmp_path: Path) -> None:
+    await run(tmp_path, f"setsid sh -c 'touch {tmp_path}/up; exec sleep 60' >/dev/null 2>&1 & sleep 0.1")
+    (left,) = marked(tmp_path)
+    left.kill()

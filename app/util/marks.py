@@ -1,0 +1,96 @@
+"""Processes are told apart by a variable in their environment, which what they start inherits: also what left its process group
+(`setsid`) or lost its parent. Where there is no /proc nothing is found."""
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from app.util import owner
+
+VARIABLE = "OPENSESSION_RUN"
+_PREFIX = f"{VARIABLE}=".encode()
+_GRACE = 0.2
+_POLL = 0.01
+_ROUNDS = 20
+
+_this_process = owner.mine()
+_numbers = itertools.count(1)
+
+
+def new() -> str:
+    """For one program: which server runs it, and a number."""
+    return f"{_this_process}:{next(_numbers)}"
+
+
+def end(wanted: Callable[[str], bool]) -> int:
+    """End every process whose mark is `wanted`, and whatever shares a session with one; returns how many there were. Blocks for
+    up to a second."""
+    found = _found(wanted)
+    if not found:
+        return 0
+    _signal(found, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE
+    while (left := _found(wanted)) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    for _ in range(_ROUNDS):
+        if not left:
+            break
+        _signal(left, signal.SIGKILL)
+        time.sleep(_POLL)
+        left = _found(wanted)
+    return len(found)
+
+
+def end_abandoned() -> int:
+    """End what servers left running that are gone."""
+    return end(lambda mark: owner.is_gone(mark) is True)
+
+
+def _found(wanted: Callable[[str], bool]) -> set[int]:
+    """A program may start others with a bare environment; they share its kernel session."""
+    marks = {pid: mark for pid in _pids() if (mark := _mark_of(pid))}
+    sessions = {_session_of(pid) for pid, mark in marks.items() if wanted(mark)} - {None, _session_of(os.getpid())}
+    marked = {pid for pid, mark in marks.items() if wanted(mark) and pid != os.getpid()}
+    beside = {pid for pid in _pids() if _session_of(pid) in sessions} if sessions else set()
+    return {pid for pid in marked | beside if not _is_zombie(pid)}
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    except OSError:
+        return []
+
+
+def _mark_of(pid: int) -> str | None:
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    line = next((line for line in variables.split(b"\0") if line.startswith(_PREFIX)), None)
+    return line[len(_PREFIX) :].decode("utf-8", "replace") if line else None
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _signal(pids: set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
