@@ -26,6 +26,9 @@ from app.util import clock
 
 log = logging.getLogger(__name__)
 
+LAST_SNAPSHOT_PATIENCE = 1.2
+"""Seconds that a step which fails or is aborted waits for the snapshot of what it leaves."""
+
 
 class Outcome(Enum):
     ANSWERED = "the model finished its answer"
@@ -163,9 +166,17 @@ class Step:
         await calls.abort()
         self.writer.settle()
         if calls.started:
-            await self._put_patch(await self._track())
+            await self._put_last_patch()
         self._announce_error(error)
         await self._complete()
+
+    async def _put_last_patch(self) -> None:
+        """An abort must not wait for a large checkout; what the step changed then stands in no patch."""
+        try:
+            async with asyncio.timeout(LAST_SNAPSHOT_PATIENCE):
+                await self._put_patch(await self._track())
+        except TimeoutError:
+            log.warning("what a failed step of %s changed took too long to find out", self._message.session_id)
 
     def _announce_error(self, error: MessageError) -> None:
         self._message.error = error

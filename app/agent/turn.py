@@ -34,6 +34,9 @@ TITLE_PAUSE = 0.3
 """Seconds that a title lets a streaming answer go first: of prompts that come together, all answers begin before any title."""
 TITLE_PATIENCE = 5.0
 """Seconds that a finished turn waits for its title; a slower one comes after it is idle."""
+DIFF_PATIENCE = 30.0
+ABORTED_DIFF_PATIENCE = 0.5
+"""Seconds that a finished, or an aborted, turn waits for its session's diff; a slower one is left to the next turn."""
 
 
 class Turn:
@@ -50,6 +53,7 @@ class Turn:
         self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
         self._summary: asyncio.Task[None] | None = None
+        self._diff_patience = DIFF_PATIENCE
 
     async def run(self) -> None:
         try:
@@ -58,6 +62,7 @@ class Turn:
         except asyncio.CancelledError:
             if self._title is not None:
                 self._title.cancel()
+            self._diff_patience = ABORTED_DIFF_PATIENCE
             await asyncio.shield(self._answer_with(aborted()))
             raise
         except Exception as error:
@@ -229,12 +234,21 @@ class Turn:
         self._summary = asyncio.create_task(_logged(update(), "the session's diff"), name="summary")
 
     async def _finish_background(self) -> None:
-        """The turn is over when its diff is stored and its title has come or keeps us waiting too long."""
+        """The turn is over when its diff is stored and its title has come, or either keeps us waiting too long. A late diff must
+        not overwrite the next turn's."""
         if self._summary is not None:
-            await asyncio.shield(self._summary)
+            await self._finish_summary(self._summary)
         if self._title is not None:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({self._title}, timeout=TITLE_PATIENCE)
+
+    async def _finish_summary(self, summary: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.wait({summary}, timeout=self._diff_patience)
+        finally:
+            if not summary.done():
+                log.warning("the diff of %s took too long; the next turn makes it", self._scope.session_id)
+                summary.cancel()
 
 
 async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
