@@ -1,9 +1,11 @@
 """What went wrong in a turn, as it is stored with the message."""
 
-from app.provider.base import ApiFailure, MissingKey
+from app.provider.base import ApiFailure, ContextOverflow, MissingKey
 from app.schema.errors import (
     APIError,
     ApiErrorData,
+    ContextOverflowData,
+    ContextOverflowError,
     MessageAbortedError,
     MessageData,
     MessageError,
@@ -24,6 +26,8 @@ def aborted() -> MessageAbortedError:
 def to_message_error(error: BaseException) -> MessageError:
     if isinstance(error, MissingKey):
         return ProviderAuthError(data=ProviderAuthData(provider_id=error.provider_id, message=error.message))
+    if isinstance(error, ContextOverflow):
+        return ContextOverflowError(data=ContextOverflowData(message=error.message, response_body=error.body))
     if isinstance(error, ApiFailure):
         return APIError(
             data=ApiErrorData(

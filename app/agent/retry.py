@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.provider.base import ApiFailure, ProviderFailure
+from app.provider.base import ApiFailure, ContextOverflow, ProviderFailure
 
 INITIAL_MS = 2_000
 FACTOR = 2
@@ -37,6 +37,8 @@ def decide(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms: int)
 
 def retryable_reason(failure: ProviderFailure) -> str | None:
     """What to tell the client while it waits, None where asking again will not help."""
+    if isinstance(failure, ContextOverflow):
+        return None
     if isinstance(failure, ApiFailure) and failure.retryable:
         return "Provider is overloaded" if "Overloaded" in failure.message else failure.message
     return _reason_in_json(failure.message)

@@ -230,8 +230,9 @@ class Provider(Protocol):
 class ProviderFailure(Exception):
     """
     ProviderFailure
-    ├── ApiFailure     the provider answered with an error, or the connection broke
-    └── MissingKey     no key is configured for the provider
+    ├── ApiFailure           the provider answered with an error, or the connection broke
+    │   └── ContextOverflow  the conversation is longer than the model takes
+    └── MissingKey           no key is configured for the provider
     """
 
     def __init__(self, message: str) -> None:
@@ -258,6 +259,10 @@ class ApiFailure(ProviderFailure):
         self.headers = headers
         self.body = body
         self.metadata = metadata
+
+
+class ContextOverflow(ApiFailure):
+    """Asking the same again will not help, asking something shorter will; never retryable."""
 
 
 class MissingKey(ProviderFailure):

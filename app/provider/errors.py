@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from app.provider.base import ApiFailure, MissingKey
+from app.provider.base import ApiFailure, ContextOverflow, MissingKey
+from app.provider.overflow import is_context_overflow
 from app.provider.sse import parse_json
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def failure_of(error: BaseException, url: str) -> ApiFailure | None:
 
 def answered(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
     """The provider answered, but with an error."""
-    return ApiFailure(
+    return refused(
         _message(status, body),
         status=status,
         retryable=is_retryable(status),
@@ -67,6 +68,21 @@ def answered(status: int, headers: Mapping[str, str], body: str, url: str) -> Ap
         body=body,
         metadata={"url": url},
     )
+
+
+def refused(
+    message: str,
+    *,
+    status: int | None,
+    retryable: bool,
+    body: str | None,
+    headers: dict[str, str] | None = None,
+    metadata: dict[str, str] | None = None,
+) -> ApiFailure:
+    """What the provider said, as the kind of failure that it is."""
+    if is_context_overflow(message, status, body):
+        return ContextOverflow(message, status=status, headers=headers, body=body, metadata=metadata)
+    return ApiFailure(message, status=status, retryable=retryable, headers=headers, body=body, metadata=metadata)
 
 
 def no_stream(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
@@ -87,7 +103,7 @@ def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
     transient = any(word in kinds for word in _TRANSIENT_WORDS)
     body = orjson.dumps(payload).decode()
     message = _said(payload) or _limited(body)
-    return ApiFailure(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
+    return refused(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
 
 
 def unreadable_event(data: bytes, url: str) -> ApiFailure:

@@ -43,12 +43,11 @@ from app.provider.base import (
     ToolInputStart,
     Usage,
 )
+from app.provider.errors import is_retryable, refused
 from app.util import ids
 
 TITLE = "A scripted title"
 DEFAULT_USAGE = Usage(input=100, output=20)
-
-_RETRYABLE = (408, 409, 429)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +299,10 @@ def _call_events(call: Call) -> list[StreamEvent]:
 
 
 def _failure(step: Fail) -> ApiFailure:
-    return ApiFailure(
+    return refused(
         step.message,
         status=step.status,
-        retryable=step.status in _RETRYABLE or step.status >= 500,
+        retryable=is_retryable(step.status),
         headers=dict(step.headers or {}),
         body=step.body,
     )

@@ -1,7 +1,7 @@
 """Two families of error.
 
 What is stored with a message or sent as `session.error` is a value, closed in `MessageError`:
-    ProviderAuthError · UnknownError · MessageOutputLengthError · MessageAbortedError · APIError
+    ProviderAuthError · UnknownError · MessageOutputLengthError · MessageAbortedError · ContextOverflowError · APIError
 
 What a request is answered with is an exception that carries its facts, its HTTP status and its wire name:
     ServiceError
@@ -37,6 +37,10 @@ class ApiErrorData(MessageData):
     metadata: dict[str, str] | None = None
 
 
+class ContextOverflowData(MessageData):
+    response_body: str | None = None
+
+
 class EmptyData(Wire):
     pass
 
@@ -61,13 +65,21 @@ class MessageAbortedError(Wire):
     data: MessageData
 
 
+class ContextOverflowError(Wire):
+    """The conversation is longer than the model takes, and compacting it did not help or is switched off."""
+
+    name: Literal["ContextOverflowError"] = "ContextOverflowError"
+    data: ContextOverflowData
+
+
 class APIError(Wire):
     name: Literal["APIError"] = "APIError"
     data: ApiErrorData
 
 
 MessageError = Annotated[
-    ProviderAuthError | UnknownError | MessageOutputLengthError | MessageAbortedError | APIError, Field(discriminator="name")
+    ProviderAuthError | UnknownError | MessageOutputLengthError | MessageAbortedError | ContextOverflowError | APIError,
+    Field(discriminator="name"),
 ]
 MESSAGE_ERROR: TypeAdapter[MessageError] = TypeAdapter(MessageError)
 
