@@ -16,10 +16,11 @@ DISCONNECT_ABOVE = 8_000_000
 class Listener:
     """One client's bounded queue of frames."""
 
-    def __init__(self, bus: "MemoryBus", directory: str | None, deltas: bool) -> None:
+    def __init__(self, bus: "MemoryBus", directory: str | None, deltas: bool, keeps_open: bool) -> None:
         self._bus = bus
         self.directory = directory
         self.deltas = deltas
+        self.keeps_open = keeps_open
         self._frames: deque[Frame] = deque()
         self._size = 0
         self._merge_above = MERGE_ABOVE
@@ -121,9 +122,10 @@ class MemoryBus:
         self._progress = PartMerger(lambda frame: self._send(frame, deltas=True), whole=True)
         self._mergers = (self._wholes, self._gains, self._progress)
 
-    def subscribe(self, directory: str | None, *, deltas: bool = False) -> Listener:
-        """Listen to a directory, or with None to all; `deltas`: part frames carry only what the part gained."""
-        listener = Listener(self, directory, deltas)
+    def subscribe(self, directory: str | None, *, deltas: bool = False, keeps_open: bool = True) -> Listener:
+        """Listen to a directory, or with None to all; `deltas`: part frames carry only what the part gained; `keeps_open`: the
+        directory counts as in use."""
+        listener = Listener(self, directory, deltas, keeps_open)
         self._listeners.setdefault((directory, deltas), set()).add(listener)
         return listener
 
@@ -157,8 +159,9 @@ class MemoryBus:
             merger.forget(session_id)
 
     def directories(self) -> set[str]:
-        """Those that somebody listens to."""
-        return {directory for directory, _ in self._listeners if directory is not None}
+        """Those that somebody uses by listening."""
+        listeners = (listener for group in self._listeners.values() for listener in group)
+        return {listener.directory for listener in listeners if listener.keeps_open and listener.directory is not None}
 
     def close(self) -> None:
         for listener in [listener for group in self._listeners.values() for listener in group]:

@@ -1,0 +1,100 @@
+"""What a plugin is written with; plugins need to import nothing else of this server, and need not even this.
+
+    async def plugin(input: PluginInput) -> Hooks:
+        async def params(input, output):
+            output["temperature"] = 0
+        return {"chat.params": params}
+
+A hook is called with `input` and `output`, both JSON in the API's own names (`sessionID`, `topP`), and changes `output` in place.
+It may be a coroutine function, or a plain one, which runs in a thread. `event` and `config` are called with one value.
+docs/configuration.md shows every hook.
+"""
+
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypedDict
+
+from pydantic import BaseModel
+
+Hook = Callable[..., Awaitable[None] | None]
+
+
+@dataclass(frozen=True)
+class PluginInput:
+    """`project` is {id, worktree, vcs?}; `worktree` the checkout's top (`/` outside git). `client` is an `httpx.AsyncClient` of
+    this server's own API, None where there is none; the plugin function itself must not wait for it, hooks may."""
+
+    project: Mapping[str, Any]
+    directory: str
+    worktree: str
+    server_url: str | None = None
+    client: Any = None
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    output: str
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class ToolContext(Protocol):
+    """One call of a tool. `abort` is set when the call is aborted; a coroutine is cancelled as well."""
+
+    session_id: str
+    message_id: str
+    agent: str
+    directory: str
+    abort: threading.Event
+
+    async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        """Show progress on the running call."""
+        ...
+
+    async def ask(
+        self, permission: str, patterns: list[str], always: list[str] | None = None, metadata: dict[str, Any] | None = None
+    ) -> None:
+        """Ask for leave; returns when it is given, and raises what ends the call when it is not."""
+        ...
+
+
+Args = type[BaseModel] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """`args`: a Pydantic model, a JSON schema of type object, or `{name: type}`; `execute(args, context)` gets an instance of the
+    model, else a dict. Arguments are checked before it is called, except those of a JSON schema."""
+
+    description: str
+    args: Args
+    execute: Callable[[Any, ToolContext], Awaitable[str | ToolResult] | str | ToolResult]
+
+
+Hooks = TypedDict(
+    "Hooks",
+    {
+        "event": Hook,
+        "config": Hook,
+        "tool": Mapping[str, Tool | Mapping[str, Any]],
+        "chat.message": Hook,
+        "chat.params": Hook,
+        "chat.headers": Hook,
+        "permission.ask": Hook,
+        "command.execute.before": Hook,
+        "tool.execute.before": Hook,
+        "tool.execute.after": Hook,
+        "experimental.chat.messages.transform": Hook,
+        "experimental.chat.system.transform": Hook,
+        "experimental.session.compacting": Hook,
+        "experimental.text.complete": Hook,
+    },
+    total=False,
+)
+
+HOOK_NAMES = frozenset(Hooks.__annotations__) - {"tool"}
+
+
+class Plugin(Protocol):
+    def __call__(self, input: PluginInput) -> Hooks | Awaitable[Hooks]: ...

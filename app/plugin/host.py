@@ -1,0 +1,83 @@
+"""The plugins of the directories in use: loaded once a configuration, let go of with it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.bus.memory import MemoryBus
+from app.config.loader import LoadedConfig
+from app.plugin.api import PluginInput
+from app.plugin.events import forward
+from app.plugin.loading import Plugins, load_all
+from app.plugin.runner import HOOK_SECONDS
+from app.workspace.place import Place
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How plugins get at this server: its address, and a client of its API, made for each directory that has plugins."""
+
+    server_url: str | None = None
+    connect: Callable[[], Any] = lambda: None
+
+
+class PluginHost:
+    """`project_code`: what a project itself brings runs too. `reach` is set when the server's routes stand."""
+
+    def __init__(self, bus: MemoryBus, *, project_code: bool, hook_seconds: float = HOOK_SECONDS) -> None:
+        self._bus = bus
+        self._project_code = project_code
+        self._hook_seconds = hook_seconds
+        self.reach = Reach()
+        self._open: dict[str, _Opened] = {}
+
+    async def open(self, place: Place, loaded: LoadedConfig) -> Plugins:
+        """Loaded when a configuration is first seen, once however many wait for it."""
+        directory = place.directory
+        if not loaded.plugins and not loaded.tools:
+            self.close(directory)
+            return Plugins(loaded.config)
+        opened = self._open.get(directory)
+        if opened is None or opened.loaded is not loaded:
+            self.close(directory)
+            opened = self._open[directory] = _Opened(loaded, asyncio.create_task(self._load(place, loaded)))
+            opened.listen(self._bus, directory)
+        return await asyncio.shield(opened.loading)
+
+    def close(self, directory: str) -> None:
+        """Its plugins hear of no more events."""
+        opened = self._open.pop(directory, None)
+        if opened is not None:
+            opened.close()
+
+    def close_all(self) -> None:
+        for directory in list(self._open):
+            self.close(directory)
+
+    async def _load(self, place: Place, loaded: LoadedConfig) -> Plugins:
+        project = {"id": place.project_id, "worktree": place.worktree, **({"vcs": "git"} if place.is_git else {})}
+        given = PluginInput(project, place.directory, place.worktree, self.reach.server_url, self.reach.connect())
+        return await load_all(loaded, given, project_code=self._project_code, hook_seconds=self._hook_seconds)
+
+
+class _Opened:
+    """A directory's plugins, and the task that tells them of events."""
+
+    def __init__(self, loaded: LoadedConfig, loading: asyncio.Task[Plugins]) -> None:
+        self.loaded = loaded
+        self.loading = loading
+        self._telling: asyncio.Task[None] | None = None
+
+    def listen(self, bus: MemoryBus, directory: str) -> None:
+        self._telling = asyncio.create_task(self._tell(bus, directory), name=f"events for the plugins of {directory}")
+
+    def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+
+    async def _tell(self, bus: MemoryBus, directory: str) -> None:
+        hooks = (await asyncio.shield(self.loading)).hooks
+        async with asyncio.TaskGroup() as group:
+            for plugin in hooks.plugins_with("event"):
+                group.create_task(forward(lambda: bus.subscribe(directory, keeps_open=False), hooks, plugin))
