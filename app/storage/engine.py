@@ -5,6 +5,8 @@ another thread instead of one for every statement.
 """
 
 import asyncio
+import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -65,15 +67,28 @@ def _sqlite_engine(url: URL) -> Engine:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     """Transactions are begun by hand (`_begin`), so that a read sees one state and a write takes its lock at once."""
     connection.isolation_level = None
+    _use_wal(connection)
     for pragma in (
         f"busy_timeout={_BUSY_TIMEOUT_MS}",
-        "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",
         "temp_store=MEMORY",
         "cache_size=-8000",
     ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_wal(connection: Any) -> None:
+    """SQLite does not wait, as it does elsewhere, when another process makes the same change to a new database."""
+    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _begin(connection: Connection) -> None:
