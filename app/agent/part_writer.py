@@ -34,6 +34,10 @@ class PartWriter:
     def has_text(self) -> bool:
         return any(isinstance(part, TextPart) and part.text.strip() for part in self._attempt)
 
+    def said(self) -> str:
+        """The text and reasoning of the answer."""
+        return "".join(part.text for part in self._attempt if isinstance(part, TextPart | ReasoningPart))
+
     async def stored(self) -> None:
         writes, self._writes = self._writes, []
         for write in writes:

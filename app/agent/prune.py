@@ -1,6 +1,7 @@
 """Old tool outputs that the model is no longer sent: marked after a turn, kept in the record (behaviour §8.3)."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from app.agent.instance import Instance
 from app.agent.tokens import estimate
@@ -16,6 +17,10 @@ PROTECTED_TOKENS = 40_000
 MINIMUM_TOKENS = 20_000
 """Less than this is not worth the model's losing sight of it."""
 
+PROTECTED_PART = 1 / 2
+MINIMUM_PART = 1 / 4
+"""Of a small window at most so much, or nothing in it would ever be pruned."""
+
 PROTECTED_TOOLS = ("skill",)
 KEPT_TURNS = 2
 
@@ -24,17 +29,32 @@ def is_on(instance: Instance) -> bool:
     return instance.config.compaction.prune is not False and not instance.flags.disable_prune
 
 
-def outdated(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    protected: int = PROTECTED_TOKENS
+    minimum: int = MINIMUM_TOKENS
+
+    @classmethod
+    def within(cls, usable_tokens: int | None) -> "Limits":
+        """`usable_tokens`: what a request may hold, None where that is not known."""
+        if usable_tokens is None:
+            return cls()
+        return cls(
+            min(PROTECTED_TOKENS, int(usable_tokens * PROTECTED_PART)), min(MINIMUM_TOKENS, int(usable_tokens * MINIMUM_PART))
+        )
+
+
+def outdated(history: Sequence[MessageWithParts], limits: Limits) -> list[ToolPart]:
     """The calls whose outputs are to be cleared, newest first; none when they would gain too little."""
     seen, gained = 0, 0
     found: list[ToolPart] = []
     for part in _prunable(history):
         tokens = estimate(_output(part))
         seen += tokens
-        if seen > PROTECTED_TOKENS:
+        if seen > limits.protected:
             found.append(part)
             gained += tokens
-    return found if gained > MINIMUM_TOKENS else []
+    return found if gained > limits.minimum else []
 
 
 def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
@@ -58,11 +78,12 @@ def _output(part: ToolPart) -> str:
     return part.state.output if isinstance(part.state, Completed) else ""
 
 
-async def run(scope: TurnScope, used_tokens: int) -> None:
+async def run(scope: TurnScope, used_tokens: int, usable_tokens: int | None) -> None:
     """`used_tokens` is what the newest request held: with less than the protected amount there is nothing to look for."""
-    if not is_on(scope.instance) or used_tokens <= PROTECTED_TOKENS:
+    limits = Limits.within(usable_tokens)
+    if not is_on(scope.instance) or used_tokens <= limits.protected:
         return
-    parts = outdated(await scope.store.live_messages(scope.session_id))
+    parts = outdated(await scope.store.live_messages(scope.session_id), limits)
     if not parts:
         return
     change = scope.store.change(scope.session_id, scope.directory)

@@ -11,8 +11,9 @@ from app.agent.errors import aborted, to_message_error
 from app.agent.instance import Trees
 from app.agent.part_writer import PartWriter
 from app.agent.processor import Processor
+from app.agent.tokens import counted, estimate, estimate_request
 from app.agent.tool_calls import ToolCalls
-from app.provider.base import Finish, FinishReason, ModelRequest, Provider, ProviderFailure, ToolCall, Usage
+from app.provider.base import ContextOverflow, Finish, FinishReason, ModelRequest, Provider, ProviderFailure, ToolCall, Usage
 from app.provider.cost import tokens_and_cost
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
@@ -34,6 +35,7 @@ class Outcome(Enum):
     ANSWERED = "the model finished its answer"
     GOES_ON = "tools were called or the finish is unknown: ask again"
     STOPPED = "an error or a refusal ends the turn"
+    REFUSED = "the conversation is longer than the model takes: nothing of this step is stored but its message, which is open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +53,30 @@ class StepTools:
 class Step:
     def __init__(self, around: StepTools, message: AssistantMessage, model: Model, provider: Provider) -> None:
         self._around = around
-        self._message = message
+        self.message = message
         self._model = model
         self._provider = provider
         self.writer = PartWriter(around.store, around.directory, message)
         self._tree: str | None = None
+        self.refusal: ContextOverflow | None = None
+        self.used_tokens = 0
+        """What the conversation holds after this step, as the provider counted or else as it is estimated."""
 
     async def run(self, calls: ToolCalls, request: Callable[[], Awaitable[ModelRequest]]) -> Outcome:
-        """Always leaves the message completed and nothing of it running. Cancelled, it settles the record before it lets go."""
+        """Unless refused, leaves the message completed and nothing of it running. Cancelled, it settles the record first."""
         try:
             self._tree, ready = await asyncio.gather(self._track(), request())
             finish = await self._ask(calls, ready)
             await calls.finish()
             await self._close(finish, calls)
+            self.used_tokens = counted(self.message.tokens) or estimate_request(ready) + estimate(self.writer.said())
         except asyncio.CancelledError:
             await asyncio.shield(self._fail(calls, aborted()))
             raise
+        except ContextOverflow as refusal:
+            self.refusal = refusal
+            self.writer.withdraw_attempt()
+            await self.writer.stored()
         except ProviderFailure as failure:
             await self._fail(calls, to_message_error(failure))
         except Exception as error:
@@ -95,7 +105,7 @@ class Step:
             self._tree = await self._track()
             calls.start(call)
             await calls.finish()
-            self._message.finish = "tool-calls"
+            self.message.finish = "tool-calls"
             await self._put_patch(await self._track())
             await self._complete()
         except asyncio.CancelledError:
@@ -104,9 +114,11 @@ class Step:
         return self._outcome(calls)
 
     def _outcome(self, calls: ToolCalls) -> Outcome:
-        if self._message.error is not None or calls.blocked:
+        if self.refusal is not None:
+            return Outcome.REFUSED
+        if self.message.error is not None or calls.blocked:
             return Outcome.STOPPED
-        return Outcome.GOES_ON if self._message.finish in ("tool-calls", "unknown") else Outcome.ANSWERED
+        return Outcome.GOES_ON if self.message.finish in ("tool-calls", "unknown") else Outcome.ANSWERED
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,7 +162,7 @@ class Step:
         """The step's end: usage, the tree it leaves and what it changed. A step that ran no tool changed nothing."""
         reason = _reason(finish, calls)
         tokens, cost = tokens_and_cost(finish.usage if finish else Usage(), self._model.cost)
-        message = self._message
+        message = self.message
         message.finish, message.tokens, message.cost = reason, tokens, message.cost + cost
         tree = await self._track() if calls.started else self._tree
         self.writer.settle()
@@ -176,16 +188,16 @@ class Step:
             async with asyncio.timeout(LAST_SNAPSHOT_PATIENCE):
                 await self._put_patch(await self._track())
         except TimeoutError:
-            log.warning("what a failed step of %s changed took too long to find out", self._message.session_id)
+            log.warning("what a failed step of %s changed took too long to find out", self.message.session_id)
 
     def _announce_error(self, error: MessageError) -> None:
-        self._message.error = error
-        change = self._around.store.change(self._message.session_id, self._around.directory)
-        change.announce(EventSessionError(properties=ErrorOfSession(session_id=self._message.session_id, error=error)))
+        self.message.error = error
+        change = self._around.store.change(self.message.session_id, self._around.directory)
+        change.announce(EventSessionError(properties=ErrorOfSession(session_id=self.message.session_id, error=error)))
         self._around.store.post(change)
 
     async def _complete(self) -> None:
-        self._message.time.completed = clock.now_ms()
+        self.message.time.completed = clock.now_ms()
         self.writer.put_message()
         await self.writer.stored()
 

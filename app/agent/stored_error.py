@@ -1,10 +1,13 @@
 """An error as the answer to a prompt: every turn ends with an answer or with one of these."""
 
+from collections.abc import Sequence
+
 from app.agent.decide import last_assistant, last_user
 from app.agent.errors import TurnFailure, to_message_error
+from app.agent.turn_scope import TurnScope
 from app.schema.errors import MessageError, ServiceError
 from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.message import AssistantMessage, AssistantTime, MessagePath
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
 from app.session.store import Store
 from app.util import clock, ids
 
@@ -32,6 +35,17 @@ async def answer_with(store: Store, session_id: str, path: MessagePath, error: M
         path=path,
     )
     await put(store, message, error)
+
+
+async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason: str) -> None:
+    """Store why nothing more will come, with the last answer or in one of its own. Raises TurnFailure where nobody asked."""
+    user = last_user(history)
+    if user is None:
+        raise TurnFailure(reason)
+    message = last_assistant(history)
+    if message is None or message.parent_id != user.id:
+        message = scope.new_assistant(user, user.agent, user.model)
+    await put(scope.store, message, to_message_error(TurnFailure(reason)))
 
 
 async def put(store: Store, message: AssistantMessage, error: MessageError) -> None:

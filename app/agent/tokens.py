@@ -1,14 +1,68 @@
-"""How many tokens a text is likely to be, where no provider has counted them."""
+"""How many tokens a conversation is likely to be, where no provider has counted them."""
 
 import re
+from collections.abc import Iterable
+from typing import assert_never
+
+import orjson
+
+from app.provider.base import (
+    FileBlock,
+    ModelMessage,
+    ModelRequest,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolSpec,
+)
+from app.schema.part import Tokens
 
 CHARACTERS_A_TOKEN = 4
 DENSE_CHARACTERS_A_TOKEN = 1.5
 """Chinese, Japanese and Korean: a token holds one or two characters."""
 
+FILE_TOKENS = 1_500
+"""A picture or a page of a document: what providers count has little to do with its bytes."""
+
 _DENSE = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+
+_Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 
 
 def estimate(text: str) -> int:
     dense = len(_DENSE.findall(text)) if not text.isascii() else 0
     return round((len(text) - dense) / CHARACTERS_A_TOKEN + dense / DENSE_CHARACTERS_A_TOKEN)
+
+
+def estimate_request(request: ModelRequest) -> int:
+    texts = [*request.system, *map(_offered, request.tools)]
+    return sum(map(estimate, texts)) + estimate_messages(request.messages)
+
+
+def estimate_messages(messages: Iterable[ModelMessage]) -> int:
+    return sum(_estimate_block(block) for message in messages for block in message.content)
+
+
+def _estimate_block(block: _Block) -> int:
+    match block:
+        case TextBlock(text) | ReasoningBlock(text):
+            return estimate(text)
+        case FileBlock():
+            return FILE_TOKENS
+        case ToolCallBlock():
+            return estimate(block.tool) + estimate(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS).decode())
+        case ToolResultBlock():
+            return estimate(block.text) + FILE_TOKENS * len(block.files)
+        case _:
+            assert_never(block)
+
+
+def _offered(tool: ToolSpec) -> str:
+    return f"{tool.id} {tool.description} {orjson.dumps(tool.parameters).decode()}"
+
+
+def counted(tokens: Tokens) -> int | None:
+    """What a conversation holds after an answer, by its provider's count; None where the provider counts nothing."""
+    sent = tokens.input + tokens.cache.read
+    return sent + tokens.output if sent else None

@@ -7,15 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, assert_never
 
-from app.agent import compaction, decide, prune, reminders, stored_error, subtask, system
+from app.agent import compaction, decide, prune, reminders, stored_error, subtask, system, window
 from app.agent.call_options import request_options
+from app.agent.compaction import Compactions
 from app.agent.decide import AskModel
 from app.agent.definitions import find as find_agent
 from app.agent.definitions import prompt_text, subagents_for
-from app.agent.errors import TurnFailure, aborted, to_message_error
+from app.agent.errors import aborted
 from app.agent.history import to_model_messages
 from app.agent.instructions import Scope, blocks
-from app.agent.step import Outcome
+from app.agent.step import Outcome, Step
 from app.agent.titles import Titles
 from app.agent.turn_scope import TurnScope
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
@@ -29,7 +30,6 @@ from app.tool.base import Tool
 
 log = logging.getLogger(__name__)
 
-MAX_FRUITLESS_COMPACTIONS = 2
 TITLE_PAUSE = 0.3
 """Seconds that a title lets a streaming answer go first: of prompts that come together, all answers begin before any title."""
 TITLE_PATIENCE = 5.0
@@ -47,8 +47,9 @@ class Turn:
         self._titles = titles
         self._joined = joined
         self._steps = 0
-        self._compactions = 0
+        self._compactions = Compactions(scope)
         self._used_tokens = 0
+        self._usable_tokens: int | None = None
         self._session: Session
         self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
@@ -58,7 +59,7 @@ class Turn:
     async def run(self) -> None:
         try:
             await self._loop()
-            await _logged(prune.run(self._scope, self._used_tokens), "old tool outputs")
+            await _logged(prune.run(self._scope, self._used_tokens, self._usable_tokens), "old tool outputs")
         except asyncio.CancelledError:
             if self._title is not None:
                 self._title.cancel()
@@ -88,7 +89,7 @@ class Turn:
             case decide.Stop():
                 return False
             case decide.GiveUp():
-                await self._give_up(history, decision.reason)
+                await stored_error.give_up(self._scope, history, decision.reason)
                 return False
             case decide.Resume():
                 return await self._resume(decision.message)
@@ -96,7 +97,7 @@ class Turn:
                 await subtask.run(self._scope, decision)
                 return True
             case decide.Compact():
-                return await self._compact(decision, history)
+                return await compaction.run(self._scope, decision.user, history, auto=decision.auto)
             case decide.AskModel():
                 return await self._answer(decision, history)
             case _:
@@ -107,18 +108,21 @@ class Turn:
     async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
         user, finished = decision.user, decision.last_finished
         model = self._scope.model(user.model)
-        if finished and not finished.summary and compaction.is_overflow(self._scope.instance, model, finished.tokens):
-            return await self._request_compaction(user, history)
-        outcome, message = await self._ask_model(user, model, history)
-        self._used_tokens = message.tokens.input + message.tokens.cache.read
+        if finished and not finished.summary and self._overflows(model, window.used_tokens(finished, history, model)):
+            return await self._compactions.make_room(user, history)
+        outcome, step = await self._ask_model(user, model, history)
+        if step.refusal is not None:
+            return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
+        self._used_tokens, self._usable_tokens = step.used_tokens, window.usable_tokens(self._scope.instance, model)
         self._summarise(user.id)
-        if outcome is not Outcome.STOPPED and compaction.is_overflow(self._scope.instance, model, message.tokens):
-            return await self._request_compaction(user, history)
+        if outcome is not Outcome.STOPPED and self._overflows(model, step.used_tokens):
+            return await self._compactions.make_room(user, history)
         return outcome is Outcome.GOES_ON or self._joined()
 
-    async def _ask_model(
-        self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]
-    ) -> tuple[Outcome, AssistantMessage]:
+    def _overflows(self, model: Model, used: int) -> bool:
+        return window.is_overflow(self._scope.instance, model, used)
+
+    async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> tuple[Outcome, Step]:
         scope, session = self._scope, self._session
         agent = find_agent(scope.instance.agents, user.agent)
         message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
@@ -135,7 +139,7 @@ class Turn:
             bypass_agent_check=any(isinstance(part, AgentPart) for part in prompt.parts),
         )
         outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))
-        return outcome, message
+        return outcome, step
 
     async def _resume(self, open_message: MessageWithParts) -> bool:
         """Go on where an earlier server waited for a person: what it asked is asked again, then the calls run."""
@@ -178,31 +182,7 @@ class Turn:
             **request_options(instance, model, agent, user),
         )
 
-    # ── compacting ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _request_compaction(self, user: UserMessage, history: Sequence[MessageWithParts]) -> bool:
-        """Raises TurnFailure when compacting has stopped helping."""
-        self._compactions = self._compactions + 1 if compaction.follows_compaction(history) else 0
-        if self._compactions >= MAX_FRUITLESS_COMPACTIONS:
-            await self._give_up(history, "The conversation does not fit the model's context window even after it was compacted.")
-            return False
-        await compaction.request(self._scope, user.agent, user.model, auto=True)
-        return True
-
-    async def _compact(self, decision: decide.Compact, history: Sequence[MessageWithParts]) -> bool:
-        return await compaction.run(self._scope, decision.user, history, auto=decision.auto)
-
     # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _give_up(self, history: Sequence[MessageWithParts], reason: str) -> None:
-        """Store why nothing more will come, with the last answer or in one of its own."""
-        user = decide.last_user(history)
-        if user is None:
-            raise TurnFailure(reason)
-        message = decide.last_assistant(history)
-        if message is None or message.parent_id != user.id:
-            message = self._scope.new_assistant(user, user.agent, user.model)
-        await stored_error.put(self._scope.store, message, to_message_error(TurnFailure(reason)))
 
     async def _answer_with(self, error: MessageError) -> None:
         place = self._scope.instance.place

@@ -143,8 +143,8 @@ class TurnScope:
         calls = ToolCalls(tools, writer, context, bounds, earlier, refusal_stops=refusal_stops)
         return calls
 
-    async def ask_without_tools(
-        self, message: AssistantMessage, model: Model, agent: Agent, request: Callable[[], Awaitable[ModelRequest]]
-    ) -> Outcome:
-        step = self.step(message, model)
-        return await step.run(self.calls(step.writer, {}, await self.session(), agent, model), request)
+    async def ask_without_tools(self, step: Step, model: Model, agent: Agent, request: ModelRequest) -> Outcome:
+        async def ready() -> ModelRequest:
+            return request
+
+        return await step.run(self.calls(step.writer, {}, await self.session(), agent, model), ready)

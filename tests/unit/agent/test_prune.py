@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.agent.prune import MINIMUM_TOKENS, PROTECTED_TOKENS, outdated
+from app.agent.prune import MINIMUM_TOKENS, PROTECTED_TOKENS, Limits, outdated
 from app.agent.tokens import estimate
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, ToolPart
@@ -41,7 +41,7 @@ def call(name: str, output: str, tool: str, compacted: int | None) -> ToolPart:
 
 
 def cleared(*messages: MessageWithParts) -> list[str]:
-    return [part.call_id for part in outdated([*messages, prompt(), answer(), prompt(), answer()])]
+    return [part.call_id for part in outdated([*messages, prompt(), answer(), prompt(), answer()], Limits())]
 
 
 def test_what_lies_beyond_the_protected_tokens_is_cleared() -> None:
@@ -57,7 +57,7 @@ def test_less_than_the_minimum_is_left() -> None:
 
 def test_the_two_newest_turns_are_kept() -> None:
     history = [prompt(), answer(*[TEN_THOUSAND] * 20), prompt(), answer(*[TEN_THOUSAND] * 20)]
-    assert outdated(history) == []
+    assert outdated(history, Limits()) == []
 
 
 def test_outputs_of_skills_are_kept() -> None:
@@ -67,6 +67,18 @@ def test_outputs_of_skills_are_kept() -> None:
 @pytest.mark.parametrize("wall", [answer(summary=True), answer("short", compacted=1)])
 def test_nothing_before_a_summary_or_an_earlier_pruning_is_looked_at(wall: MessageWithParts) -> None:
     assert cleared(prompt(), answer(*[TEN_THOUSAND] * 20), prompt(), wall, prompt(), answer("short")) == []
+
+
+@pytest.mark.parametrize(
+    ("usable", "limits"),
+    [
+        (None, Limits(40_000, 20_000)),
+        (168_000, Limits(40_000, 20_000)),
+        (28_000, Limits(14_000, 7_000)),
+    ],
+)
+def test_of_a_small_window_only_a_part_is_protected(usable: int | None, limits: Limits) -> None:
+    assert Limits.within(usable) == limits
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("x" * 400, 100), ("会话系统", 3), ("ab会话", 2)])
