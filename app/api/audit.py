@@ -1,0 +1,102 @@
+"""Who changed what: one line of JSON for every request that may write, in `audit.log` in the data directory.
+
+A line stands there before the client hears its answer. Bodies and query strings are not in it, so that no secret is.
+"""
+
+import logging
+import os
+import time
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.login import ANYONE
+from app.util import clock
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES = 10 * 1024 * 1024
+OLD_FILES = 9
+LONGEST_PATH = 500
+WHO = "opensession.who"
+"""Where in a request's scope its login is noted."""
+_READING = ("GET", "HEAD", "OPTIONS")
+
+
+class AuditLog:
+    """At most OLD_FILES + 1 files of FILE_BYTES. Opened with the first line."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._handler = _PrivateHandler(data_dir / "audit.log")
+
+    def write(self, entry: dict[str, Any]) -> None:
+        line = orjson.dumps(entry, default=str).decode()
+        self._handler.emit(logging.LogRecord("opensession.audit", logging.INFO, "", 0, line, None, None))
+
+    def close(self) -> None:
+        self._handler.close()
+
+
+class _PrivateHandler(RotatingFileHandler):
+    """Its files are readable by their owner alone."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8", delay=True)
+
+    def _open(self) -> TextIOWrapper:
+        return TextIOWrapper(open(self.baseFilename, "ab", opener=_private), encoding=self.encoding)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk stops no work that needs no disk."""
+        log.warning("the audit log could not be written; its line: %s", record.getMessage(), exc_info=False)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class Audit:
+    """Stands inside the guard: what is refused at the door has changed nothing."""
+
+    def __init__(self, app: ASGIApp, audit_log: AuditLog) -> None:
+        self._app = app
+        self._log = audit_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in _READING:
+            await self._app(scope, receive, send)
+            return
+        began, answered = time.monotonic(), False
+
+        async def noting(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                answered = True
+                self._log.write(_entry(scope, message["status"], began))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            if not answered:
+                self._log.write(_entry(scope, 500, began))
+
+
+def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
+    parameters = scope.get("path_params") or {}
+    client = scope.get("client")
+    return {
+        "time": clock.now_ms(),
+        "who": scope.get(WHO, ANYONE),
+        "from": client[0] if client else None,
+        "method": scope["method"],
+        "route": getattr(scope.get("route"), "path", None),
+        "path": scope["path"][:LONGEST_PATH],
+        "session": parameters.get("sessionID"),
+        "status": status,
+        "ms": round((time.monotonic() - began) * 1000),
+    }

@@ -1,0 +1,100 @@
+"""Who a request comes from: the password (basic auth), a client's own token (bearer), or a token for one event stream."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+from app.api.event_tokens import EventTokens
+from app.api.throttle import Throttle
+from app.api.tokens import TokenStore
+
+ANYONE = "anyone"
+STREAMS = ("/event", "/global/event")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """`who` stands in the audit log."""
+
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """`retry_after`: seconds for which the address is not listened to, 0 when it may try again at once."""
+
+    retry_after: int = 0
+
+
+class Login:
+    """A login is asked for when there is a password or a token. It stays so while the server runs, whatever becomes of the
+    tokens' file: a server that was closed does not open by itself."""
+
+    def __init__(self, username: str, password: str | None, tokens: TokenStore, throttle: Throttle | None = None) -> None:
+        self._username = username
+        self._password = _digest(f"{username}:{password}".encode()) if password is not None else None
+        self._tokens = tokens
+        self._throttle = throttle or Throttle()
+        self._required = password is not None
+        self.event_tokens = EventTokens()
+
+    def is_required(self) -> bool:
+        self._required = self._required or self._tokens.in_use()
+        return self._required
+
+    def check(self, scope: Mapping[str, Any], authorization: str | None) -> Admitted | Denied:
+        """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
+        guessed, and whoever shares an address with a guesser is not locked out."""
+        if not self.is_required():
+            return Admitted(ANYONE)
+        scheme, credentials = _parts(authorization)
+        if not scheme:
+            return Admitted("event token") if self._redeemed(scope) else Denied()
+        name = self._tokens.owner(credentials) if scheme == "bearer" else None
+        return Admitted(f"token {name}") if name else self._by_password(scheme, credentials, _address(scope))
+
+    def _by_password(self, scheme: str, credentials: str, address: str) -> Admitted | Denied:
+        wait = self._throttle.wait(address)
+        if wait:
+            return Denied(wait)
+        if scheme == "basic" and self._is_password(credentials):
+            return Admitted(self._username)
+        self._throttle.failed(address)
+        return Denied(self._throttle.wait(address))
+
+    def _is_password(self, credentials: str) -> bool:
+        """Digests are compared, so that not even a length is told by the time it takes."""
+        given = _digest(_decoded(credentials))
+        return self._password is not None and hmac.compare_digest(given, self._password)
+
+    def _redeemed(self, scope: Mapping[str, Any]) -> bool:
+        if scope["method"] != "GET" or scope["path"] not in STREAMS:
+            return False
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        return len(given) == 1 and self.event_tokens.redeem(given[0])
+
+
+def _digest(login: bytes) -> bytes:
+    return hashlib.sha256(login).digest()
+
+
+def _parts(authorization: str | None) -> tuple[str, str]:
+    scheme, _, credentials = (authorization or "").strip().partition(" ")
+    return scheme.lower(), credentials.strip()
+
+
+def _decoded(credentials: str) -> bytes:
+    try:
+        return base64.b64decode(credentials, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _address(scope: Mapping[str, Any]) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""

@@ -1,0 +1,91 @@
+"""Bearer tokens of clients: `tokens.json` in the data directory holds their names and SHA-256 hashes, never the tokens.
+
+A token is 256 random bits, so that its hash needs no salt and no slowness: there is nothing to guess.
+"""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.util import clock
+from app.util.private_json import PrivateJson, Stamp
+
+PREFIX = "ost_"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """`created` and `expires` in epoch milliseconds; without `expires` it holds until it is revoked."""
+
+    name: str
+    hash: str
+    created: int
+    expires: int | None = None
+
+    def holds(self) -> bool:
+        return self.expires is None or self.expires > clock.now_ms()
+
+
+class TokenNameTaken(Exception):
+    pass
+
+
+class TokenStore:
+    """Reads the file again when another process has replaced it, so that what is created or revoked counts at once."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._file = PrivateJson(data_dir / "tokens.json")
+        self._stamp: Stamp | None = None
+        self._entries: list[TokenEntry] = []
+
+    def in_use(self) -> bool:
+        """Whether a token was ever created: when the last is revoked, the file stays."""
+        return self._file.stamp() is not None
+
+    def entries(self) -> list[TokenEntry]:
+        stamp = self._file.stamp()
+        if stamp != self._stamp:
+            self._entries = _entries(self._file.read())
+            self._stamp = stamp
+        return self._entries
+
+    def create(self, name: str, lifetime_ms: int | None = None) -> str:
+        """The new token, which is told only here. Raises TokenNameTaken."""
+        content = self._file.read()
+        if name in content:
+            raise TokenNameTaken(name)
+        token = PREFIX + secrets.token_urlsafe(32)
+        now = clock.now_ms()
+        expires = {"expires": now + lifetime_ms} if lifetime_ms else {}
+        self._file.write({**content, name: {"hash": _hash(token), "created": now, **expires}})
+        return token
+
+    def revoke(self, name: str) -> bool:
+        """False when there is none of that name."""
+        content = self._file.read()
+        found = content.pop(name, None) is not None
+        if found:
+            self._file.write(content)
+        return found
+
+    def owner(self, token: str) -> str | None:
+        """The name of a token that holds. All are compared, in constant time."""
+        given = _hash(token)
+        matching = [entry.name for entry in self.entries() if hmac.compare_digest(entry.hash, given) and entry.holds()]
+        return matching[0] if matching else None
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _entries(content: dict[str, Any]) -> list[TokenEntry]:
+    """What is not written as this module writes it lets nobody in."""
+    return [
+        TokenEntry(name, fields["hash"], fields["created"], fields.get("expires"))
+        for name, fields in content.items()
+        if isinstance(fields, dict) and isinstance(fields.get("hash"), str) and fields["hash"].isascii() and "created" in fields
+    ]

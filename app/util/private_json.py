@@ -1,0 +1,56 @@
+"""A JSON object in a file that its owner alone can read."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+Stamp = tuple[int, int, int]
+
+
+class PrivateJson:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def stamp(self) -> Stamp | None:
+        """Another one when the file was replaced, None without a file."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    def read(self) -> dict[str, Any]:
+        """{} for a missing or unreadable file: a broken one must not stop the server."""
+        content = self._content()
+        return content if isinstance(content, dict) else {}
+
+    def write(self, content: dict[str, Any]) -> None:
+        """Replaces the file at one stroke. One that cannot be read is kept aside as `….json.bad`, not lost.
+
+        mkstemp creates its file with mode 0600, so the content is never readable by others, not even for a moment.
+        """
+        self._keep_broken_file()
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.stem}-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(self.path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def _keep_broken_file(self) -> None:
+        if self.path.exists() and not isinstance(self._content(), dict):
+            self.path.replace(self.path.with_suffix(".json.bad"))
+
+    def _content(self) -> Any:
+        try:
+            return orjson.loads(self.path.read_bytes())
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            return None
