@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from app.agent import stored_error, window
 from app.agent.call_options import request_options
@@ -146,10 +147,12 @@ async def _shown_as_compacting(scope: TurnScope) -> AsyncIterator[None]:
 
 
 async def _set_compacting(scope: TurnScope, since: int | None) -> None:
-    def edit(session: Session) -> Session:
-        return session.model_copy(update={"time": session.time.model_copy(update={"compacting": since})})
+    await scope.store.update_session(scope.session_id, scope.directory, partial(compacting, since=since), touch=False)
 
-    await scope.store.update_session(scope.session_id, scope.directory, edit, touch=False)
+
+def compacting(session: Session, since: int | None) -> Session:
+    """The session as being compacted since a moment, or not at all."""
+    return session.model_copy(update={"time": session.time.model_copy(update={"compacting": since})})
 
 
 async def _says_something(scope: TurnScope, message: AssistantMessage) -> bool:

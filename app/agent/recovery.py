@@ -3,12 +3,17 @@
 - An answer that was being written gets an error, its tools end as interrupted: no tool is run twice.
 - An answer in which a call waited for a person goes on waiting: that call had not begun.
 - A prompt that was stored and not begun is answered now.
+- A revert or unrevert that was putting files back is undone: nobody was told of it.
 """
 
+import logging
 from dataclasses import dataclass, field
 
+from app.agent.compaction import compacting
 from app.agent.errors import TurnFailure, to_message_error
 from app.agent.history import INTERRUPTED
+from app.agent.instances import Instances
+from app.agent.requests import Requests
 from app.agent.runner import Runner
 from app.permission.service import Permissions
 from app.question.service import Questions
@@ -83,6 +88,8 @@ class Recovery:
             info.error = info.error or to_message_error(TurnFailure(REASON))
             info.time.completed = clock.now_ms()
             change.put_message(info)
+            if info.summary:
+                change.update_session(compacting(await self._store.session(info.session_id), since=None))
         await self._store.commit(change)
 
     async def _recover_prompt(self, session_id: str, message_id: str, recovered: Recovered) -> None:

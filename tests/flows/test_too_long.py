@@ -1,0 +1,238 @@
+"""A conversation that the provider refuses as too long, and one whose tokens nobody counts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from turns import bash, configured, priced, requests, say, texts
+
+from app.agent.compaction import MAX_TRIES, REPEATED_TOKENS, compacting
+from app.agent.tokens import estimate_request
+from app.provider.base import ModelRequest, UserTurn
+from app.provider.scripted import Fail, Say, ScriptedProvider, SetUsage, Turn
+from app.schema.message import AssistantMessage, AssistantTime
+from app.util import ids
+
+TOO_LONG: dict[str, Any] = {"status": 400, "message": "prompt is too long: 208310 tokens > 200000 maximum"}
+UNCOUNTED = {"usage": {"input": 0, "output": 0}}
+OF_SUMMARIES = "You write the hand-over of a conversation"
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced())) as running:
+        yield running
+
+
+@pytest.fixture
+async def session(app: RunningApp) -> str:
+    return str((await app.create_session())["id"])
+
+
+def kinds(messages: list[dict[str, Any]]) -> list[str]:
+    return [part["type"] for message in messages for part in message["parts"] if not part["type"].startswith("step")]
+
+
+async def test_a_refused_conversation_is_summed_up_and_the_turn_goes_on(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Paris.")], [TOO_LONG], [say("They asked about France.")], [say("Rome.")])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        answer = await app.prompt(session, "And of Italy?")
+        await events.until("session.idle")
+        assert "session.error" not in events.types
+        assert "session.compacted" in events.types
+    assert texts(answer) == ["Rome."]
+    messages = await app.messages(session)
+    assert kinds(messages) == ["text", "text", "text", "compaction", "text", "text", "text"], "the refused answer is gone"
+    assert [message["info"]["role"] for message in messages[2:]] == ["user", "user", "assistant", "user", "assistant"]
+    assert messages[3]["parts"][0]["auto"] is True
+
+
+async def test_a_prompt_that_nobody_began_to_answer_is_put_again_behind_the_summary(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Paris.")], [TOO_LONG], [say("They asked about France.")], [say("Rome.")])
+    await app.prompt(session, "The capital of France?")
+    await app.prompt(session, "And of Italy?")
+    *_, continuation = requests(app)[-1].messages
+    assert isinstance(continuation, UserTurn)
+    assert "And of Italy?" in str(continuation)
+    assert "of France?" not in str(continuation)
+
+
+async def test_of_a_huge_prompt_only_a_part_is_put_again(app: RunningApp, session: str) -> None:
+    app.provider.add([TOO_LONG], [say("A summary.")], [say("Rome.")])
+    await app.prompt(session, "begin " + "x" * 100_000 + " end")
+    assert estimate_request(requests(app)[-1]) < estimate_request(requests(app)[0])
+    text = str(requests(app)[-1].messages[-1])
+    assert "begin" in text and "end" in text and len(text) < 5 * REPEATED_TOKENS
+
+
+async def test_a_second_refusal_in_a_turn_is_stored(app: RunningApp, session: str) -> None:
+    app.provider.add(
+        [TOO_LONG | {"body": {"reason": "long"}}], [say("A summary.")], [TOO_LONG], [TOO_LONG], [say("S.")], [say("On.")]
+    )
+    async with app.events() as events:
+        answer = await app.prompt(session, "Hi")
+        await events.until("session.idle")
+        assert events.types.count("session.error") == 1
+    error = answer["info"]["error"]
+    assert (error["name"], error["data"]["message"]) == ("ContextOverflowError", TOO_LONG["message"])
+    assert len(requests(app)) == 3, "it is not tried again"
+    assert await app.get("/session/status") == {}
+    assert texts(await app.prompt(session, "Again")) == ["On."], "the next turn has its own compaction"
+
+
+async def test_the_body_of_a_refusal_is_stored_with_it(app: RunningApp, session: str) -> None:
+    await app.call("PATCH", "/config", {"compaction": {"auto": False}})
+    app.provider.add([TOO_LONG | {"body": '{"detail": 1}'}], [say("Fine.")])
+    answer = await app.prompt(session, "Hi")
+    assert answer["info"]["error"] == {
+        "name": "ContextOverflowError",
+        "data": {"message": TOO_LONG["message"], "responseBody": '{"detail": 1}'},
+    }
+    assert "completed" in answer["info"]["time"]
+    assert texts(await app.prompt(session, "Shorter")) == ["Fine."]
+
+
+async def test_tools_that_ran_stay_on_the_record_when_their_results_are_too_much(app: RunningApp, session: str) -> None:
+    app.provider.add([bash("echo ran > ran; cat ran")], [TOO_LONG], [say("It ran something.")], [say("Done.")])
+    answer = await app.prompt(session, "Run it")
+    assert texts(answer) == ["Done."]
+    assert kinds(await app.messages(session))[:3] == ["text", "tool", "patch"]
+    assert "ran" in str(requests(app)[2].messages), "the summary is made of the tools' results too"
+    assert "Run it" not in str(requests(app)[-1].messages)
+
+
+# ── the summary itself is too much ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Refusing:
+    """Refuses what it estimates at more than `window` tokens."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.refused = 0
+
+    def __call__(self, request: ModelRequest) -> Turn:
+        if estimate_request(request) > self.window:
+            self.refused += 1
+            return (Fail(400, message="maximum context length is exceeded"),)
+        if any(text.startswith(OF_SUMMARIES) for text in request.system):
+            return (Say("A summary."), SetUsage({"input": 10}))
+        return (Say("Answered."), SetUsage({"input": 10}))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the window is known", "nobody said how large the window is"])
+async def test_a_summary_is_made_of_less_until_it_fits(tmp_path: Path, known: bool) -> None:
+    refusing = Refusing(1_000_000)
+    limit = {"context": 16_000 if known else 0, "output": 1_000}
+    provider = ScriptedProvider(otherwise=refusing)
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced(limit=limit)), provider=provider) as app:
+        session = str((await app.create_session())["id"])
+        for number in range(6):
+            await app.prompt(session, f"Request number {number}: " + "lorem ipsum " * 1_000)
+        refusing.window = 12_000
+        answer = await app.prompt(session, "And now?")
+        assert texts(answer) == ["Answered."]
+        assert 1 <= refusing.refused <= 1 + MAX_TRIES
+        asked = next(one for one in reversed(requests(app)) if one.system[0].startswith(OF_SUMMARIES))
+        assert "And now?" in str(asked.messages), "the newest stays"
+        assert "Request number 0" in str(asked.messages), "of the oldest what the user said stays"
+        assert sum(message["info"].get("summary") is True for message in await app.messages(session)) == 1
+
+
+async def test_a_summary_that_never_fits_leaves_the_session_usable(tmp_path: Path) -> None:
+    refusing = Refusing(0)
+    provider = ScriptedProvider(otherwise=refusing)
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced()), provider=provider) as app:
+        session = (await app.create_session())["id"]
+        answer = await app.prompt(session, "Hi")
+        assert answer["info"]["error"]["name"] == "ContextOverflowError"
+        assert answer["info"]["summary"] is True
+        assert refusing.refused == 1 + MAX_TRIES
+        assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
+        refusing.window = 1_000_000
+        assert texts(await app.prompt(session, "Still there?")) == ["Answered."]
+
+
+# ── nobody counts ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_where_no_usage_is_reported_the_window_s_fill_is_estimated(tmp_path: Path) -> None:
+    window = {"limit": {"context": 20_000, "output": 1_000}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**window))) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([say("Short."), UNCOUNTED], [say("word " * 12_000), UNCOUNTED], [say("A summary.")], [say("On.")])
+        await app.prompt(session, "One")
+        assert len(await app.messages(session)) == 2
+        assert texts(await app.prompt(session, "Two")) == ["On."]
+        assert len(await app.messages(session)) == 8
+
+
+async def test_a_count_counts_for_more_than_an_estimate(tmp_path: Path) -> None:
+    window = {"limit": {"context": 20_000, "output": 1_000}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**window))) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([say("word " * 20_000), {"usage": {"input": 100, "output": 10}}], [say("Short.")])
+        await app.prompt(session, "One")
+        await app.prompt(session, "Two")
+        assert len(await app.messages(session)) == 4
+
+
+async def test_an_answer_as_long_as_the_window_leaves_room_for_a_question(tmp_path: Path) -> None:
+    window = {"limit": {"context": 20_000, "output": 20_000}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**window))) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([say("Fits."), {"usage": {"input": 9_000, "output": 10}}], [say("Still.")])
+        await app.prompt(session, "One")
+        await app.prompt(session, "Two")
+        assert len(await app.messages(session)) == 4
+
+
+# ── shown ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_session_says_that_it_is_being_compacted(app: RunningApp, session: str) -> None:
+    gate = asyncio.Event()
+    app.provider.add([say("Paris.")], [say("They"), {"wait": gate}, say("asked.")], [say("Rome.")])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        summing = asyncio.create_task(app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"}))
+        await events.until(lambda event: event.properties.get("delta") is not None)
+        assert (await app.get(f"/session/{session}"))["time"]["compacting"] > 0
+        gate.set()
+        await summing
+    assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
+
+
+async def test_an_aborted_compaction_is_not_shown_any_more(app: RunningApp, session: str) -> None:
+    app.provider.add([say("Paris.")], [say("They"), {"wait": asyncio.Event()}])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        summing = asyncio.create_task(app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"}))
+        await events.until(lambda event: event.properties.get("delta") is not None)
+        await app.post(f"/session/{session}/abort")
+        await summing
+    assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
+
+
+async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next_one(tmp_path: Path) -> None:
+    directory = configured(tmp_path, priced())
+    async with running_app(tmp_path, workspace=directory) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([say("Paris.")])
+        await app.prompt(session, "The capital of France?")
+        store = app.services.store
+        info = (await store.messages(session))[-1].info
+        assert isinstance(info, AssistantMessage)
+        open_summary = info.model_copy(update={"id": ids.ascending("message"), "summary": True, "finish": None})
+        open_summary.time = AssistantTime(created=1)
+        change = store.change(session, str(directory))
+        change.put_message(open_summary)
+        change.update_session(compacting(await store.session(session), since=1))
+        await store.commit(change)
+    async with running_app(tmp_path, workspace=directory) as app:
+        assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
+        assert "error" in (await app.messages(session))[-1]["info"]
