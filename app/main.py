@@ -58,7 +58,6 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        separate_input_output_schemas=False,
     )
     # A request is matched against them in this order: what is asked for most stands first.
     for part in (session, message, event, server, request, ask, config, directory, file):

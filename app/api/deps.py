@@ -1,6 +1,6 @@
 """What routes have in common: the services, the directory a request names, the answers' form."""
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import unquote
 
 from fastapi import Depends, Path, Query, Request
@@ -70,10 +70,10 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 class BadRequestError(Wire):
     """OpenCode's clients read `errors` or `error`; both are the same list."""
 
-    name: str
-    data: Any = None
+    name: Literal["BadRequest"]
+    data: Any
     errors: list[dict[str, Any]]
-    success: bool
+    success: Literal[False]
 
 
 class ErrorData(Wire):
@@ -86,7 +86,7 @@ class NamedError(Wire):
 
 
 class NotFoundError(Wire):
-    name: str
+    name: Literal["NotFoundError"]
     data: ErrorData
 
 

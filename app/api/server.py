@@ -6,7 +6,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from app import __version__
-from app.api.deps import TRUE, ServicesDep, json_bytes
+from app.api.deps import TRUE, ServicesDep, documented, json_bytes
 from app.api.json_route import router
 from app.schema.base import Wire
 from app.util.log import client_log
@@ -37,7 +37,7 @@ async def dispose(app: ServicesDep) -> Response:
     return json_bytes(TRUE)
 
 
-@routes.post("/log", operation_id="app.log", response_model=bool, tags=["app"])
+@routes.post("/log", operation_id="app.log", response_model=bool, tags=["app"], responses=documented(400))
 async def log(body: LogEntry) -> Response:
     client_log(body.service, body.level, body.message, body.extra)
     return json_bytes(TRUE)

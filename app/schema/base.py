@@ -1,8 +1,11 @@
 """What every model of the vocabulary shares: snake_case in Python, OpenCode's camelCase (`sessionID`, `modelID`) on the wire."""
 
-from typing import Annotated, Any
+from collections.abc import Collection
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 
 def wire_name(name: str) -> str:
@@ -11,12 +14,54 @@ def wire_name(name: str) -> str:
     return head + "".join("ID" if word == "id" else word.capitalize() for word in rest)
 
 
+def describe_absence(schema: JsonSchemaValue, always: Collection[str] = ()) -> None:
+    """Say of an object what clients see: what is None is left out, never null; the properties `always` are in every answer."""
+    properties: dict[str, JsonSchemaValue] = schema.get("properties", {})
+    for field in properties.values():
+        _without_null(field)
+    tags = {name for name, field in properties.items() if "const" in field}
+    if required := {*schema.get("required", ()), *always, *tags}:
+        schema["required"] = [name for name in properties if name in required]
+
+
+def _without_null(field: JsonSchemaValue) -> None:
+    shapes = [shape for shape in field.get("anyOf", ()) if shape != {"type": "null"}]
+    if len(shapes) == 1:
+        del field["anyOf"]
+        field.update(shapes[0])
+    elif shapes:
+        field["anyOf"] = shapes
+    if field.get("default", ...) is None:
+        del field["default"]
+
+
 class Wire(BaseModel):
-    """A value of the API. Unknown keys are dropped, absent optional fields are left out of the JSON."""
+    """A value of the API. Unknown keys are dropped, absent optional fields are left out of the JSON.
+
+    What has a default that is not None is in every answer, and the API's description says so.
+    """
+
+    sent_back: ClassVar[bool] = False
+    """Clients send it as they were sent it: described alike both ways."""
 
     model_config = ConfigDict(
         alias_generator=wire_name, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, extra="ignore"
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        always = cls._always_there() if cls.sent_back or handler.mode == "serialization" else ()
+        describe_absence(handler.resolve_ref_schema(schema), always)
+        return schema
+
+    @classmethod
+    def _always_there(cls) -> set[str]:
+        return {
+            field.serialization_alias or name
+            for name, field in cls.model_fields.items()
+            if field.get_default(call_default_factory=True) is not None
+        }
 
     def wire(self) -> dict[str, Any]:
         return self.model_dump(mode="json", exclude_none=True)

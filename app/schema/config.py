@@ -22,10 +22,12 @@ from pydantic import (
     Tag,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
 from app.schema.agent import AgentMode
+from app.schema.base import describe_absence
 from app.schema.permission import Action
 
 RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")
@@ -98,6 +100,12 @@ def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) 
 class _Section(BaseModel):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, extra="ignore")
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        describe_absence(handler.resolve_ref_schema(schema))
+        return schema
+
     def layer(self) -> dict[str, Any]:
         """What was set, and only that, as it stands in a file: the form that layers are merged in and clients are shown."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
@@ -138,6 +146,8 @@ class CommandConfig(_Section):
 
 class AgentConfig(_Section):
     """Keys that are not listed here are the model's: they become `options`."""
+
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": True})
 
     name: StrictStr | None = None
     model: StrictStr | None = None

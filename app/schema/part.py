@@ -26,11 +26,15 @@ class ModelRef(Wire):
 
 
 class CacheTokens(Wire):
+    sent_back = True
+
     read: int = 0
     write: int = 0
 
 
 class Tokens(Wire):
+    sent_back = True
+
     input: int = 0
     output: int = 0
     reasoning: int = 0

@@ -21,6 +21,8 @@ class CompletedTime(Ended):
 
 
 class Pending(Wire):
+    sent_back = True
+
     status: Literal["pending"] = "pending"
     input: Metadata = {}
     raw: str = ""
