@@ -37,6 +37,7 @@ from app.session.lease import Leases
 from app.session.replay import Replay
 from app.session.revert import Reverts
 from app.session.service import SessionService
+from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
@@ -138,6 +139,7 @@ class Server:
             store=store,
             sessions=SessionService(store, statuses),
             forks=Forks(store),
+            shares=Shares(store),
             statuses=statuses,
             prompts=prompts,
             requests=Requests(turn_services, prompts, intake, runner, reverts, commands, projects),
@@ -152,6 +154,7 @@ class Server:
             toolbox=toolbox,
             known=known,
             auth=auth,
+            public_url=self.settings.public_url,
             heartbeat_seconds=choices.heartbeat_seconds,
         )
 

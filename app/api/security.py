@@ -3,7 +3,7 @@
 - `Host` must name this server, or a page that rebinds its DNS name could talk to it.
 - A browser's request from another origin is let in only from the origins that are configured, and only those are told so (CORS).
 - A body must be declared as JSON, which no page can send across origins without asking first.
-- With OPENCODE_SERVER_PASSWORD set, every request needs it (basic auth).
+- With OPENCODE_SERVER_PASSWORD set, every request needs it (basic auth), but to see that the server is well or what is shared.
 """
 
 import base64
@@ -89,6 +89,11 @@ def is_loopback(hostname: str) -> bool:
     return _is_address(hostname) and ipaddress.ip_address(hostname).is_loopback
 
 
+def is_open(method: str, path: str) -> bool:
+    """Whether a request may be made without the password: the health check, and reading by a share link."""
+    return method in _READING and (path == "/global/health" or path.startswith("/s/"))
+
+
 def _credentials(authorization: str | None) -> bytes:
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
@@ -111,7 +116,7 @@ class Guard:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         listed = origin is not None and self._access.knows_origin(origin, headers.get("host"))
-        refusal = self._refusal(scope["method"], headers, origin, listed)
+        refusal = self._refusal(scope["method"], scope["path"], headers, origin, listed)
         if listed and origin is not None:
             send = _with_cors(send, origin, headers.get("access-control-request-headers"))
         if refusal is not None:
@@ -121,11 +126,11 @@ class Guard:
         else:
             await self._app(scope, _bounded(receive), send)
 
-    def _refusal(self, method: str, headers: Headers, origin: str | None, listed: bool) -> Response | None:
+    def _refusal(self, method: str, path: str, headers: Headers, origin: str | None, listed: bool) -> Response | None:
         access = self._access
         if not access.knows_host(headers.get("host")):
             return named(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
-        if not access.admits(headers.get("authorization")):
+        if not is_open(method, path) and not access.admits(headers.get("authorization")):
             challenge = {"WWW-Authenticate": 'Basic realm="Secure Area"'}
             return named(401, "UnauthorizedError", "This server needs its username and password (basic auth).", challenge)
         if method == "OPTIONS":

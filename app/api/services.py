@@ -15,6 +15,7 @@ from app.question.service import Questions
 from app.session.fork import Forks
 from app.session.replay import Replay
 from app.session.service import SessionService
+from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
 from app.tool.toolbox import Toolbox
@@ -26,6 +27,7 @@ class Services:
     store: Store
     sessions: SessionService
     forks: Forks
+    shares: Shares
     statuses: Statuses
     prompts: Prompts
     requests: Requests
@@ -40,4 +42,5 @@ class Services:
     toolbox: Toolbox
     known: Known
     auth: AuthStore
+    public_url: str | None
     heartbeat_seconds: float

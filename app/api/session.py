@@ -17,8 +17,10 @@ from app.api.deps import (
     wire,
 )
 from app.api.json_route import router
+from app.api.share import PublicBase
 from app.schema.base import MessageID
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
+from app.session.share import shares_by_itself
 
 routes = router(prefix="/session", tags=["session"])
 
@@ -47,8 +49,13 @@ async def list_sessions(
 
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
-async def create(app: ServicesDep, where: Directory, body: CreateInput | None = None) -> Response:
-    return wire(await app.sessions.create(await place_of(app, where), body or CreateInput()))
+async def create(app: ServicesDep, where: Directory, base: PublicBase, body: CreateInput | None = None) -> Response:
+    workspace = await app.instances.workspaces.get(where)
+    to_share = shares_by_itself((await workspace.config()).config, workspace.flags)
+    session = await app.sessions.create(workspace.place, body or CreateInput())
+    if to_share and session.parent_id is None:
+        session = await app.shares.share(workspace.place, session.id, base)
+    return wire(session)
 
 
 @routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))

@@ -22,6 +22,7 @@ from app.schema.session import FileDiff, Session, Todo
 from app.session import rows
 from app.storage.queries import Statements
 from app.storage.writer import Change, Lease
+from app.util import clock
 
 
 class SessionChange:
@@ -112,6 +113,13 @@ class SessionChange:
         body = rows.json_array([diff.wire_json() for diff in diffs]).decode()
         self.change.writes.append((self._sql.put_diff, [{"session_id": self.session_id, "body": body}]))
         self.announce(EventSessionDiff(properties=DiffOfSession(session_id=self.session_id, diff=list(diffs))))
+
+    def put_share(self, share_id: str) -> None:
+        row = {"session_id": self.session_id, "id": share_id, "created": clock.now_ms()}
+        self.change.writes.append((self._sql.put_share, [row]))
+
+    def delete_share(self) -> None:
+        self.change.writes.append((self._sql.delete_share, [{"gone": self.session_id}]))
 
     def _put_session(self, session: Session) -> None:
         self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))

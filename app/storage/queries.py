@@ -367,6 +367,14 @@ def body_of(connection: Connection, of: Any, **key: str) -> str | None:
     return connection.execute(query).scalar_one_or_none()
 
 
+def share_of(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(select(SHARE.c.id).where(SHARE.c.session_id == session_id)).scalar_one_or_none()
+
+
+def shared_session(connection: Connection, share_id: str) -> str | None:
+    return connection.execute(select(SHARE.c.session_id).where(SHARE.c.id == share_id)).scalar_one_or_none()
+
+
 def projects(connection: Connection) -> list[str]:
     return list(connection.execute(select(PROJECT.c.body).order_by(PROJECT.c.updated.desc(), PROJECT.c.id)).scalars())
 

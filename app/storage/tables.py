@@ -124,11 +124,12 @@ class PendingAskRow(SQLModel, table=True):
 
 
 class ShareRow(SQLModel, table=True):
+    """`id` stands in the link; whoever knows it may read the session."""
+
     __tablename__: ClassVar[str] = "share"
 
     session_id: str = Field(sa_column=Column(Text, ForeignKey("session.id", ondelete="CASCADE"), primary_key=True))
     id: str = Field(unique=True)
-    secret: str
     created: int = Field(sa_type=BigInteger)
 
 

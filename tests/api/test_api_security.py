@@ -183,7 +183,9 @@ async def test_every_route_wants_the_password(
     async with running_app(tmp_path) as app:
         preflights = [("OPTIONS", "/session"), ("GET", "/nowhere")]
         answered = await statuses(app, [*every_route, *preflights], JSON)
-        assert set(answered.values()) == {(401, "UnauthorizedError")}
+        without = {route for route, status in answered.items() if status != (401, "UnauthorizedError")}
+        assert {path for _, path in without} == {path for _, path in every_route if path.startswith("/s/")} | {"/global/health"}
+        assert {method for method, _ in without} == {"GET"}
         response = await app.client.get("/session")
         assert response.headers["www-authenticate"].startswith("Basic ")
         assert (await app.client.get("/session", headers=basic("opencode:pässword:with colon"))).status_code == 200
@@ -210,7 +212,7 @@ async def test_wrong_logins(tmp_path: Path, headers: dict[str, str], monkeypatch
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
     async with running_app(tmp_path) as app:
         sent = {name: value.encode("latin-1") for name, value in headers.items()}
-        for path in ("/session", "/event", "/global/event", "/doc", "/global/health"):
+        for path in ("/session", "/event", "/global/event", "/doc", "/s", "/global/health/", "/global/healthy"):
             assert (await app.client.get(path, headers=sent)).status_code == 401  # type: ignore[arg-type]
 
 
@@ -221,6 +223,21 @@ async def test_with_the_login_all_works_and_streams_too(tmp_path: Path, monkeypa
         session = await app.create_session()
         await app.prompt(session["id"], "hi")
         await events.until("session.idle")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+async def test_open_routes_are_open_for_reading_alone(tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+    async with running_app(tmp_path) as app:
+        for path in ("/global/health", "/s/x/session", "/s/x"):
+            assert (await app.client.request(method, path)).status_code == 401
+
+
+async def test_no_way_leads_out_of_the_open_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+    async with running_app(tmp_path) as app:
+        for path in ("/s/../session", "/s/%2e%2e/session", "/s/..%2fsession", "/s//session", "//s/x/session", "/s/x/../../session"):
+            assert (await app.client.get(f"http://127.0.0.1:4096{path}")).status_code in (401, 404), path
 
 
 # ── listening ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -61,6 +62,24 @@ def test_the_journal_counter_is_there(engine: Engine) -> None:
 
 def test_head_names_the_newest_revision() -> None:
     assert scripts().get_heads() == [HEAD]
+
+
+def test_what_is_stored_survives_every_revision(engine: Engine) -> None:
+    """A session with a share, as revision 0001 held it."""
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(migrations_dir()))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    with engine.begin() as connection:
+        columns = "id, project_id, directory, title_folded, updated, body"
+        connection.execute(text(f"INSERT INTO session ({columns}) VALUES ('ses_1', 'p', '/d', 't', 1, '{{}}')"))
+        connection.execute(text("INSERT INTO share (session_id, id, secret, created) VALUES ('ses_1', 'abc', 'unused', 2)"))
+    upgrade(engine)
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT * FROM share")).all() == [("ses_1", "abc", 2)]
+        connection.execute(text("DELETE FROM session"))
+        assert connection.execute(text("SELECT * FROM share")).all() == []
 
 
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Share links: made and taken back by whoever may use the server, read by whoever has the link (`/s/` needs no password)."""
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+from fastapi.responses import Response
+
+from app.api.deps import Directory, ServicesDep, SessionPath, documented, json_bytes, session_instance, session_place, wire
+from app.api.json_route import router
+from app.schema.session import Session
+from app.schema.share import SharedConversation
+from app.session.share import SharingDisabled, may_share
+
+routes = router(tags=["session"])
+
+VISITOR_HEADERS = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
+"""A link is a secret: it goes into no cache, no index and no other site's log."""
+
+
+async def public_base(request: Request, app: ServicesDep) -> str:
+    """OPENSESSION_PUBLIC_URL, else the address that this request came to."""
+    return (app.public_url or str(request.base_url)).rstrip("/")
+
+
+PublicBase = Annotated[str, Depends(public_base)]
+
+
+@routes.post(
+    "/session/{sessionID}/share", operation_id="session.share", response_model=Session, responses=documented(400, 403, 404)
+)
+async def share(app: ServicesDep, where: Directory, session_id: SessionPath, base: PublicBase) -> Response:
+    """Sharing twice gives the same link."""
+    instance = await session_instance(app, session_id, where)
+    if not may_share(instance.config, instance.flags):
+        raise SharingDisabled
+    return wire(await app.shares.share(instance.place, session_id, base))
+
+
+@routes.delete(
+    "/session/{sessionID}/share", operation_id="session.unshare", response_model=Session, responses=documented(400, 404)
+)
+async def unshare(app: ServicesDep, where: Directory, session_id: SessionPath) -> Response:
+    return wire(await app.shares.unshare(await session_place(app, session_id, where), session_id))
+
+
+@routes.get("/s/{shareID}/session", operation_id="share.session", response_model=SharedConversation, responses=documented(404))
+async def visit(app: ServicesDep, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
+    """A shared session as its visitors see it, without a password."""
+    return json_bytes(await app.shares.visit(share_id), headers=VISITOR_HEADERS)

@@ -1,0 +1,108 @@
+"""Sessions shown to whoever has their link, by this server itself: read-only, until they are unshared or deleted.
+
+The link's id is all that a visitor needs and cannot be guessed. There is no other secret.
+"""
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import ClassVar
+
+from app.config.flags import Flags
+from app.schema.config import Config
+from app.schema.errors import NotFound, ServiceError
+from app.schema.message import MESSAGES
+from app.schema.session import Session, Share
+from app.session import rows
+from app.session.shared_view import shared_messages, shared_session
+from app.session.store import Store
+from app.storage import queries
+from app.storage.engine import Connection
+from app.workspace.place import Place
+
+_ID_BYTES = 20
+_ID = re.compile(r"[0-9a-f]{40}")
+
+
+class SharingDisabled(ServiceError):
+    status: ClassVar[int] = 403
+    name: ClassVar[str] = "SharingDisabledError"
+
+    def __init__(self) -> None:
+        super().__init__('Sharing is turned off here, by `"share": "disabled"` in opencode.json or by OPENCODE_DISABLE_SHARE.')
+
+
+def may_share(config: Config, flags: Flags) -> bool:
+    return config.share != "disabled" and not flags.disable_share
+
+
+def shares_by_itself(config: Config, flags: Flags) -> bool:
+    """Whether new sessions are shared without being asked to."""
+    return may_share(config, flags) and (config.share == "auto" or flags.auto_share)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    session: Session
+    messages: queries.StoredMessages
+    diff: str
+    todo: str
+
+
+class Shares:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def share(self, place: Place, session_id: str, base: str) -> Session:
+        """Give a session a link below `base`, or return the one it has. Raises NotFound."""
+        async with self._store.lock(session_id):
+            session = await self._store.session(session_id)
+            share_id = await self._store.ask(queries.share_of, session_id) or secrets.token_hex(_ID_BYTES)
+            shared = session.model_copy(update={"share": Share(url=f"{base}/s/{share_id}")})
+            if shared != session:
+                change = self._store.change(session_id, place.directory)
+                change.put_share(share_id)
+                change.update_session(shared)
+                await self._store.commit(change)
+            return shared
+
+    async def unshare(self, place: Place, session_id: str) -> Session:
+        """From now on the link finds nothing. Raises NotFound, also for a session that is not shared."""
+        async with self._store.lock(session_id):
+            session = await self._store.session(session_id)
+            if session.share is None:
+                raise NotFound(f"Session {session_id} is not shared")
+            private = session.model_copy(update={"share": None})
+            change = self._store.change(session_id, place.directory)
+            change.delete_share()
+            change.update_session(private)
+            await self._store.commit(change)
+            return private
+
+    async def visit(self, share_id: str) -> bytes:
+        """The JSON of a SharedConversation. Raises NotFound, in the same words for every id that is not in use."""
+        found = await self._store.ask(_shared, share_id) if _ID.fullmatch(share_id) else None
+        if found is None:
+            raise NotFound("There is nothing shared here: the link is wrong, or it was taken back.")
+        session = found.session
+        history = rows.read_messages(session.id, found.messages, self._store.live_parts(session.id))
+        return b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (
+            shared_session(session).wire_json(),
+            MESSAGES.dump_json(shared_messages(history, session.revert), exclude_none=True),
+            found.diff.encode(),
+            found.todo.encode(),
+        )
+
+
+def _shared(connection: Connection, share_id: str) -> _Shared | None:
+    """All of it as of one moment."""
+    session_id = queries.shared_session(connection, share_id)
+    body = session_id and queries.session_body(connection, session_id)
+    if not session_id or not body:
+        return None
+    return _Shared(
+        Session.model_validate_json(body),
+        queries.all_messages(connection, session_id),
+        diff=queries.body_of(connection, queries.DIFF, session_id=session_id) or "[]",
+        todo=queries.body_of(connection, queries.TODO, session_id=session_id) or "[]",
+    )

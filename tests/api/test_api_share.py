@@ -1,0 +1,162 @@
+"""Share links over HTTP: who makes them, what a visitor gets, and when there is nothing to get."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running_app import RunningApp, make_workspace, running_app
+
+
+def configured(tmp_path: Path, **config: Any) -> Path:
+    workspace = make_workspace(tmp_path / "workspace")
+    (workspace / "opencode.json").write_text(json.dumps(config))
+    return workspace
+
+
+def path_of(url: str) -> str:
+    return httpx.URL(url).path
+
+
+async def share(app: RunningApp, session_id: str) -> str:
+    """The path of the link."""
+    session = await app.post(f"/session/{session_id}/share")
+    return path_of(session["share"]["url"])
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from strings(inner)
+
+
+async def test_a_shared_session_tells_its_link_and_nothing_else_more(app: RunningApp) -> None:
+    session = await app.create_session()
+    shared = await app.post(f"/session/{session['id']}/share")
+    assert set(shared["share"]) == {"url"} and shared["share"]["url"].startswith("http://127.0.0.1:4096/s/")
+    assert shared == {**session, "share": shared["share"]} == await app.get(f"/session/{session['id']}")
+    assert await app.post(f"/session/{session['id']}/share") == shared
+
+
+async def test_a_link_leads_to_the_public_address(tmp_path: Path) -> None:
+    async with running_app(tmp_path, public_url="https://reach.example/base/") as app:
+        session = await app.create_session()
+        shared = await app.post(f"/session/{session['id']}/share")
+        assert shared["share"]["url"].startswith("https://reach.example/base/s/")
+
+
+async def test_without_one_it_leads_to_the_address_that_was_asked(app: RunningApp) -> None:
+    session = await app.create_session()
+    shared = await app.post(f"/session/{session['id']}/share", headers={"host": "localhost:8000"})
+    assert shared["share"]["url"].startswith("http://localhost:8000/s/")
+
+
+async def test_a_visitor_gets_the_conversation_and_no_place_of_the_server(tmp_path: Path) -> None:
+    turns = [[{"tool": "write", "args": {"filePath": "b.txt", "content": "bye"}}], [{"text": "Done."}]]
+    async with running_app(tmp_path, turns=turns) as app:
+        rules = [{"permission": "edit", "pattern": "*", "action": "allow"}]
+        session = await app.create_session(permission=rules, title="Write b.txt")
+        await app.prompt(session["id"], "Say bye", system="Be brief.")
+        link = await share(app, session["id"])
+        response = await app.client.get(f"{link}/session")
+        seen = response.json()
+        assert response.headers["cache-control"] == "no-store"
+        assert response.headers["x-robots-tag"] == "noindex, nofollow"
+        assert response.headers["referrer-policy"] == "no-referrer"
+    assert set(seen["session"]) <= {"id", "title", "version", "time", "summary"} and seen["session"]["title"] == "Write b.txt"
+    assert [message["info"]["role"] for message in seen["messages"]] == ["user", "assistant", "assistant"]
+    assert seen["messages"][0]["parts"][0]["text"] == "Say bye"
+    assert [(diff["file"], diff["after"]) for diff in seen["diff"]] == [("b.txt", "bye")]
+    beside = [message["info"] for message in seen["messages"]] + [seen["session"]]
+    assert not [text for text in strings(beside) if str(tmp_path) in text or "Be brief" in text]
+
+
+@pytest.mark.parametrize("guess", ["0" * 40, "x", "ses_1", "%00", "%ff", "a" * 5000])
+async def test_guesses_are_answered_alike(app: RunningApp, guess: str) -> None:
+    session = await app.create_session()
+    await share(app, session["id"])
+    error = await app.get(f"/s/{guess}/session", expect=404)
+    assert error == {
+        "name": "NotFoundError",
+        "data": {"message": "There is nothing shared here: the link is wrong, or it was taken back."},
+    }
+
+
+async def test_the_session_s_own_id_is_no_link(app: RunningApp) -> None:
+    session = await app.create_session()
+    await share(app, session["id"])
+    await app.get(f"/s/{session['id']}/session", expect=404)
+
+
+async def test_an_unshared_session_is_gone_for_visitors_at_once(app: RunningApp) -> None:
+    session = await app.create_session()
+    link = await share(app, session["id"])
+    async with app.events() as events:
+        assert await app.call("DELETE", f"/session/{session['id']}/share") == session
+        updated = await events.until("session.updated")
+    assert updated.properties["info"] == session
+    await app.get(f"{link}/session", expect=404)
+    error = await app.call("DELETE", f"/session/{session['id']}/share", expect=404)
+    assert error["name"] == "NotFoundError" and session["id"] in error["data"]["message"]
+
+
+async def test_so_is_a_deleted_one_with_its_subagents(app: RunningApp) -> None:
+    parent = await app.create_session()
+    child = await app.create_session(parentID=parent["id"])
+    links = [await share(app, session["id"]) for session in (parent, child)]
+    await app.call("DELETE", f"/session/{parent['id']}")
+    for link in links:
+        await app.get(f"{link}/session", expect=404)
+
+
+async def test_a_fork_is_not_shared_with_it(app: RunningApp) -> None:
+    session = await app.create_session()
+    await share(app, session["id"])
+    assert "share" not in await app.post(f"/session/{session['id']}/fork", {})
+
+
+async def test_links_survive_a_restart(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        link = await share(app, (await app.create_session(title="kept"))["id"])
+    async with running_app(tmp_path) as app:
+        assert (await app.get(f"{link}/session"))["session"]["title"] == "kept"
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_an_unknown_session_is_not_found(app: RunningApp, method: str) -> None:
+    error = await app.call(method, "/session/ses_nope/share", expect=404)
+    assert error["name"] == "NotFoundError" and "ses_nope" in error["data"]["message"]
+
+
+async def test_where_sharing_is_disabled_nothing_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_AUTO_SHARE", "true")
+    async with running_app(tmp_path, workspace=configured(tmp_path, share="disabled")) as app:
+        session = await app.create_session()
+        assert "share" not in session
+        error = await app.post(f"/session/{session['id']}/share", expect=403)
+        assert error["name"] == "SharingDisabledError" and '"share": "disabled"' in error["data"]["message"]
+
+
+async def test_a_link_made_before_sharing_was_disabled_can_be_taken_back(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await app.create_session()
+        await share(app, session["id"])
+    (tmp_path / "workspace" / "opencode.json").write_text('{"share": "disabled"}')
+    async with running_app(tmp_path) as app:
+        assert await app.call("DELETE", f"/session/{session['id']}/share") == session
+
+
+async def test_a_visitor_needs_no_password_and_reads_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+    async with running_app(tmp_path, auth=("opencode", "right")) as app:
+        session = await app.create_session(title="seen")
+        link = await share(app, session["id"])
+        app.client.auth = None
+        assert (await app.get(f"{link}/session"))["session"]["title"] == "seen"
+        for path in (f"/session/{session['id']}", f"/session/{session['id']}/message", "/event"):
+            await app.get(path, expect=401)
+        await app.post(f"{link}/session", {}, expect=401)
+        await app.get(f"{link}/session", expect=403, headers={"host": "evil.example"})

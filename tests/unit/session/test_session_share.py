@@ -1,0 +1,124 @@
+"""Sharing a session, reading it by its link, taking the link back."""
+
+import re
+
+import orjson
+import pytest
+from session_parts import PLACE, Sessions, assistant, session, text_part, user
+
+from app.config.flags import Flags
+from app.schema.config import Config
+from app.schema.errors import NotFound
+from app.session.share import Shares, may_share, shares_by_itself
+from app.storage import queries
+
+BASE = "https://here.example"
+
+
+def shares(sessions: Sessions) -> Shares:
+    return Shares(sessions.store)
+
+
+def id_in(url: str) -> str:
+    return url.removeprefix(f"{BASE}/s/")
+
+
+async def shared(sessions: Sessions) -> str:
+    found = await shares(sessions).share(PLACE, "ses_1", BASE)
+    assert found.share
+    return id_in(found.share.url)
+
+
+async def test_a_link_cannot_be_guessed(sessions: Sessions) -> None:
+    await sessions.put(*(session(f"ses_{n}") for n in range(2, 22)))
+    links = [await shares(sessions).share(PLACE, f"ses_{n}", BASE) for n in range(1, 22)]
+    ids = {id_in(one.share.url) for one in links if one.share}
+    assert len(ids) == 21
+    assert all(re.fullmatch(r"[0-9a-f]{40}", share_id) for share_id in ids)
+
+
+async def test_sharing_is_announced_without_a_touch_and_twice_gives_the_same_link(sessions: Sessions) -> None:
+    first = await shares(sessions).share(PLACE, "ses_1", BASE)
+    assert [said["type"] for said in sessions.said] == ["session.updated"]
+    assert sessions.said[0]["properties"]["info"] == first.wire() and first.time.updated == 1
+    assert await shares(sessions).share(PLACE, "ses_1", BASE) == first
+    assert len(sessions.said) == 1
+
+
+async def test_a_server_that_moved_gives_the_same_link_at_its_new_address(sessions: Sessions) -> None:
+    share_id = await shared(sessions)
+    moved = await shares(sessions).share(PLACE, "ses_1", "http://127.0.0.1:5000")
+    assert moved.share and moved.share.url == f"http://127.0.0.1:5000/s/{share_id}"
+    assert await shares(sessions).visit(share_id)
+
+
+async def test_a_visitor_reads_all_of_it_as_it_is_now(sessions: Sessions) -> None:
+    share_id = await shared(sessions)
+    await sessions.put(user("msg_1"), text_part("prt_1", "Hello"), assistant("msg_2", "msg_1"))
+    await sessions.put(text_part("prt_2", "Hi", "msg_2"))
+    seen = orjson.loads(await shares(sessions).visit(share_id))
+    assert set(seen) == {"session", "messages", "diff", "todo"}
+    assert [[part["text"] for part in message["parts"]] for message in seen["messages"]] == [["Hello"], ["Hi"]]
+    assert seen["diff"] == seen["todo"] == []
+
+
+async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sessions) -> None:
+    share_id = await shared(sessions)
+    await sessions.put(user("msg_1"), text_part("prt_1", "Hel"))
+    sessions.store.stream(text_part("prt_1", "Hello"), "/d", "lo")
+    seen = orjson.loads(await shares(sessions).visit(share_id))
+    assert seen["messages"][0]["parts"][0]["text"] == "Hello"
+
+
+async def test_a_link_taken_back_finds_nothing_and_does_not_come_again(sessions: Sessions) -> None:
+    share_id = await shared(sessions)
+    private = await shares(sessions).unshare(PLACE, "ses_1")
+    assert private.share is None and sessions.said[-1]["properties"]["info"] == private.wire()
+    with pytest.raises(NotFound):
+        await shares(sessions).visit(share_id)
+    assert await shared(sessions) != share_id
+
+
+async def test_what_is_not_shared_cannot_be_unshared(sessions: Sessions) -> None:
+    for session_id in ("ses_1", "ses_nope"):
+        with pytest.raises(NotFound, match=session_id):
+            await shares(sessions).unshare(PLACE, session_id)
+
+
+async def test_a_share_goes_with_its_session(sessions: Sessions) -> None:
+    share_id = await shared(sessions)
+    await sessions.service.remove(PLACE, "ses_1")
+    with pytest.raises(NotFound):
+        await shares(sessions).visit(share_id)
+    assert await sessions.storage.rows(queries.SHARE) == []
+
+
+async def test_a_fork_is_not_shared(sessions: Sessions) -> None:
+    await shared(sessions)
+    assert (await sessions.forks.fork(PLACE, "ses_1", None)).share is None
+    assert len(await sessions.storage.rows(queries.SHARE)) == 1
+
+
+@pytest.mark.parametrize("guess", ["", "0" * 40, "0" * 39, "A" * 40, "ses_1", "\0", "..", "%", "é" * 40])
+async def test_a_guess_finds_nothing_and_learns_nothing(sessions: Sessions, guess: str) -> None:
+    await shared(sessions)
+    with pytest.raises(NotFound) as error:
+        await shares(sessions).visit(guess)
+    assert error.value.message == "There is nothing shared here: the link is wrong, or it was taken back."
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "may", "by_itself"),
+    [
+        ({}, {}, True, False),
+        ({"share": "manual"}, {}, True, False),
+        ({"share": "auto"}, {}, True, True),
+        ({"share": "disabled"}, {}, False, False),
+        ({}, {"auto_share": True}, True, True),
+        ({"share": "disabled"}, {"auto_share": True}, False, False),
+        ({"share": "auto"}, {"disable_share": True}, False, False),
+    ],
+)
+def test_what_configuration_and_flags_say(config: dict[str, str], flags: dict[str, bool], may: bool, by_itself: bool) -> None:
+    given = Config.model_validate(config), Flags(**flags)  # type: ignore[arg-type]
+    assert (may_share(*given), shares_by_itself(*given)) == (may, by_itself)
