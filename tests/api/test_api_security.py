@@ -236,7 +236,14 @@ async def test_open_routes_are_open_for_reading_alone(tmp_path: Path, method: st
 async def test_no_way_leads_out_of_the_open_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
     async with running_app(tmp_path) as app:
-        for path in ("/s/../session", "/s/%2e%2e/session", "/s/..%2fsession", "/s//session", "//s/x/session", "/s/x/../../session"):
+        for path in (
+            "/s/../session",
+            "/s/%2e%2e/session",
+            "/s/..%2fsession",
+            "/s//session",
+            "//s/x/session",
+            "/s/x/../../session",
+        ):
             assert (await app.client.get(f"http://127.0.0.1:4096{path}")).status_code in (401, 404), path
 
 
