@@ -34,6 +34,9 @@ class Settings(BaseSettings):
     allow_private_addresses: bool = False
     """Let the webfetch tool reach loopback and private addresses (default no: pages could name the network's own services)."""
 
+    project_plugins: bool = False
+    """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
+
     @property
     def root_dirs(self) -> list[Path]:
         return [Path(root) for root in self.roots.split(":") if root]

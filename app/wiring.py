@@ -27,6 +27,8 @@ from app.api.services import Services
 from app.bus.memory import MemoryBus
 from app.config.flags import Flags
 from app.permission.service import Permissions
+from app.plugin.host import PluginHost
+from app.plugin.runner import HOOK_SECONDS
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
 from app.provider.catalogue import KnownCatalogue
@@ -71,6 +73,7 @@ class Choices:
 
     scripted: Callable[[], Provider] = shared_scripted
     heartbeat_seconds: float = 10.0
+    plugin_hook_seconds: float = HOOK_SECONDS
 
 
 class Server:
@@ -114,7 +117,10 @@ class Server:
         projects = Projects(database, sql, writer)
         workspaces = Workspaces(WorkspaceSettings(data_dir, flags, os.environ), directory, self.settings.root_dirs, projects)
         known, auth = KnownCatalogue(), AuthStore(data_dir)
-        instances = Instances(workspaces, known, auth, data_dir, scripted=choices.scripted)
+        plugins = PluginHost(
+            self._storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds
+        )
+        instances = Instances(workspaces, known, auth, data_dir, plugins, scripted=choices.scripted)
         statuses, summaries = Statuses(store), Summaries(store)
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
         provider_env = frozenset(name for provider in known.providers.values() for name in provider.env)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from app.agent import hooks
 from app.agent.instance import Instance
 from app.agent.part_writer import PartWriter
 from app.agent.tool_calls import ToolCalls
@@ -66,7 +67,8 @@ class CallHost:
             tool=self._ref(),
         )
         ruleset = [*caller.agent.permission, *(caller.session.permission or [])]
-        await self._services.permissions.ask(PermissionQuestion(caller.instance.place, shown, ruleset, ask.subjects))
+        advice = hooks.permission_advice(caller.instance.hooks)
+        await self._services.permissions.ask(PermissionQuestion(caller.instance.place, shown, ruleset, ask.subjects, advice))
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self._caller.writer.tool_progress(self._part, title, metadata)

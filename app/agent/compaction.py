@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from app.agent import stored_error, window
+from app.agent import hooks, stored_error, window
 from app.agent.call_options import request_options
 from app.agent.decide import last_assistant
 from app.agent.definitions import prompt_text
@@ -120,21 +120,26 @@ async def _summarise(
         if room is not None:
             messages = shortened(messages, room - QUESTION_TOKENS)
         step = scope.step(message, model)
-        outcome = await scope.ask_without_tools(step, model, agent, _question(scope, model, agent, user, messages))
+        outcome = await scope.ask_without_tools(step, model, agent, await _question(scope, model, agent, user, messages))
         if outcome is not Outcome.REFUSED or not left:
             break
         room = estimate_messages(messages) // 2
     return outcome, step
 
 
-def _question(scope: TurnScope, model: Model, agent: Agent, user: UserMessage, messages: Sequence[ModelMessage]) -> ModelRequest:
-    return ModelRequest(
+async def _question(
+    scope: TurnScope, model: Model, agent: Agent, user: UserMessage, messages: Sequence[ModelMessage]
+) -> ModelRequest:
+    wanted = await hooks.compacting(scope.instance.hooks, scope.session_id)
+    text = "\n\n".join([wanted.prompt or prompt_text("compaction-request"), *wanted.context])
+    request = ModelRequest(
         model=model,
         system=assemble(agent, model, [], user),
-        messages=(*messages, UserTurn((TextBlock(prompt_text("compaction-request")),))),
+        messages=(*messages, UserTurn((TextBlock(text),))),
         session_id=scope.session_id,
         **request_options(scope.instance, model, agent, user),
     )
+    return await hooks.request(scope.instance, request, agent, user)
 
 
 @asynccontextmanager

@@ -1,10 +1,12 @@
 """A directory in use, as the agent sees it: its place, configuration, agents, models, tools and snapshots at one moment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from app.config.flags import Flags
+from app.plugin.loading import ExtensionStatus
+from app.plugin.runner import HookRunner
 from app.provider.base import Provider
 from app.provider.catalogue import Known
 from app.schema.agent import Agent, Command, Skill
@@ -12,6 +14,7 @@ from app.schema.config import Config
 from app.schema.model import Model, ProviderInfo
 from app.schema.session import FileDiff
 from app.snapshot.snapshots import Snapshots
+from app.tool.base import Tool
 from app.workspace.place import Place
 
 
@@ -48,3 +51,7 @@ class Instance:
     """None outside git or with `snapshot: false`."""
     snapshots: Snapshots | None = None
     """The same with all that revert needs of them."""
+    hooks: HookRunner = field(default_factory=HookRunner)
+    tools: Sequence[Tool[Any]] = ()
+    """Of plugins and of the configuration's folders."""
+    plugins: Sequence[ExtensionStatus] = ()

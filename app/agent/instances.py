@@ -10,6 +10,7 @@ from app.agent.definitions import define
 from app.agent.instance import Instance, Trees
 from app.config.commands import commands
 from app.config.loader import LoadedConfig
+from app.plugin.host import PluginHost
 from app.provider.assembly import ProviderSettings, assemble
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
@@ -19,6 +20,7 @@ from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
+from app.tool.custom import custom_tools
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
 
@@ -67,6 +69,7 @@ class Instances:
         known: Known,
         auth: AuthStore,
         data_dir: Path,
+        plugins: PluginHost,
         *,
         scripted: Callable[[], Provider] = shared_scripted,
     ) -> None:
@@ -75,6 +78,7 @@ class Instances:
         self._auth = auth
         self._scripted = scripted
         self._tool_output_dir = data_dir / "tool-output"
+        self.plugins = plugins
         self._made: dict[str, _Made] = {}
         self._providers: dict[str, Providers] = {}
 
@@ -93,10 +97,12 @@ class Instances:
             await providers.close()
         self._providers.clear()
         self._made.clear()
+        self.plugins.close_all()
 
     async def close_one(self, directory: str) -> None:
         """Let go of a directory's instance and connections."""
         self._made.pop(directory, None)
+        self.plugins.close(directory)
         providers = self._providers.pop(directory, None)
         if providers is not None:
             await providers.close()
@@ -108,13 +114,15 @@ class Instances:
     def forget(self, directory: str) -> None:
         """Its next user opens it anew."""
         self._made.pop(directory, None)
+        self.plugins.close(directory)
         self.workspaces.forget(directory)
 
     def settings(self, instance: Instance) -> ProviderSettings:
         return ProviderSettings.of(instance.config.layer(), os.environ)
 
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
-        config = loaded.config
+        plugins = await self.plugins.open(workspace.place, loaded)
+        config = plugins.config
         connected = assemble(self._known, ProviderSettings.of(config.layer(), os.environ), os.environ, auth)
         providers = self._providers.setdefault(workspace.place.directory, Providers(connected, scripted=self._scripted))
         providers.update(connected)
@@ -132,4 +140,7 @@ class Instances:
             skills=loaded.skills,
             trees=trees,
             snapshots=snapshots,
+            hooks=plugins.hooks,
+            tools=custom_tools(plugins.tools),
+            plugins=plugins.statuses,
         )

@@ -5,6 +5,7 @@ import hashlib
 from dataclasses import dataclass
 from itertools import chain
 
+from app.agent import hooks
 from app.agent.definitions import default_agent, find
 from app.agent.instance import Instance
 from app.agent.resolve import Resolver
@@ -45,7 +46,7 @@ class Intake:
         if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
             return Taken(await self._store.message(session_id, prompt.message_id), known=True)
         message = await self._message(instance, session_id, prompt)
-        parts = await self._parts(instance, message, prompt)
+        parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
         async with self._store.lock(session_id):
             if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
                 return Taken(await self._store.message(session_id, prompt.message_id), known=True)

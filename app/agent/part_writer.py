@@ -70,6 +70,11 @@ class PartWriter:
         part.text += text
         self._store.stream(part, self._directory, text)
 
+    def open_text(self, block: str) -> TextPart:
+        part = self._open[block]
+        assert isinstance(part, TextPart)
+        return part
+
     def end_block(self, block: str, metadata: Metadata | None) -> TextPart | ReasoningPart:
         """A reasoning block with neither text nor metadata (some models open one and say nothing) leaves no part."""
         part = self._open.pop(block)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from app.agent import compaction, shell
+from app.agent import compaction, hooks, shell
 from app.agent.command import Commands
 from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
@@ -52,6 +52,7 @@ class Requests:
         """The JSON of the message that answers."""
         await self._store.session_json(session_id)
         prompt = await self._commands.prompt(instance, wanted, await self._intake.last_model(session_id))
+        prompt = await hooks.command_parts(instance.hooks, session_id, wanted, prompt)
         taken = await self._prompts.take(instance, session_id, prompt)
         answer = await self._prompts.answer(instance, session_id, taken)
         await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)

@@ -6,14 +6,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from app.agent import retry
+from app.agent import hooks, retry
 from app.agent.errors import aborted, to_message_error
 from app.agent.instance import Trees
 from app.agent.part_writer import PartWriter
 from app.agent.processor import Processor
 from app.agent.tokens import counted, estimate, estimate_request
 from app.agent.tool_calls import ToolCalls
-from app.provider.base import ContextOverflow, Finish, FinishReason, ModelRequest, Provider, ProviderFailure, ToolCall, Usage
+from app.plugin.runner import HookRunner
+from app.provider.base import (
+    ContextOverflow,
+    Finish,
+    FinishReason,
+    ModelRequest,
+    Provider,
+    ProviderFailure,
+    TextEnd,
+    ToolCall,
+    Usage,
+)
 from app.provider.cost import tokens_and_cost
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
@@ -45,6 +56,7 @@ class StepTools:
     store: Store
     directory: str
     trees: Trees | None
+    hooks: HookRunner
     set_status: Callable[[SessionStatus], object]
     on_answer: Callable[[], object] = lambda: None
     """Called when the model begins to answer."""
@@ -140,6 +152,8 @@ class Step:
         processor = Processor(self.writer, calls, self._began)
         stream = self._provider.stream(request)
         async for event in stream:
+            if isinstance(event, TextEnd):
+                await hooks.text_complete(self._around.hooks, self.writer.open_text(event.id))
             processor.handle(event)
         return processor.finish
 

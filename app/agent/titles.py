@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from app.agent import decide
+from app.agent import decide, hooks
 from app.agent.call_options import request_options
 from app.agent.definitions import prompt_text
 from app.agent.history import to_model_messages
@@ -52,6 +52,7 @@ class Titles:
             session_id=prompt.session_id,
             **request_options(instance, model, agent, prompt, small=True),
         )
+        request = await hooks.request(instance, request, agent, prompt)
         provider = instance.providers.provider_for(model)
         for attempt in range(1, _TRIES + 1):
             try:

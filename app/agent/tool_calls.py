@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
+from app.agent import hooks
 from app.agent.doom_loop import is_looping
 from app.agent.part_writer import PartWriter
 from app.permission.errors import PermissionRefused, Rejected
+from app.plugin.runner import HookRunner
 from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
 from app.schema.part import ToolPart
@@ -38,6 +40,7 @@ class ToolCalls:
         bounds: Bounds,
         earlier: Sequence[ToolPart],
         *,
+        plugin_hooks: HookRunner = HookRunner(),
         refusal_stops: bool = True,
     ) -> None:
         self._tools = tools
@@ -45,6 +48,7 @@ class ToolCalls:
         self._context = context
         self._bounds = bounds
         self._calls = list(earlier)
+        self._hooks = plugin_hooks
         self._running: set[asyncio.Task[None]] = set()
         self._refusal_stops = refusal_stops
         self.blocked = False
@@ -134,10 +138,10 @@ class ToolCalls:
             asked = {"tool": part.tool, "input": part.state.input}
             await context.host.ask(PermissionAsk("doom_loop", [part.tool], [part.tool], asked))
         try:
-            arguments = tool.parameters.model_validate(part.state.input)
+            arguments = tool.parameters.model_validate(await hooks.tool_args(self._hooks, part))
         except ValidationError as error:
             raise ToolError(_explained(tool.id, error)) from error
-        return await tool.execute(arguments, context)
+        return await hooks.tool_result(self._hooks, part, await tool.execute(arguments, context))
 
 
 def _spec(tool: Tool[Any]) -> ToolSpec:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, assert_never
 
-from app.agent import compaction, decide, prune, reminders, stored_error, subtask, system, window
+from app.agent import compaction, decide, hooks, prune, reminders, stored_error, subtask, system, window
 from app.agent.call_options import request_options
 from app.agent.compaction import Compactions
 from app.agent.decide import AskModel
@@ -170,10 +170,11 @@ class Turn:
         place = instance.place
         scope = Scope(Path(place.directory), Path(place.worktree), instance.flags, instance.config.instructions)
         call = [system.environment(place, model), *await blocks(scope)]
-        messages = to_model_messages(reminders.remind(history, agent, self._steps), model)
+        told = await hooks.messages(instance.hooks, reminders.remind(history, agent, self._steps))
+        messages = to_model_messages(told, model)
         if agent.steps is not None and self._steps >= agent.steps:
             messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
-        return ModelRequest(
+        request = ModelRequest(
             model=model,
             system=system.assemble(agent, model, call, user),
             messages=messages,
@@ -181,6 +182,7 @@ class Turn:
             tools=tools,
             **request_options(instance, model, agent, user),
         )
+        return await hooks.request(instance, request, agent, user)
 
     # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -109,7 +109,7 @@ class TurnScope:
         return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)
 
     def step(self, message: AssistantMessage, model: Model, on_answer: Callable[[], object] = lambda: None) -> Step:
-        around = StepTools(self.store, self.directory, self.instance.trees, self.set_status, on_answer)
+        around = StepTools(self.store, self.directory, self.instance.trees, self.instance.hooks, self.set_status, on_answer)
         return Step(around, message, model, self.instance.providers.provider_for(model))
 
     def calls(
@@ -140,7 +140,7 @@ class TurnScope:
 
         bounds: Bounds = OutputBounds(self.services.outputs, may_delegate="task" in tools)
         refusal_stops = not self.instance.config.experimental.continue_loop_on_deny
-        calls = ToolCalls(tools, writer, context, bounds, earlier, refusal_stops=refusal_stops)
+        calls = ToolCalls(tools, writer, context, bounds, earlier, plugin_hooks=self.instance.hooks, refusal_stops=refusal_stops)
         return calls
 
     async def ask_without_tools(self, step: Step, model: Model, agent: Agent, request: ModelRequest) -> Outcome:

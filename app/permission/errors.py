@@ -2,6 +2,7 @@
 
 PermissionRefused
 ├── Denied      a rule forbids it
+├── Vetoed      a plugin forbids it
 ├── Rejected    the person said no: the turn stops after this step
 └── Corrected   the person said no and what to do instead: the turn goes on
 """
@@ -21,6 +22,11 @@ class Denied(PermissionRefused):
         super().__init__(
             "A permission rule forbids this tool call. The rules that apply: " + json.dumps([rule.wire() for rule in rules])
         )
+
+
+class Vetoed(PermissionRefused):
+    def __init__(self) -> None:
+        super().__init__("A plugin refused permission for this tool call.")
 
 
 class Rejected(PermissionRefused):

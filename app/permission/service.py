@@ -1,20 +1,23 @@
 """Asking a person for leave: what the rules leave open waits for a reply (behaviour §10.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from app.bus.base import Event
 from app.permission import rules
-from app.permission.errors import Corrected, Denied, PermissionRefused, Rejected
+from app.permission.errors import Corrected, Denied, PermissionRefused, Rejected, Vetoed
 from app.permission.rules import Subject
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
-from app.schema.permission import PermissionRequest, Reply, Rule, Ruleset
+from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
 from app.storage.asks import Ask, Asks, ask_key
 from app.storage.engine import Database
 from app.storage.queries import Statements
 from app.storage.writer import Change, Writer
 from app.workspace.place import Place
+
+Advice = Callable[[PermissionRequest, Action], Awaitable[Action]]
+"""What plugins make of what the rules say, which is `allow` or `ask`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Request:
     shown: PermissionRequest
     ruleset: Ruleset
     subjects: Sequence[Subject] = ()
+    advice: Advice | None = None
 
     def decide(self, approved: Ruleset) -> rules.Decision:
         return rules.decide(self.shown.permission, self.subjects or self.shown.patterns, self.ruleset, approved)
@@ -39,7 +43,7 @@ class Permissions:
 
     async def ask(self, request: Request) -> None:
         """Returns when all of it is allowed; waits for a person where a rule says ask. Raises PermissionRefused."""
-        decision = request.decide(await self.approved(request.place.project_id))
+        decision = await self._decide(request)
         match decision:
             case rules.Allowed():
                 return
@@ -48,6 +52,25 @@ class Permissions:
             case rules.Asked():
                 self._take_up(request)
                 await self.asks.wait(_ask(request))
+
+    async def _decide(self, request: Request) -> rules.Decision:
+        """What a rule forbids, no advice allows. Raises Vetoed."""
+        decision = request.decide(await self.approved(request.place.project_id))
+        if request.advice is None or isinstance(decision, rules.Forbidden):
+            return decision
+        match await request.advice(request.shown, "allow" if isinstance(decision, rules.Allowed) else "ask"):
+            case "allow":
+                return rules.Allowed()
+            case "ask":
+                return rules.Asked()
+            case "deny":
+                raise Vetoed()
+
+    async def _is_allowed(self, request: Request) -> bool:
+        try:
+            return isinstance(await self._decide(request), rules.Allowed)
+        except Vetoed:
+            return False
 
     def _take_up(self, request: Request) -> None:
         """Asked before a restart: the same request goes on."""
@@ -98,7 +121,7 @@ class Permissions:
         for other in self.asks.of_session(session_id):
             if reply == "reject":
                 await self._answer(other, "reject", Rejected())
-            elif isinstance(other.request.decide(await self.approved(other.request.place.project_id)), rules.Allowed):
+            elif await self._is_allowed(other.request):
                 await self._answer(other, "always", None)
 
 

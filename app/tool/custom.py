@@ -1,0 +1,100 @@
+"""Tools that plugins and `{tool,tools}/*.py` files bring."""
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, create_model
+
+from app.plugin import limits
+from app.plugin.api import Tool as Definition
+from app.plugin.api import ToolResult as CustomResult
+from app.tool.base import Arguments, PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+
+log = logging.getLogger(__name__)
+
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What providers take for a tool's name."""
+
+
+class CustomTool(Tool[BaseModel]):
+    """Its permission is its id, asked for before it runs. Raises ValueError, or what Pydantic raises, for a name or arguments
+    that no model can be given."""
+
+    def __init__(self, id: str, definition: Definition) -> None:
+        if not _ID.fullmatch(id):
+            raise ValueError("a tool's name has at most 64 letters, digits, _ and -")
+        self.id = id
+        self._definition = definition
+        self._schema = _schema_of(definition.args)
+        self.parameters = Arguments if self._schema else _model_of(definition.args)
+        self.schema()
+
+    def description(self) -> str:
+        return self._definition.description
+
+    def schema(self) -> dict[str, Any]:
+        return self._schema or super().schema()
+
+    async def execute(self, args: BaseModel, ctx: ToolContext) -> ToolResult:
+        await ctx.host.ask(PermissionAsk(self.id, ["*"], ["*"]))
+        context = CallContext(ctx)
+        try:
+            result = await limits.call(self._definition.execute, self._given(args), context)
+        except asyncio.CancelledError:
+            context.abort.set()
+            raise
+        if isinstance(result, CustomResult):
+            return ToolResult(result.title, result.output, result.metadata)
+        if not isinstance(result, str):
+            raise ToolError(f"The tool {self.id} returned {type(result).__name__} and not text")
+        return ToolResult("", result)
+
+    def _given(self, args: BaseModel) -> Any:
+        if isinstance(args, Arguments):
+            return args.root
+        return args if isinstance(self._definition.args, type) else dict(args)
+
+
+class CallContext:
+    """The call, as app.plugin.api.ToolContext shows it."""
+
+    def __init__(self, ctx: ToolContext) -> None:
+        self._host = ctx.host
+        self.session_id = ctx.session_id
+        self.message_id = ctx.message_id
+        self.agent = ctx.agent.name
+        self.directory = str(ctx.directory)
+        self.abort = threading.Event()
+
+    async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        await self._host.update(title=title, metadata=metadata)
+
+    async def ask(
+        self, permission: str, patterns: list[str], always: list[str] | None = None, metadata: dict[str, Any] | None = None
+    ) -> None:
+        await self._host.ask(PermissionAsk(permission, patterns, always or [], metadata or {}))
+
+
+def custom_tools(definitions: Mapping[str, Definition]) -> list[CustomTool]:
+    """One that cannot be offered is logged and left out."""
+    tools = []
+    for id, definition in definitions.items():
+        try:
+            tools.append(CustomTool(id, definition))
+        except Exception as error:
+            log.exception("tool %s is left out: %s", id, error)
+    return tools
+
+
+def _schema_of(args: Any) -> dict[str, Any] | None:
+    """None for a Pydantic model and for `{name: type}`."""
+    return dict(args) if isinstance(args, Mapping) and args.get("type") == "object" else None
+
+
+def _model_of(args: Any) -> type[BaseModel]:
+    """A Pydantic model stays; `{name: type}` becomes one."""
+    return args if isinstance(args, type) else create_model("Arguments", **args)
