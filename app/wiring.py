@@ -15,7 +15,7 @@ from app.agent.housekeeping import Housekeeping
 from app.agent.instances import Instances
 from app.agent.intake import Intake
 from app.agent.prompts import Prompts
-from app.agent.recovery import Recovery
+from app.agent.recovery import Recovery, UnfinishedReverts
 from app.agent.requests import Requests
 from app.agent.resolve import Resolver
 from app.agent.runner import MakeTurn, Runner
@@ -50,8 +50,8 @@ from app.storage.queries import Statements
 from app.storage.writer import Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
-from app.workspace.registry import Projects
 from app.util import marks
+from app.workspace.registry import Projects
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
 
@@ -95,6 +95,7 @@ class Server:
             log.warning("ended %d processes of commands that a killed server left running", ended)
         if recovered.settled or recovered.resume:
             log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(recovered.resume))
+        await UnfinishedReverts(store, services.instances, services.requests).undo()
         self._housekeeping.start()
 
     async def stop(self) -> None:

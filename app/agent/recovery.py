@@ -26,6 +26,8 @@ from app.storage import queries
 from app.storage.asks import AskKey
 from app.util import clock
 
+log = logging.getLogger(__name__)
+
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
 
 
@@ -101,6 +103,21 @@ class Recovery:
             change = self._store.change(session_id, (await self._store.session(session_id)).directory)
             change.close_prompts()
             await self._store.commit(change)
+
+
+class UnfinishedReverts:
+    def __init__(self, store: Store, instances: Instances, requests: Requests) -> None:
+        self._store = store
+        self._instances = instances
+        self._requests = requests
+
+    async def undo(self) -> None:
+        for session_id, directory in await self._store.ask(queries.unfinished_reverts):
+            try:
+                await self._requests.unrevert(await self._instances.get(directory), session_id)
+                log.warning("undid a revert of %s that a killed server had not finished", session_id)
+            except Exception:
+                log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)
 
 
 def settled_part(part: Part) -> Part | None:

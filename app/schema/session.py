@@ -42,13 +42,15 @@ class NotReverted(Wire):
 
 
 class Revert(Wire):
-    """`snapshot` is the tree from just before; `notReverted` is Opensession's own."""
+    """`snapshot` is the tree from just before. Opensession's own: `notReverted`; `unfinished` while files are being put back,
+    which a server that is killed meanwhile undoes at its next start."""
 
     message_id: str
     part_id: str | None = None
     snapshot: str | None = None
     diff: str | None = None
     not_reverted: list[NotReverted] | None = None
+    unfinished: bool | None = None
 
 
 class Session(Wire):

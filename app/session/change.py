@@ -51,6 +51,10 @@ class SessionChange:
         self._put_session(session)
         self._announce_session("session.updated", session.wire_json())
 
+    def note_session(self, session: Session) -> None:
+        """Store it without a word: what is announced comes with a later change."""
+        self._put_session(session)
+
     def delete_session(self, session: Session) -> None:
         """Messages, parts, todos, diff, share, asks and lease go with it by their foreign keys."""
         self.change.writes.append((self._sql.delete_approvals, [{"gone": session.id}]))

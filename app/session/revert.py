@@ -4,7 +4,8 @@ revert    files return to what they were before the target; the session remember
 unrevert  they return to that
 cleanup   with the next prompt the reverted messages go for good (`clean`)
 
-Each holds the session's lock to its end, so that a prompt comes wholly before it or wholly after.
+Each holds the session's lock to its end, so that a prompt comes wholly before it or wholly after. Before it touches a file
+the session says what is about to happen (`unfinished`): a server that is killed then undoes it at its next start.
 """
 
 import logging
@@ -51,7 +52,7 @@ class Reverts:
                 revert = await _preview(snapshots, place, target, await _states_before(snapshots, place, session, history))
                 return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
             session = await self._unrevert(place, snapshots, session, history)
-            revert = await _revert_files(snapshots, place, target)
+            revert = await self._revert_files(place, snapshots, session, target)
             change = self._store.change(session_id, place.directory)
             change.put_diff(diffs)
             return await self._commit(change, session, revert=revert, summary=totals(diffs))
@@ -100,8 +101,43 @@ class Reverts:
         change = self._store.change(session.id, place.directory)
         states = await _states_before(snapshots, place, session, history)
         if snapshots is not None and states:
-            _announce_refused(change, await snapshots.restore(states))
+            _announce_refused(change, await self._put_back(place, snapshots, session, session.revert, states))
         return await self._commit(change, session, revert=None)
+
+    async def _put_back(
+        self, place: Place, snapshots: Snapshots, session: Session, revert: Revert, states: dict[Path, str]
+    ) -> RestoreReport:
+        async def about_to(_before: str) -> None:
+            await self._note(place, session, revert.model_copy(update={"unfinished": True}))
+
+        report = await snapshots.restore(states, about_to=about_to)
+        if report.could_not and not (report.restored or report.deleted):
+            await self._note(place, session, revert)
+            raise SnapshotFailed(_not_put_back(report))
+        return report
+
+    async def _revert_files(self, place: Place, snapshots: Snapshots | None, session: Session, target: Target) -> Revert:
+        revert = _revert_to(target, place)
+        if snapshots is None:
+            return revert
+
+        async def about_to(before: str) -> None:
+            await self._note(place, session, revert.model_copy(update={"snapshot": before, "unfinished": True}))
+
+        beyond = await _beyond_snapshots(snapshots, place, target)
+        report = await snapshots.restore(first_trees(target), about_to=about_to)
+        revert.snapshot = report.before
+        _note_refused(revert, [*report.could_not, *beyond], place)
+        try:
+            revert.diff = await snapshots.diff(report.before)
+        except SnapshotFailed as failure:
+            log.warning("the files are reverted, but there is no diff to show: %s", failure.message)
+        return revert
+
+    async def _note(self, place: Place, session: Session, revert: Revert) -> None:
+        change = self._store.change(session.id, place.directory)
+        change.note_session(session.model_copy(update={"revert": revert}))
+        await self._store.commit(change)
 
     async def _commit(self, change: SessionChange, session: Session, **update: object) -> Session:
         touched = session.time.model_copy(update={"updated": clock.now_ms()})
@@ -111,28 +147,14 @@ class Reverts:
         return session
 
 
-async def _revert_files(snapshots: Snapshots | None, place: Place, target: Target) -> Revert:
-    revert = _revert_to(target, place)
-    if snapshots is not None:
-        beyond = await _beyond_snapshots(snapshots, place, target)
-        report = await snapshots.restore(first_trees(target))
-        revert.snapshot = report.before
-        _note_refused(revert, [*report.could_not, *beyond], place)
-        try:
-            revert.diff = await snapshots.diff(report.before)
-        except SnapshotFailed as failure:
-            log.warning("the files are reverted, but there is no diff to show: %s", failure.message)
-    return revert
-
-
 def _announce_refused(change: SessionChange, report: RestoreReport) -> None:
-    if not report.could_not:
-        return
-    sentence = "\n".join(["not put back:", *(f"{item.path}: {item.reason}" for item in report.could_not)])
-    if not (report.restored or report.deleted):
-        raise SnapshotFailed(sentence)
-    failure = ErrorOfSession(session_id=change.session_id, error=unknown(f"Some files were {sentence}"))
-    change.announce(EventSessionError(properties=failure))
+    if report.could_not:
+        failure = ErrorOfSession(session_id=change.session_id, error=unknown(f"Some files were {_not_put_back(report)}"))
+        change.announce(EventSessionError(properties=failure))
+
+
+def _not_put_back(report: RestoreReport) -> str:
+    return "\n".join(["not put back:", *(f"{item.path}: {item.reason}" for item in report.could_not)])
 
 
 async def _preview(snapshots: Snapshots | None, place: Place, target: Target, earlier: dict[Path, str]) -> Revert:

@@ -7,7 +7,7 @@ the files of repositories and submodules inside this one, and names that are not
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -97,12 +97,15 @@ class Snapshots:
         contents = await self._repository.blobs(blob for change in changes for blob in change.blobs())
         return [change.as_file_diff(contents) for change in changes]
 
-    async def restore(self, wanted: Mapping[Path, str], *, dry_run: bool = False) -> RestoreReport:
+    async def restore(
+        self, wanted: Mapping[Path, str], *, dry_run: bool = False, about_to: Callable[[str], Awaitable[None]] | None = None
+    ) -> RestoreReport:
         """Bring each path to its content, executable bit and type in its snapshot, or delete it where that has none.
 
-        No other file is touched; a directory that a deletion empties goes too, as in git. A dry run only reports.
+        No other file is touched; a directory that a deletion empties goes too, as in git. A dry run only reports. `about_to` is
+        called with the snapshot of how things are before the first file is touched; raising, it stops the restore.
         """
-        return await self._to_its_end(self._restore(wanted, dry_run))
+        return await self._to_its_end(self._restore(wanted, dry_run, about_to))
 
     async def gc(self) -> None:
         """Delete old snapshots; nothing to do when none was taken since the last time."""
@@ -165,7 +168,9 @@ class Snapshots:
 
     # Restoring.
 
-    async def _restore(self, wanted: Mapping[Path, str], dry_run: bool) -> RestoreReport:
+    async def _restore(
+        self, wanted: Mapping[Path, str], dry_run: bool, about_to: Callable[[str], Awaitable[None]] | None
+    ) -> RestoreReport:
         async with self._lock.held() as lock:
             report = RestoreReport(await self._capture(lock))
             steps = await self._plan(wanted, report)
@@ -176,6 +181,8 @@ class Snapshots:
                 changed = {**dict.fromkeys(deletions), **writes}
                 report.after = await self._repository.tree_with(report.before, changed, lock) if changed else report.before
             else:
+                if about_to is not None:
+                    await about_to(report.before)
                 await self._carry_out(deletions, writes, report)
             return report
 

@@ -359,6 +359,14 @@ def abandoned_messages(connection: Connection) -> list[tuple[str, str, str]]:
     return [(row.session_id, row.id, row.role) for row in connection.execute(query).all()]
 
 
+def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
+    """(session, directory) where a server was killed while it put files back. In a JSON string the quotes would be escaped."""
+    query = select(SESSION.c.id, SESSION.c.directory).where(
+        SESSION.c.body.contains('"unfinished":true', autoescape=True), SESSION.c.id.not_in(select(LEASE.c.session_id))
+    )
+    return [(row.id, row.directory) for row in connection.execute(query).all()]
+
+
 # ── the rest ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
