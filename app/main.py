@@ -10,7 +10,10 @@ from starlette.types import Lifespan
 
 from app import __version__
 from app.api import ask, config, directory, errors, event, file, message, request, server, session, share
+from app.api.audit import Audit, AuditLog
+from app.api.login import Login
 from app.api.security import Access, Guard, is_loopback
+from app.api.tokens import TokenStore
 from app.config.flags import Flags
 from app.settings import Settings
 from app.wiring import Choices, Server
@@ -24,19 +27,24 @@ def create_app(
     choices: Choices = Choices(),
 ) -> FastAPI:
     """`workspace` is the directory that requests work in when they name none; `hostname` what the server is bound to."""
-    settings = settings or Settings()
+    settings, flags = settings or Settings(), Flags.from_env()
     running = Server(settings, workspace or Path.cwd(), choices)
+    login = Login(flags.server_username, flags.server_password, TokenStore(settings.data_dir))
+    audit_log = AuditLog(settings.data_dir)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await running.start()
         yield
         await running.stop()
+        audit_log.close()
 
     app = _routes(lifespan)
     app.state.services = running.services
     app.state.server = running
-    app.add_middleware(Guard, access=access_of(settings, Flags.from_env(), hostname))
+    app.state.login = login
+    app.add_middleware(Audit, audit_log=audit_log)
+    app.add_middleware(Guard, access=access_of(settings, hostname), login=login, max_body_bytes=settings.max_body_bytes)
     return app
 
 
@@ -66,12 +74,10 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     return app
 
 
-def access_of(settings: Settings, flags: Flags, hostname: str) -> Access:
+def access_of(settings: Settings, hostname: str) -> Access:
     public = urlsplit(settings.public_url).hostname if settings.public_url else None
     return Access(
         hosts=frozenset(name for name in (hostname, public) if name),
         any_address=not is_loopback(hostname),
         origins=settings.allowed_origins,
-        username=flags.server_username,
-        password=flags.server_password,
     )

@@ -37,6 +37,27 @@ class Settings(BaseSettings):
     project_plugins: bool = False
     """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
 
+    max_body_bytes: int = Field(default=32 * 1024 * 1024, gt=0)
+    """Bytes that the body of a request may have (default 32 MiB); a larger one is answered with 413."""
+
+    max_part_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    """Bytes that one part of a message may have when a client sends it (default 16 MiB); a larger one is answered with 413."""
+
+    max_head_bytes: int = Field(default=64 * 1024, gt=0)
+    """Bytes that a request's address and headers may have together (default 64 KiB); more are answered with 414 or 431."""
+
+    max_connections: int = Field(default=700, gt=0)
+    """Connections at once (default 700); requests on more are answered with 429. Each takes a file descriptor (`ulimit -n`)."""
+
+    max_event_streams: int = Field(default=300, gt=0)
+    """Event streams at once (default 300); more are answered with 429."""
+
+    max_waiting_prompts: int = Field(default=100, gt=0)
+    """Prompts of one session that may wait for their answer (default 100); more are answered with 429 and not stored."""
+
+    max_running_sessions: int = Field(default=100, gt=0)
+    """Sessions that are answered at once (default 100). Prompts to others are accepted and wait for their turn."""
+
     @property
     def root_dirs(self) -> list[Path]:
         return [Path(root) for root in self.roots.split(":") if root]

@@ -162,6 +162,7 @@ class Server:
             known=known,
             auth=auth,
             public_url=self.settings.public_url,
+            max_event_streams=self.settings.max_event_streams,
             heartbeat_seconds=choices.heartbeat_seconds,
         )
 

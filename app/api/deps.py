@@ -96,4 +96,5 @@ _ERRORS: dict[int, dict[str, Any]] = {
     404: {"description": "Not found", "model": NotFoundError},
     409: {"description": "Busy, or used for something else", "model": NamedError},
     413: {"description": "Too large", "model": NamedError},
+    429: {"description": "Too many", "model": NamedError},
 }

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from app.schema.errors import ServiceError, bad_request_body
+from app.schema.errors import ServiceError, TooMany, bad_request_body
 from app.storage.engine import StorageError
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,13 @@ log = logging.getLogger(__name__)
 MOST_ISSUES = 50
 LARGEST_ECHO_BYTES = 64 * 1024
 
-_NAMES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "PayloadTooLargeError", 415: "UnsupportedMediaTypeError"}
+_NAMES = {
+    404: "NotFoundError",
+    405: "MethodNotAllowedError",
+    408: "RequestTimeoutError",
+    413: "PayloadTooLargeError",
+    415: "UnsupportedMediaTypeError",
+}
 
 
 def rendered(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
@@ -30,7 +36,8 @@ def named(status: int, name: str, message: str, headers: dict[str, str] | None =
 
 async def _service_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    return rendered(error.status, error.body())
+    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany) else None
+    return rendered(error.status, error.body(), headers)
 
 
 async def _validation_error(_request: Request, error: Exception) -> Response:

@@ -4,17 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
-from fastapi import Header, Query
-from fastapi.responses import StreamingResponse
+from fastapi import Header, Query, Request
+from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.deps import Directory, ServicesDep, documented, place_of
+from app.api.deps import Directory, ServicesDep, documented, place_of, wire
 from app.api.json_route import router
+from app.api.login import Login
 from app.api.services import Services
 from app.bus.base import Event
 from app.bus.frames import EventFrame
 from app.bus.memory import Listener
 from app.schema.base import Wire
+from app.schema.errors import TooMany
 from app.schema.event import AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 
 routes = router(tags=["event"])
@@ -23,25 +25,51 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 Parts = Annotated[Literal["full", "delta"], Query(description="`delta`: part frames carry only the text that a part gained")]
 Cursor = Annotated[str | None, Header(alias="Last-Event-ID", description="The id of the last event received")]
+CursorInQuery = Annotated[
+    str | None, Query(alias="lastEventID", description="The same, for a new EventSource, which can send no header")
+]
+Token = Annotated[str | None, Query(description="From POST /auth/event-token, instead of a login in a header")]
+
+
+class TooManyStreams(TooMany):
+    name = "TooManyStreamsError"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} event streams are open already (OPENSESSION_MAX_EVENT_STREAMS). Close one, or try again later.")
 
 
 def _described(model: object) -> dict[int | str, dict[str, object]]:
-    return {**documented(400, 403), 200: {"description": "Event stream", "model": model}}
+    return {**documented(400, 403, 429), 200: {"description": "Event stream", "model": model}}
 
 
 @routes.get("/event", operation_id="event.subscribe", response_class=StreamingResponse, responses=_described(AnyEvent))
-async def subscribe(app: ServicesDep, where: Directory, parts: Parts = "full", last_event_id: Cursor = None) -> StreamingResponse:
+async def subscribe(
+    app: ServicesDep,
+    where: Directory,
+    parts: Parts = "full",
+    last_event_id: Cursor = None,
+    cursor: CursorInQuery = None,
+    token: Token = None,
+) -> StreamingResponse:
     """The events of one directory."""
-    return await _open(app, (await place_of(app, where)).directory, parts, last_event_id)
+    return await _open(app, (await place_of(app, where)).directory, parts, last_event_id or cursor)
 
 
 @routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
-async def subscribe_globally(app: ServicesDep, parts: Parts = "full", last_event_id: Cursor = None) -> StreamingResponse:
+async def subscribe_globally(
+    app: ServicesDep,
+    parts: Parts = "full",
+    last_event_id: Cursor = None,
+    cursor: CursorInQuery = None,
+    token: Token = None,
+) -> StreamingResponse:
     """The events of all directories, each with its directory, and the server's own."""
-    return await _open(app, None, parts, last_event_id)
+    return await _open(app, None, parts, last_event_id or cursor)
 
 
 async def _open(app: Services, directory: str | None, parts: str, cursor: str | None) -> StreamingResponse:
+    if app.bus.listeners() >= app.max_event_streams:
+        raise TooManyStreams(app.max_event_streams)
     listener = app.bus.subscribe(directory, deltas=parts == "delta")
     try:
         first = await _first(app, listener, cursor)
@@ -49,6 +77,21 @@ async def _open(app: Services, directory: str | None, parts: str, cursor: str | 
         listener.close()
         raise
     return EventStream(listener, _frames(listener, first, app.heartbeat_seconds))
+
+
+class EventToken(Wire):
+    """`expires` in epoch milliseconds."""
+
+    token: str
+    expires: int
+
+
+@routes.post("/auth/event-token", operation_id="auth.eventToken", response_model=EventToken, tags=["auth"])
+async def event_token(request: Request) -> Response:
+    """A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header."""
+    login: Login = request.app.state.login
+    token, expires = login.event_tokens.issue()
+    return wire(EventToken(token=token, expires=expires))
 
 
 class EventStream(StreamingResponse):

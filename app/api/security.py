@@ -2,35 +2,29 @@
 
 - `Host` must name this server, or a page that rebinds its DNS name could talk to it.
 - A browser's request from another origin is let in only from the origins that are configured, and only those are told so (CORS).
-- A body must be declared as JSON, which no page can send across origins without asking first.
-- With OPENCODE_SERVER_PASSWORD set, every request needs it (basic auth), but to see that the server is well or what is shared.
+- A body must be declared as JSON, which no page can send across origins without asking first, and has a bounded size.
+- Where a login is required (see login.py) every request needs it, but to see that the server is well or what is shared.
 """
 
-import base64
-import binascii
-import hmac
+import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.audit import WHO
 from app.api.errors import named
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+from app.api.login import ANYONE, Admitted, Denied, Login
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
 _READING = ("GET", "HEAD")
-MAX_BODY_BYTES = 32 * 1024 * 1024
-TOO_LARGE = f"A body may have at most {MAX_BODY_BYTES} bytes."
+BODY_SECONDS = 30.0
+"""So long a client may pause within a body that it sends."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +34,6 @@ class Access:
     hosts: frozenset[str] = frozenset()
     any_address: bool = False
     origins: frozenset[str] = frozenset()
-    username: str = "opencode"
-    password: str | None = None
 
     def knows_host(self, header: str | None) -> bool:
         name = _host_name(header)
@@ -52,13 +44,6 @@ class Access:
     def knows_origin(self, origin: str, host: str | None) -> bool:
         """Configured, or the page comes from this server itself."""
         return origin in self.origins or (host is not None and _authority(origin) == host.lower())
-
-    def admits(self, authorization: str | None) -> bool:
-        if self.password is None:
-            return True
-        given = _credentials(authorization)
-        expected = f"{self.username}:{self.password}".encode()
-        return hmac.compare_digest(given, expected)
 
 
 def _host_name(header: str | None) -> str | None:
@@ -94,29 +79,21 @@ def is_open(method: str, path: str) -> bool:
     return method in _READING and (path == "/global/health" or path.startswith("/s/"))
 
 
-def _credentials(authorization: str | None) -> bytes:
-    scheme, _, encoded = (authorization or "").partition(" ")
-    if scheme.lower() != "basic":
-        return b""
-    try:
-        return base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-
-
 class Guard:
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, login: Login, max_body_bytes: int) -> None:
         self._app = app
         self._access = access
+        self._login = login
+        self._max_body_bytes = max_body_bytes
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         listed = origin is not None and self._access.knows_origin(origin, headers.get("host"))
-        refusal = self._refusal(scope["method"], scope["path"], headers, origin, listed)
+        refusal = self._refusal(scope, headers, listed)
         if listed and origin is not None:
             send = _with_cors(send, origin, headers.get("access-control-request-headers"))
         if refusal is not None:
@@ -124,34 +101,58 @@ class Guard:
         elif origin is not None and scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
         else:
-            await self._app(scope, _bounded(receive), send)
+            await self._app(scope, _bounded(receive, self._max_body_bytes), send)
 
-    def _refusal(self, method: str, path: str, headers: Headers, origin: str | None, listed: bool) -> Response | None:
-        access = self._access
-        if not access.knows_host(headers.get("host")):
+    def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Response | None:
+        """None for what may go on; whom it comes from is noted in the scope."""
+        if not self._access.knows_host(headers.get("host")):
             return named(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
-        if not is_open(method, path) and not access.admits(headers.get("authorization")):
-            challenge = {"WWW-Authenticate": 'Basic realm="Secure Area"'}
-            return named(401, "UnauthorizedError", "This server needs its username and password (basic auth).", challenge)
-        if method == "OPTIONS":
+        if _is_preflight(scope, headers):
             return None
-        if origin is not None and not listed and method not in _READING:
-            return named(
-                403,
-                "OriginForbiddenError",
-                "Pages of that origin may not write here. OPENSESSION_CORS_ORIGINS lists those that may.",
-            )
-        return _body_refusal(method, headers)
+        match self._admission(scope, headers):
+            case Denied(retry_after=seconds):
+                return _denied(seconds)
+            case Admitted(who=who):
+                scope[WHO] = who
+        return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
+
+    def _admission(self, scope: Scope, headers: Headers) -> Admitted | Denied:
+        if is_open(scope["method"], scope["path"]):
+            return Admitted(ANYONE)
+        return self._login.check(scope, headers.get("authorization"))
+
+    def _body_refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        length = headers.get("content-length")
+        if length is not None and length.isascii() and length.isdigit() and int(length) > self._max_body_bytes:
+            return named(413, "PayloadTooLargeError", _too_large(self._max_body_bytes))
+        has_body = (length not in (None, "0")) or "transfer-encoding" in headers
+        if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
+            return None
+        return named(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
 
 
-def _body_refusal(method: str, headers: Headers) -> Response | None:
-    length = headers.get("content-length")
-    if length is not None and length.isascii() and length.isdigit() and int(length) > MAX_BODY_BYTES:
-        return named(413, "PayloadTooLargeError", TOO_LARGE)
-    has_body = (length not in (None, "0")) or "transfer-encoding" in headers
-    if method in _READING or not has_body or _is_json(headers.get("content-type")):
+def _is_preflight(scope: Scope, headers: Headers) -> bool:
+    """A browser asks this before it sends a login; nothing but CORS headers is in the answer."""
+    return scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
+
+
+def _denied(retry_after: int) -> Response:
+    if retry_after:
+        message = f"Too many wrong logins from this address. Try again in {retry_after} s."
+        return named(429, "TooManyLoginsError", message, {"Retry-After": str(retry_after)})
+    challenge = {"WWW-Authenticate": 'Basic realm="Secure Area", Bearer'}
+    return named(401, "UnauthorizedError", "This server needs a login: its password (basic auth) or a bearer token.", challenge)
+
+
+def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Response | None:
+    if listed or "origin" not in headers or scope["method"] in _READING:
         return None
-    return named(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
+    message = "Pages of that origin may not write here. OPENSESSION_CORS_ORIGINS lists those that may."
+    return named(403, "OriginForbiddenError", message)
+
+
+def _too_large(most: int) -> str:
+    return f"A body may have at most {most} bytes (OPENSESSION_MAX_BODY_BYTES)."
 
 
 def _is_json(content_type: str | None) -> bool:
@@ -159,16 +160,23 @@ def _is_json(content_type: str | None) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def _bounded(receive: Receive) -> Receive:
-    """A body without a declared length is counted as it comes."""
-    seen = 0
+def _bounded(receive: Receive, most: int) -> Receive:
+    """A body without a declared length is counted as it comes; one that stops coming is given up."""
+    seen, complete = 0, False
 
     async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
+        nonlocal seen, complete
+        if complete:
+            return await receive()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"The body stopped coming for {BODY_SECONDS:g} s.") from None
+        complete = not message.get("more_body", False)
         seen += len(message.get("body", b""))
-        if seen > MAX_BODY_BYTES:
-            raise HTTPException(413, TOO_LARGE)
+        if seen > most:
+            raise HTTPException(413, _too_large(most))
         return message
 
     return counted

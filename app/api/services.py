@@ -43,4 +43,5 @@ class Services:
     known: Known
     auth: AuthStore
     public_url: str | None
+    max_event_streams: int
     heartbeat_seconds: float

@@ -10,7 +10,8 @@ from app.bus.merging import PartMerger
 
 MERGE_ABOVE = 1_000_000
 DISCONNECT_ABOVE = 8_000_000
-"""Bytes that wait for one client: above the first its part frames are merged, above the second it is cut off and may resume."""
+"""Bytes that wait for one client: above the first its part frames are merged, above the second it is cut off and may resume; a
+single event may be larger."""
 
 
 class Listener:
@@ -65,7 +66,7 @@ class Listener:
         if self._size > self._merge_above:
             self._merge()
             self._merge_above = min(self._size + MERGE_ABOVE, DISCONNECT_ABOVE)
-        if self._size > DISCONNECT_ABOVE:
+        if self._size > DISCONNECT_ABOVE and len(self._frames) > 1:
             self.fell_behind = True
             self.close()
         self._awake.set()
@@ -128,6 +129,10 @@ class MemoryBus:
         listener = Listener(self, directory, deltas, keeps_open)
         self._listeners.setdefault((directory, deltas), set()).add(listener)
         return listener
+
+    def listeners(self) -> int:
+        """How many clients listen."""
+        return sum(map(len, self._listeners.values()))
 
     def remove(self, listener: Listener) -> None:
         group = self._listeners.get((listener.directory, listener.deltas), set())

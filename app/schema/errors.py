@@ -151,6 +151,18 @@ class Conflict(ServiceError):
     name = "ConflictError"
 
 
+class TooMany(ServiceError):
+    """A limit of the server is reached; the request may be made again after `retry_after` seconds."""
+
+    status = 429
+    retry_after: ClassVar[int] = 5
+
+
+class TooLarge(ServiceError):
+    status = 413
+    name = "PayloadTooLargeError"
+
+
 class DirectoryForbidden(ServiceError):
     status = 403
     name = "DirectoryForbiddenError"
