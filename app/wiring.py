@@ -24,8 +24,11 @@ from app.agent.titles import Titles
 from app.agent.turn import Turn
 from app.agent.turn_scope import TurnScope, TurnServices
 from app.api.services import Services
+from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.config.flags import Flags
+from app.mcp.credentials import CredentialStore
+from app.mcp.servers import McpEvent, McpSettings
 from app.permission.service import Permissions
 from app.plugin.host import PluginHost
 from app.plugin.runner import HOOK_SECONDS
@@ -47,7 +50,7 @@ from app.settings import Settings
 from app.storage.engine import Database
 from app.storage.migrate import require_current, upgrade
 from app.storage.queries import Statements
-from app.storage.writer import Writer
+from app.storage.writer import Change, Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.util import marks
@@ -118,14 +121,15 @@ class Server:
         projects = Projects(database, sql, writer)
         workspaces = Workspaces(WorkspaceSettings(data_dir, flags, os.environ), directory, self.settings.root_dirs, projects)
         known, auth = KnownCatalogue(), AuthStore(data_dir)
-        plugins = PluginHost(
-            self._storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds
-        )
-        instances = Instances(workspaces, known, auth, data_dir, plugins, scripted=choices.scripted)
         statuses, summaries = Statuses(store), Summaries(store)
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
         provider_env = frozenset(name for provider in known.providers.values() for name in provider.env)
         toolbox = Toolbox(ToolSettings(flags, provider_env, self.settings.allow_private_addresses))
+        mcp = McpSettings(toolbox.environment, CredentialStore(data_dir), _announcer(writer))
+        plugins = PluginHost(
+            self._storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds
+        )
+        instances = Instances(workspaces, known, auth, data_dir, mcp, plugins, scripted=choices.scripted)
         subagents = SubagentSessions(store)
         turn_services = TurnServices(
             store=store,
@@ -177,6 +181,15 @@ def _open_storage(settings: Settings) -> _Storage:
     sql, bus = Statements(database.dialect), MemoryBus()
     writer = Writer(database, sql, bus)
     return _Storage(database, sql, writer, Store(database, sql, writer), bus)
+
+
+def _announcer(writer: Writer) -> Callable[[str, McpEvent], None]:
+    """Tells the clients of a directory."""
+
+    def announce(directory: str, event: McpEvent) -> None:
+        writer.post(Change(events=[Event(event.wire_json(), directory)]))
+
+    return announce
 
 
 def _turn_maker(instances: Instances, services: TurnServices, titles: Titles) -> MakeTurn:

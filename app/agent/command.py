@@ -9,6 +9,8 @@ from pathlib import Path
 from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
 from app.agent.instance import Instance
+from app.agent.mcp_commands import all_commands
+from app.agent.mcp_commands import ask as ask_server
 from app.provider.selection import find as find_model
 from app.provider.selection import parse_model
 from app.schema.agent import Agent, Command
@@ -36,7 +38,7 @@ SHELL_SECONDS = 60.0
 def fill(template: str, arguments: str) -> str:
     """`$1`… become the words of the arguments, the highest-numbered one all that are left; `$ARGUMENTS` all of it as typed.
     A template with neither gets the arguments at its end."""
-    words = [_unquoted(word) for word in _TOKEN.findall(arguments)]
+    words = words_of(arguments)
     numbers = [int(number) for number in _PLACEHOLDER.findall(template)]
     highest = max(numbers, default=0)
 
@@ -49,6 +51,10 @@ def fill(template: str, arguments: str) -> str:
     filled = _PLACEHOLDER.sub(word, template).replace("$ARGUMENTS", arguments)
     takes_arguments = bool(numbers) or "$ARGUMENTS" in template
     return filled if takes_arguments or not arguments.strip() else f"{filled}\n\n{arguments}"
+
+
+def words_of(arguments: str) -> list[str]:
+    return [_unquoted(word) for word in _TOKEN.findall(arguments)]
 
 
 def _unquoted(word: str) -> str:
@@ -91,22 +97,29 @@ class Commands:
     async def prompt(self, instance: Instance, wanted: CommandInput, last_model: ModelRef | None) -> PromptInput:
         """The prompt that a command stands for. Raises BadRequest for an unknown command or agent,
         ProviderModelNotFoundError for an unknown model."""
-        command = _find(instance.commands, wanted.command)
+        command = _find(await all_commands(instance), wanted.command)
         agent = _agent(instance, command, wanted)
         model = _model(instance, command, wanted) or last_model
         if model is not None:
             find_model(instance.connected, model.provider_id, model.model_id, instance.known)
-        text = (await self._with_shell(fill(command.template, wanted.arguments), Path(instance.place.directory))).strip()
+        text, attached = await self._content(instance, command, wanted.arguments)
         base = PromptInput(message_id=wanted.message_id, variant=wanted.variant, parts=[])
         if _is_subtask(command, agent):
             task = SubtaskPartInput(
                 agent=agent.name, description=command.description or "", command=command.name, model=model, prompt=text
             )
             return base.model_copy(update={"agent": wanted.agent, "model": last_model, "parts": [task]})
-        worktree = Path(instance.place.worktree if instance.place.is_git else instance.place.directory)
-        refs = await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
-        parts = [TextPartInput(text=text), *refs, *(wanted.parts or [])]
+        parts = [TextPartInput(text=text), *attached, *(wanted.parts or [])]
         return base.model_copy(update={"agent": agent.name, "model": model, "parts": parts})
+
+    async def _content(self, instance: Instance, command: Command, arguments: str) -> tuple[str, Sequence[PartInput]]:
+        """The text of a command and what belongs to it. A server's text is taken as it is: it runs nothing and names no files."""
+        if command.mcp:
+            given = await ask_server(instance, command.name, words_of(arguments))
+            return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
+        text = (await self._with_shell(fill(command.template, arguments), Path(instance.place.directory))).strip()
+        worktree = Path(instance.place.worktree if instance.place.is_git else instance.place.directory)
+        return text, await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
 
     async def _with_shell(self, text: str, directory: Path) -> str:
         """Each !`command` gives way to what it prints on standard output, run in the session's directory."""

@@ -23,7 +23,7 @@ class Disposal:
         disposed = EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
         await self._writer.commit(Change(events=[Event(disposed.wire_json(), directory)]))
         self._bus.disconnect(directory)
-        self._instances.forget(directory)
+        await self._instances.forget(directory)
 
     async def all(self) -> None:
         for directory in self._instances.workspaces.open_directories():

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.config.flags import Flags
+from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
 from app.plugin.runner import HookRunner
 from app.provider.base import Provider
@@ -47,6 +48,7 @@ class Instance:
     providers: Providers
     commands: Sequence[Command]
     skills: Sequence[Skill]
+    mcp: McpServers
     trees: Trees | None
     """None outside git or with `snapshot: false`."""
     snapshots: Snapshots | None = None

@@ -1,5 +1,6 @@
 """Puts a workspace together with the models and agents that its configuration gives it."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from app.agent.definitions import define
 from app.agent.instance import Instance, Trees
 from app.config.commands import commands
 from app.config.loader import LoadedConfig
+from app.mcp.servers import McpServers, McpSettings
 from app.plugin.host import PluginHost
 from app.provider.assembly import ProviderSettings, assemble
 from app.provider.auth_store import AuthStore
@@ -69,6 +71,7 @@ class Instances:
         known: Known,
         auth: AuthStore,
         data_dir: Path,
+        mcp: McpSettings,
         plugins: PluginHost,
         *,
         scripted: Callable[[], Provider] = shared_scripted,
@@ -78,9 +81,11 @@ class Instances:
         self._auth = auth
         self._scripted = scripted
         self._tool_output_dir = data_dir / "tool-output"
+        self._mcp_settings = mcp
         self.plugins = plugins
         self._made: dict[str, _Made] = {}
         self._providers: dict[str, Providers] = {}
+        self._mcp: dict[str, McpServers] = {}
 
     async def get(self, directory: str | None = None) -> Instance:
         """As configuration and keys are now. Raises what Workspaces.get and Workspace.config raise."""
@@ -93,29 +98,31 @@ class Instances:
         return made.instance
 
     async def close(self) -> None:
-        for providers in self._providers.values():
-            await providers.close()
-        self._providers.clear()
-        self._made.clear()
+        await asyncio.gather(*(self.close_one(directory) for directory in [*self._providers]))
         self.plugins.close_all()
 
     async def close_one(self, directory: str) -> None:
-        """Let go of a directory's instance and connections."""
+        """Let go of a directory's instance, connections and processes."""
         self._made.pop(directory, None)
         self.plugins.close(directory)
-        providers = self._providers.pop(directory, None)
+        providers, mcp = self._providers.pop(directory, None), self._mcp.pop(directory, None)
         if providers is not None:
             await providers.close()
+        if mcp is not None:
+            await mcp.close()
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
         return [made.instance.snapshots for made in self._made.values() if made.instance.snapshots]
 
-    def forget(self, directory: str) -> None:
+    async def forget(self, directory: str) -> None:
         """Its next user opens it anew."""
-        self._made.pop(directory, None)
-        self.plugins.close(directory)
         self.workspaces.forget(directory)
+        await self.close_one(directory)
+
+    def mcp_servers(self) -> list[McpServers]:
+        """Of every directory in use."""
+        return list(self._mcp.values())
 
     def settings(self, instance: Instance) -> ProviderSettings:
         return ProviderSettings.of(instance.config.layer(), os.environ)
@@ -126,6 +133,8 @@ class Instances:
         connected = assemble(self._known, ProviderSettings.of(config.layer(), os.environ), os.environ, auth)
         providers = self._providers.setdefault(workspace.place.directory, Providers(connected, scripted=self._scripted))
         providers.update(connected)
+        mcp = self._mcp.setdefault(workspace.place.directory, McpServers(workspace.place.directory, self._mcp_settings))
+        mcp.configure(config.mcp, config.experimental.mcp_timeout)
         snapshots = await workspace.snapshots()
         trees: Trees | None = SnapshotTrees(snapshots) if snapshots else None
         return Instance(
@@ -138,6 +147,7 @@ class Instances:
             providers=providers,
             commands=commands(config, Path(workspace.place.worktree)),
             skills=loaded.skills,
+            mcp=mcp,
             trees=trees,
             snapshots=snapshots,
             hooks=plugins.hooks,

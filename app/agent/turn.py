@@ -27,6 +27,7 @@ from app.schema.model import Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy, Session
 from app.tool.base import Tool
+from app.tool.mcp_tool import mcp_tools
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class Turn:
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = scope.calls(
             step.writer,
-            self._tools(user, agent, model),
+            await self._tools(user, agent, model),
             session,
             agent,
             model,
@@ -149,16 +150,17 @@ class Turn:
         assert isinstance(prompt, UserMessage)
         agent, model = find_agent(scope.instance.agents, message.agent), scope.model(prompt.model)
         step = scope.step(message, model)
-        calls = scope.calls(step.writer, self._tools(prompt, agent, model), self._session, agent, model)
+        calls = scope.calls(step.writer, await self._tools(prompt, agent, model), self._session, agent, model)
         outcome = await step.resume(calls, open_message.parts)
         self._summarise(prompt.id)
         return outcome is Outcome.GOES_ON or self._joined()
 
-    def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
-        """What this call offers: the toolbox, less what the prompt switched off."""
+    async def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
+        """What this call offers: the toolbox and the MCP servers' tools, less what the prompt switched off."""
         instance = self._scope.instance
+        foreign = [*instance.tools, *mcp_tools(instance.mcp, await instance.mcp.offers())]
         tools = self._scope.services.toolbox.for_call(
-            model, agent, instance.config, instance.flags, subagents_for(agent, instance.agents), instance.skills
+            model, agent, instance.config, instance.flags, subagents_for(agent, instance.agents), instance.skills, foreign
         )
         switched_off = {name for name, on in (user.tools or {}).items() if not on}
         return {name: tool for name, tool in tools.items() if name not in switched_off}

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from fastapi.responses import Response
 
+from app.agent.mcp_commands import all_commands
 from app.api.deps import TRUE, Directory, ServicesDep, documented, json_bytes, place_of, wire
 from app.api.json_route import router
 from app.provider.selection import find
@@ -99,7 +100,8 @@ async def agents(app: ServicesDep, where: Directory) -> Response:
     "/command", operation_id="command.list", response_model=list[Command], tags=["command"], responses=documented(400, 403)
 )
 async def command_list(app: ServicesDep, where: Directory) -> Response:
-    return _array((await app.instances.get(where)).commands)
+    """The directory's own and its MCP servers' prompts."""
+    return _array(await all_commands(await app.instances.get(where)))
 
 
 @routes.get("/skill", operation_id="app.skills", response_model=list[Skill], tags=["skill"], responses=documented(400, 403))

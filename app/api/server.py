@@ -58,13 +58,3 @@ async def lsp() -> Response:
 async def formatter() -> Response:
     """No formatters run here."""
     return json_bytes(b"[]")
-
-
-@routes.get("/mcp", operation_id="mcp.status", response_model=dict[str, Any], tags=["mcp"])
-async def mcp() -> Response:
-    return json_bytes(b"{}")
-
-
-@routes.get("/experimental/resource", operation_id="experimental.resource.list", response_model=dict[str, Any], tags=["mcp"])
-async def resources() -> Response:
-    return json_bytes(b"{}")

@@ -242,6 +242,25 @@ class EventFileEdited(Wire):
     properties: FileRef
 
 
+class McpServerRef(Wire):
+    server: str
+
+
+class EventMcpToolsChanged(Wire):
+    type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
+    properties: McpServerRef
+
+
+class McpPage(Wire):
+    mcp_name: str
+    url: str
+
+
+class EventMcpBrowserOpenFailed(Wire):
+    type: Literal["mcp.browser.open.failed"] = "mcp.browser.open.failed"
+    properties: McpPage
+
+
 AnyEvent = Annotated[
     EventServerConnected
     | EventServerHeartbeat
@@ -270,7 +289,9 @@ AnyEvent = Annotated[
     | EventQuestionRejected
     | EventTodoUpdated
     | EventCommandExecuted
-    | EventFileEdited,
+    | EventFileEdited
+    | EventMcpToolsChanged
+    | EventMcpBrowserOpenFailed,
     Field(discriminator="type"),
 ]
 

@@ -81,6 +81,8 @@ class Toolbox:
             BatchTool(),
         )
 
+        self._names = frozenset(self.ids())
+
     def ids(self) -> list[str]:
         """All that are registered, whoever may use them."""
         return [*(tool.id for tool in self._fixed), TaskTool.id, SkillTool.id]
@@ -98,11 +100,20 @@ class Toolbox:
         return {name: tool for name, tool in tools.items() if name not in unfit}
 
     def for_call(
-        self, model: Model, agent: Agent, config: Config, flags: Flags, subagents: Sequence[Agent], skills: Sequence[Skill]
+        self,
+        model: Model,
+        agent: Agent,
+        config: Config,
+        flags: Flags,
+        subagents: Sequence[Agent],
+        skills: Sequence[Skill],
+        foreign: Sequence[Tool[Any]] = (),
     ) -> dict[str, Tool[Any]]:
-        """What an agent may use of it. A tool that its rules deny altogether is not shown; `invalid` always answers."""
+        """What an agent may use of it and of the foreign tools, which cannot take the place of one of ours. A tool that its rules
+        deny altogether is not shown; `invalid` always answers."""
         allowed = [skill for skill in skills if evaluate("skill", skill.name, agent.permission).action != "deny"]
-        tools = self.for_model(model, config, flags, subagents, allowed)
+        own = self.for_model(model, config, flags, subagents, allowed)
+        tools = {**own, **{tool.id: tool for tool in foreign if tool.id not in self._names}}
         hidden = hidden_tools(tools, agent.permission) - {InvalidTool.id}
         return {name: tool for name, tool in tools.items() if name not in hidden}
 

@@ -1,0 +1,181 @@
+"""MCP servers: their status, switching them on and off, signing in to them, their resources."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Annotated, Literal
+
+import orjson
+from fastapi import Path, Query, Request
+from fastapi.responses import HTMLResponse, Response
+from pydantic import Field
+
+from app.api.deps import TRUE, Directory, ServicesDep, documented, json_bytes, wire
+from app.api.json_route import router
+from app.api.services import Services
+from app.mcp import signing_in
+from app.mcp.servers import McpServers
+from app.mcp.values import ServerResource
+from app.schema.base import Wire
+from app.schema.config import McpLocalConfig, McpRemoteConfig
+from app.schema.errors import NotFound
+from app.schema.mcp import McpResource, MCPStatus
+
+routes = router()
+
+CALLBACK = "/mcp/oauth/callback"
+
+
+class NewServer(Wire):
+    name: Annotated[str, Field(min_length=1)]
+    config: Annotated[McpLocalConfig | McpRemoteConfig, Field(discriminator="type")]
+
+
+class SignInPage(Wire):
+    """Where a person signs in; empty when there is no need to."""
+
+    authorization_url: str
+
+
+class SignInCode(Wire):
+    code: str
+
+
+class Forgotten(Wire):
+    success: Literal[True] = True
+
+
+NamePath = Annotated[str, Path(alias="name")]
+
+
+async def _servers(app: Services, directory: str | None) -> McpServers:
+    return (await app.instances.get(directory)).mcp
+
+
+@routes.get("/mcp", operation_id="mcp.status", response_model=dict[str, MCPStatus], tags=["mcp"], responses=documented(400, 403))
+async def status(app: ServicesDep, where: Directory) -> Response:
+    """Waits for the servers that are connecting."""
+    return _by_name(await (await _servers(app, where)).statuses())
+
+
+@routes.post("/mcp", operation_id="mcp.add", response_model=dict[str, MCPStatus], tags=["mcp"], responses=documented(400, 403))
+async def add(app: ServicesDep, where: Directory, body: NewServer) -> Response:
+    """Until the directory is let go of; one of that name is replaced."""
+    return _by_name(await (await _servers(app, where)).add(body.name, body.config))
+
+
+@routes.post(
+    "/mcp/{name}/connect", operation_id="mcp.connect", response_model=bool, tags=["mcp"], responses=documented(400, 403, 404)
+)
+async def connect(app: ServicesDep, where: Directory, name: NamePath) -> Response:
+    """True also if it fails to: the status says why."""
+    await (await _servers(app, where)).connect(name)
+    return json_bytes(TRUE)
+
+
+@routes.post(
+    "/mcp/{name}/disconnect",
+    operation_id="mcp.disconnect",
+    response_model=bool,
+    tags=["mcp"],
+    responses=documented(400, 403, 404),
+)
+async def disconnect(app: ServicesDep, where: Directory, name: NamePath) -> Response:
+    await (await _servers(app, where)).disconnect(name)
+    return json_bytes(TRUE)
+
+
+@routes.post(
+    "/mcp/{name}/auth",
+    operation_id="mcp.auth.start",
+    response_model=SignInPage,
+    tags=["mcp"],
+    responses=documented(400, 403, 404),
+)
+async def start_sign_in(app: ServicesDep, where: Directory, name: NamePath, request: Request) -> Response:
+    page = await signing_in.start(await _servers(app, where), name, _redirect_uri(app, request))
+    return wire(SignInPage(authorization_url=page))
+
+
+@routes.post(
+    "/mcp/{name}/auth/callback",
+    operation_id="mcp.auth.callback",
+    response_model=MCPStatus,
+    tags=["mcp"],
+    responses=documented(400, 403, 404),
+)
+async def finish_sign_in(app: ServicesDep, where: Directory, name: NamePath, body: SignInCode) -> Response:
+    """With the code that the sign-in page gave."""
+    return wire(await signing_in.finish(await _servers(app, where), name, body.code))
+
+
+@routes.post(
+    "/mcp/{name}/auth/authenticate",
+    operation_id="mcp.auth.authenticate",
+    response_model=MCPStatus,
+    tags=["mcp"],
+    responses=documented(400, 403, 404),
+)
+async def sign_in(app: ServicesDep, where: Directory, name: NamePath, request: Request) -> Response:
+    """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the person has been there."""
+    return wire(await signing_in.run(await _servers(app, where), name, _redirect_uri(app, request)))
+
+
+@routes.delete(
+    "/mcp/{name}/auth",
+    operation_id="mcp.auth.remove",
+    response_model=Forgotten,
+    tags=["mcp"],
+    responses=documented(400, 403, 404),
+)
+async def forget_sign_in(app: ServicesDep, where: Directory, name: NamePath) -> Response:
+    signing_in.forget(await _servers(app, where), name)
+    return wire(Forgotten())
+
+
+@routes.get(CALLBACK, include_in_schema=False)
+async def back_from_sign_in(
+    app: ServicesDep,
+    state: Annotated[str, Query()],
+    code: Annotated[str | None, Query()] = None,
+    iss: Annotated[str | None, Query()] = None,
+    error: Annotated[str | None, Query()] = None,
+) -> Response:
+    """Where a browser comes back to. The state is known to nobody but the page that it was sent to."""
+    waiting = (signing_in.waiting(servers, state) for servers in app.instances.mcp_servers())
+    found = next((sign_in for sign_in in waiting if sign_in), None)
+    if found is None:
+        raise NotFound("No sign-in waits for this; it may have taken too long. Start it again.")
+    if code is None:
+        found.refuse(error or "no code came back")
+        return HTMLResponse(f"<p>The sign-in was refused: {escape(error or 'no code came back')}</p>", 400)
+    found.finish(code, iss)
+    return HTMLResponse("<p>Signed in. This window can be closed.</p>")
+
+
+@routes.get(
+    "/experimental/resource",
+    operation_id="experimental.resource.list",
+    response_model=dict[str, McpResource],
+    tags=["mcp"],
+    responses=documented(400, 403),
+)
+async def resources(app: ServicesDep, where: Directory) -> Response:
+    """Of the servers that are connected, by `<server>:<name>`."""
+    offers = await (await _servers(app, where)).offers()
+    return _by_name({f"{one.server}:{one.name}": _shown(one) for offered in offers for one in offered.resources})
+
+
+def _by_name(values: Mapping[str, Wire]) -> Response:
+    return json_bytes(orjson.dumps({name: value.wire() for name, value in values.items()}))
+
+
+def _shown(resource: ServerResource) -> McpResource:
+    return McpResource(
+        name=resource.name, uri=resource.uri, description=resource.description, mime_type=resource.mime, client=resource.server
+    )
+
+
+def _redirect_uri(app: Services, request: Request) -> str:
+    """As the person's browser reaches this server: by its public address, else by the one that the request came to."""
+    base = app.public_url or f"{request.url.scheme}://{request.url.netloc}"
+    return base.rstrip("/") + CALLBACK

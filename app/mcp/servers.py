@@ -1,0 +1,187 @@
+"""The MCP servers of one directory."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.mcp.connection import Connection, Limits
+from app.mcp.credentials import CredentialStore
+from app.mcp.sign_in import SignIn
+from app.mcp.target import ServerConfig, Target
+from app.mcp.values import Content, McpFailure, Offers
+from app.schema.config import McpConfig, McpEnabledConfig
+from app.schema.errors import NotFound
+from app.schema.event import EventMcpBrowserOpenFailed, EventMcpToolsChanged, McpServerRef
+from app.schema.mcp import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
+
+MOMENT = 3.0
+"""Seconds after the start of connecting that a turn waits for a server; it goes on without one that is slower."""
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+SIGN_IN_SECONDS = 300.0
+
+McpEvent = EventMcpToolsChanged | EventMcpBrowserOpenFailed
+
+
+@dataclass(frozen=True)
+class McpSettings:
+    """What the servers of all directories share. `environment` is what programs see of this process's variables; `announce`
+    tells the clients of a directory."""
+
+    environment: Mapping[str, str]
+    credentials: CredentialStore
+    announce: Callable[[str, McpEvent], None]
+
+
+@dataclass
+class Server:
+    """`connection` is None while it is switched off; `added`: at run time, the configuration does not know it."""
+
+    name: str
+    config: ServerConfig
+    added: bool = False
+    connection: Connection | None = None
+
+    @property
+    def status(self) -> MCPStatus:
+        """While it is connecting it is one that lets nobody in yet."""
+        if self.connection is None:
+            return MCPStatusDisabled()
+        return self.connection.status or MCPStatusNeedsAuth()
+
+    @property
+    def waits_for_person(self) -> bool:
+        return self.connection is not None and self.connection.status is None and self.connection.target.sign_in is not None
+
+
+class McpServers:
+    def __init__(self, directory: str, settings: McpSettings) -> None:
+        self.directory = directory
+        self.settings = settings
+        self._servers: dict[str, Server] = {}
+        self._answer_seconds = ANSWER_SECONDS
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Server]:
+        return iter(list(self._servers.values()))
+
+    def find(self, name: str) -> Server:
+        """Raises NotFound."""
+        if name not in self._servers:
+            raise NotFound(f"There is no MCP server {name!r}. There are: {', '.join(self._servers) or 'none'}")
+        return self._servers[name]
+
+    # ── which there are ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def configure(self, configured: Mapping[str, McpConfig], answer_ms: int | None) -> None:
+        """Connects what is new or other than before, lets go of what is gone, leaves the rest as it is. Returns at once."""
+        self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
+        wanted = {name: config for name, config in configured.items() if not isinstance(config, McpEnabledConfig)}
+        for server in self:
+            if not server.added and wanted.get(server.name) != server.config:
+                self._remove(server)
+        for name, config in wanted.items():
+            if name not in self._servers:
+                self._put(Server(name, config))
+
+    async def add(self, name: str, config: ServerConfig) -> dict[str, MCPStatus]:
+        """Lasts until the directory is let go of. The statuses of all."""
+        if name in self._servers:
+            self._remove(self._servers[name])
+        self._put(Server(name, config, added=True))
+        return await self.statuses()
+
+    async def connect(self, name: str) -> None:
+        """Anew if it is connected. Returns when it has connected or failed to; raises NotFound."""
+        await self.open(self.find(name)).settled()
+
+    async def disconnect(self, name: str) -> None:
+        """Until it is connected again; raises NotFound."""
+        server = self.find(name)
+        connection, server.connection = server.connection, None
+        if connection is not None:
+            await connection.close()
+            self._announce(server)
+
+    async def statuses(self) -> dict[str, MCPStatus]:
+        """Of every server; waits for those that are connecting."""
+        connecting = [server.connection for server in self if server.connection and not server.waits_for_person]
+        await asyncio.gather(*(connection.settled() for connection in connecting))
+        return {server.name: server.status for server in self}
+
+    async def close(self) -> None:
+        """Returns when no process and no connection is left."""
+        for server in self:
+            self._remove(server)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def open(self, server: Server, sign_in: SignIn | None = None) -> Connection:
+        """A new connection in the place of the one that it has."""
+        self._let_go(server)
+        shared = self.settings
+        target = Target(server.name, server.config, Path(self.directory), shared.environment, shared.credentials, sign_in)
+        server.connection = Connection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
+        return server.connection
+
+    # ── what they offer ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def offers(self) -> list[Offers]:
+        """Of the servers that are connected. One that was lost is connected again; one that is connecting gets a moment."""
+        connections = [self._again(server) for server in self]
+        found = [connection for connection in connections if connection is not None]
+        await asyncio.gather(*(connection.settled_within(MOMENT) for connection in found))
+        return [connection.offers for connection in found]
+
+    async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Content:
+        """Raises McpFailure, as the other requests do."""
+        return await (await self._usable(server)).call_tool(tool, arguments)
+
+    async def prompt(self, server: str, prompt: str, arguments: dict[str, str]) -> Content:
+        return await (await self._usable(server)).prompt(prompt, arguments)
+
+    async def resource(self, server: str, uri: str) -> Content:
+        return await (await self._usable(server)).resource(uri)
+
+    async def _usable(self, name: str) -> Connection:
+        server = self._servers.get(name)
+        connection = self._again(server) if server else None
+        if server is None or connection is None or server.waits_for_person:
+            raise McpFailure(f"The MCP server {name} is not connected")
+        await connection.settled()
+        return connection
+
+    def _again(self, server: Server) -> Connection | None:
+        """Its connection; a new one if that was lost."""
+        lost = server.connection is not None and server.connection.is_lost
+        return self.open(server) if lost else server.connection
+
+    # ── coming and going ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _put(self, server: Server) -> None:
+        self._servers[server.name] = server
+        if server.config.enabled is not False:
+            self.open(server)
+
+    def _remove(self, server: Server) -> None:
+        del self._servers[server.name]
+        self._let_go(server)
+
+    def _let_go(self, server: Server) -> None:
+        connection, server.connection = server.connection, None
+        if connection is not None:
+            task = asyncio.create_task(connection.close(), name=f"close mcp {server.name}")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _announce(self, server: Server) -> None:
+        """Its tools are others than before."""
+        changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
+        self.settings.announce(self.directory, changed)
+
+    def _limits(self, config: ServerConfig, sign_in: SignIn | None) -> Limits:
+        own = config.timeout / 1000 if config.timeout else None
+        connect = SIGN_IN_SECONDS if sign_in else own or CONNECT_SECONDS
+        return Limits(connect, own or self._answer_seconds)

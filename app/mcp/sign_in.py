@@ -1,0 +1,36 @@
+"""A person's way to a server's sign-in page and back (OAuth, authorization code)."""
+
+import asyncio
+from urllib.parse import parse_qs, urlsplit
+
+from app.mcp.values import McpFailure
+
+
+class SignIn:
+    """`address` is the page to open, once it is known; the browser comes back to `redirect_uri` with a code."""
+
+    def __init__(self, redirect_uri: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.redirect_uri = redirect_uri
+        self.address: asyncio.Future[str] = loop.create_future()
+        self.answer: asyncio.Future[tuple[str, str | None]] = loop.create_future()
+        """The code and the issuer that came with it, if one did."""
+
+    @property
+    def state(self) -> str | None:
+        """What the browser must bring back, so that nobody else's code is taken."""
+        if not self.address.done():
+            return None
+        return parse_qs(urlsplit(self.address.result()).query).get("state", [None])[0]
+
+    @property
+    def waits(self) -> bool:
+        return self.address.done() and not self.answer.done()
+
+    def finish(self, code: str, issuer: str | None = None) -> None:
+        if not self.answer.done():
+            self.answer.set_result((code, issuer))
+
+    def refuse(self, why: str) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(McpFailure(f"The sign-in was refused: {why}"))

@@ -1,0 +1,125 @@
+"""A server that is a program of this machine, talked to over its standard input and output."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from anyio import CancelScope
+from mcp import StdioServerParameters
+from mcp.client._transport import ReadStream, TransportStreams
+from mcp.client.stdio import stdio_client
+from mcp.shared.message import SessionMessage
+
+from app.mcp.values import McpFailure
+from app.mcp.watch import Watch
+from app.schema.config import McpLocalConfig
+from app.util import marks
+
+Message = SessionMessage | Exception
+MOST_UNREADABLE = 100
+"""Lines that are no messages; some programs print a greeting, but one that prints for ever is no server."""
+_TAIL_BYTES = 2000
+_STDERR_MOMENT = 0.2
+"""Seconds that a program's last words on standard error may take to arrive after it has ended."""
+
+
+@asynccontextmanager
+async def streams(
+    config: McpLocalConfig, directory: Path, environment: Mapping[str, str], watch: Watch
+) -> AsyncIterator[TransportStreams]:
+    """Raises McpFailure when the program cannot be started; tells the watch when its output ends, with its last words."""
+    command, *arguments = config.command
+    mark = marks.new()
+    program = StdioServerParameters(
+        command=command,
+        args=arguments,
+        env={**environment, **config.environment, marks.VARIABLE: mark},
+        cwd=directory,
+        encoding_error_handler="replace",
+    )
+    async with _stderr() as errors:
+        try:
+            async with stdio_client(program, errors.sink) as (read, write):
+                yield _Watched(read, watch, errors), write
+        except (OSError, ValueError) as error:
+            raise McpFailure(f"{command} could not be started: {error}") from error
+        finally:
+            with CancelScope(shield=True):  # the SDK ends the process group, but not what left it
+                await asyncio.to_thread(marks.end, lambda found: found == mark)
+
+
+class _Watched:
+    """The messages of a server. The SDK tells nobody when they end."""
+
+    def __init__(self, messages: ReadStream[Message], watch: Watch, errors: "_Stderr") -> None:
+        self._messages = messages
+        self._watch = watch
+        self._errors = errors
+        self._unreadable = 0
+
+    async def receive(self) -> Message:
+        return await self.__anext__()
+
+    def __aiter__(self) -> "_Watched":
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            message = await self._messages.__anext__()
+        except StopAsyncIteration:
+            self._watch.ended(McpFailure(f"The server ended{await self._errors.last_words()}"))
+            raise
+        self._unreadable += isinstance(message, Exception)
+        if self._unreadable > MOST_UNREADABLE:
+            self._watch.ended(McpFailure("The server prints what is not JSON-RPC to its standard output"))
+            raise StopAsyncIteration
+        return message
+
+    async def aclose(self) -> None:
+        await self._messages.aclose()
+
+    async def __aenter__(self) -> "_Watched":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+
+class _Stderr(asyncio.Protocol):
+    """Keeps the end of what a program says on standard error. `sink` is what it writes to."""
+
+    def __init__(self, sink: TextIO) -> None:
+        self.sink = sink
+        self._tail = b""
+        self._closed = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+
+    async def last_words(self) -> str:
+        self.sink.close()
+        try:
+            async with asyncio.timeout(_STDERR_MOMENT):
+                await self._closed.wait()
+        except TimeoutError:
+            pass  # something that the program started still holds it open
+        said = self._tail.decode("utf-8", "replace").strip()
+        return f". It said: {said}" if said else ""
+
+
+@asynccontextmanager
+async def _stderr() -> AsyncIterator[_Stderr]:
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "w") as sink, os.fdopen(read_end, "rb", buffering=0) as source:
+        transport, errors = await asyncio.get_running_loop().connect_read_pipe(lambda: _Stderr(sink), source)
+        try:
+            yield errors
+        finally:
+            transport.close()

@@ -1,0 +1,31 @@
+"""Everything that it takes to reach one configured server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.mcp.credentials import CredentialStore
+from app.mcp.sign_in import SignIn
+from app.schema.config import McpLocalConfig, McpRemoteConfig
+
+ServerConfig = McpLocalConfig | McpRemoteConfig
+
+
+@dataclass(frozen=True)
+class Target:
+    """A program is started in `directory` with `environment` and what its own configuration adds.
+    With a `sign_in` a remote server may ask a person in; without one it is only tried with what is stored."""
+
+    name: str
+    config: ServerConfig
+    directory: Path
+    environment: Mapping[str, str]
+    credentials: CredentialStore
+    sign_in: SignIn | None = None
+
+
+def takes_sign_in(config: ServerConfig) -> bool:
+    """Not where the configuration turns it off or brings a key of its own."""
+    if not isinstance(config, McpRemoteConfig) or config.oauth is False:
+        return False
+    return "authorization" not in {header.lower() for header in config.headers}
