@@ -1,0 +1,143 @@
+"""Who is let in: password, bearer tokens, tokens of one stream, and who is made to wait."""
+
+import base64
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.event_tokens import LIFETIME_MS, MOST, EventTokens
+from app.api.login import ANYONE, Admitted, Denied, Login
+from app.api.throttle import FAILURES, MOST_ADDRESSES, WINDOW_SECONDS, Throttle
+from app.api.tokens import TokenNameTaken, TokenStore
+from app.util import clock
+
+
+def basic(login: str) -> str:
+    return "Basic " + base64.b64encode(login.encode()).decode()
+
+
+def visit(path: str = "/session", query: str = "", *, address: str = "1.2.3.4", method: str = "GET") -> dict[str, Any]:
+    return {"method": method, "path": path, "query_string": query.encode(), "client": (address, 1)}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> TokenStore:
+    return TokenStore(tmp_path)
+
+
+def test_without_a_password_or_a_token_anyone_is_let_in(tokens: TokenStore) -> None:
+    login = Login("opencode", None, tokens)
+    assert login.check(visit(), None) == Admitted(ANYONE)
+    assert login.check(visit(), "Bearer whatever") == Admitted(ANYONE)
+
+
+def test_a_password_is_compared_as_bytes_whatever_was_sent(tokens: TokenStore) -> None:
+    login = Login("opencode", "pässword", tokens, Throttle(now=iter(range(0, 100_000, 100)).__next__))
+    for odd in (None, "", "Basic", "Basic \x00", "Basic ====", "basic " + "A" * 100_000, "Digest x", "Bearer \udcff", "Bearer"):
+        assert isinstance(login.check(visit(), odd), Denied), odd
+    assert login.check(visit(), basic("opencode:pässword")) == Admitted("opencode")
+
+
+def test_a_token_lets_its_owner_in_until_it_is_revoked(tokens: TokenStore, tmp_path: Path) -> None:
+    token = tokens.create("laptop")
+    login = Login("opencode", None, TokenStore(tmp_path))
+    assert login.check(visit(), f"Bearer {token}") == Admitted("token laptop")
+    assert login.check(visit(), f"bearer  {token} ") == Admitted("token laptop")
+    assert login.check(visit(), f"Bearer {token[:-1]}") == Denied()
+    assert tokens.revoke("laptop")
+    assert login.check(visit(), f"Bearer {token}") == Denied()
+
+
+def test_a_server_that_was_closed_by_a_token_stays_closed(tokens: TokenStore, tmp_path: Path) -> None:
+    login = Login("opencode", None, tokens)
+    tokens.create("a")
+    assert login.check(visit(), None) == Denied()
+    tokens.revoke("a")
+    assert login.check(visit(), None) == Denied()
+    (tmp_path / "tokens.json").unlink()
+    assert login.check(visit(), None) == Denied()
+
+
+def test_a_file_of_tokens_that_cannot_be_read_lets_nobody_in(tokens: TokenStore, tmp_path: Path) -> None:
+    for content in ("", "[]", '{"a": 1, "b": {"hash": 5}, "c": {"hash": "é"}}'):
+        (tmp_path / "tokens.json").write_text(content)
+        assert Login("opencode", None, tokens).check(visit(), "Bearer x") == Denied()
+
+
+def test_a_token_expires(tokens: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tokens.create("short", lifetime_ms=1000)
+    now = clock.now_ms()
+    assert tokens.owner(token) == "short"
+    monkeypatch.setattr(clock, "now_ms", lambda: now + 1001)
+    assert tokens.owner(token) is None
+
+
+def test_only_hashes_are_stored_and_only_for_the_owner_to_read(tokens: TokenStore, tmp_path: Path) -> None:
+    token = tokens.create("laptop")
+    path = tmp_path / "tokens.json"
+    assert token not in path.read_text() and token.removeprefix("ost_") not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(TokenNameTaken):
+        tokens.create("laptop")
+    assert not tokens.revoke("unknown")
+
+
+def test_after_so_many_wrong_logins_an_address_waits(tokens: TokenStore) -> None:
+    now = [0.0]
+    login = Login("opencode", "right", tokens, Throttle(now=lambda: now[0]))
+    token = tokens.create("laptop")
+    for _ in range(FAILURES - 1):
+        assert login.check(visit(), basic("opencode:wrong")) == Denied()
+    assert login.check(visit(), basic("opencode:wrong")) == Denied(int(WINDOW_SECONDS))
+    assert login.check(visit(), basic("opencode:right")) == Denied(int(WINDOW_SECONDS)), (
+        "the right one is not told from a wrong one"
+    )
+    assert login.check(visit(), f"Bearer {token}") == Admitted("token laptop")
+    assert login.check(visit(), None) == Denied(), "who gives no login is asked for one"
+    assert login.check(visit(address="1.2.3.5"), basic("opencode:right")) == Admitted("opencode")
+    now[0] = WINDOW_SECONDS / 2
+    assert login.check(visit(), basic("opencode:right")) == Denied(int(WINDOW_SECONDS / 2))
+    now[0] = WINDOW_SECONDS
+    assert login.check(visit(), basic("opencode:right")) == Admitted("opencode")
+
+
+def test_an_ipv6_client_is_its_network(tokens: TokenStore) -> None:
+    throttle = Throttle(now=lambda: 0.0)
+    for number in range(FAILURES):
+        throttle.failed(f"2001:db8::{number:x}")
+    assert throttle.wait("2001:db8::ffff") and not throttle.wait("2001:db8:0:1::1")
+    for _ in range(FAILURES):
+        throttle.failed("::ffff:9.9.9.9")
+    assert throttle.wait("9.9.9.9") and not throttle.wait("::ffff:9.9.9.8")
+
+
+def test_failures_are_kept_of_a_bounded_number_of_addresses() -> None:
+    throttle = Throttle(now=lambda: 0.0)
+    for number in range(3 * MOST_ADDRESSES):
+        throttle.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert len(throttle._windows) == MOST_ADDRESSES
+
+
+def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
+    login = Login("opencode", "right", tokens)
+    for path in ("/event", "/global/event"):
+        token, _ = login.event_tokens.issue()
+        query = f"parts=delta&token={token}"
+        assert login.check(visit("/session", query), None) == Denied()
+        assert login.check(visit("/event", query, method="POST"), None) == Denied()
+        assert login.check(visit("/event", f"{query}&token=x"), None) == Denied()
+        assert login.check(visit(path, query), None) == Admitted("event token")
+        assert login.check(visit(path, query), None) == Denied()
+
+
+def test_a_stream_token_is_short_lived_and_they_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = EventTokens()
+    token, expires = tokens.issue()
+    monkeypatch.setattr(clock, "now_ms", lambda: expires + 1)
+    assert expires > LIFETIME_MS and not tokens.redeem(token)
+    first, _ = tokens.issue()
+    for _ in range(MOST):
+        tokens.issue()
+    assert not tokens.redeem(first) and len(tokens._expiries) == MOST
