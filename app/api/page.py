@@ -1,0 +1,72 @@
+"""The page: static files of this server's own, for trying it out and as an example for authors of frontends."""
+
+import mimetypes
+import pathlib
+from functools import cache
+from typing import Annotated
+
+from fastapi import Path
+from fastapi.responses import FileResponse, Response
+from starlette.exceptions import HTTPException
+
+from app.api.deps import ServicesDep
+from app.api.json_route import router
+from app.schema.errors import NotFound
+
+routes = router(include_in_schema=False)
+
+FILES = pathlib.Path(__file__).parents[1] / "page"
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+"""What a model writes stays text in the page; should that ever fail, nothing of it may run or be sent elsewhere."""
+
+_PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
+
+
+@routes.get("/")
+async def page() -> Response:
+    return _file("index.html")
+
+
+@routes.get("/page/{name:path}")
+async def asset(name: str) -> Response:
+    if name not in _names():
+        raise HTTPException(404)
+    return _file(name)
+
+
+@routes.get("/s/{shareID}")
+async def shared(app: ServicesDep, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
+    try:
+        await app.shares.visit(share_id)
+    except NotFound:
+        return _file("not-shared.html", 404, _PRIVATE)
+    return _file("share.html", 200, _PRIVATE)
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Only what is there when the server starts is served: no request reads a path of its own."""
+    return frozenset(file.relative_to(FILES).as_posix() for file in FILES.rglob("*") if file.is_file())
+
+
+def _file(name: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    kind = mimetypes.guess_type(name)[0]
+    return FileResponse(FILES / name, status, {**HEADERS, **(headers or {})}, media_type=kind)

@@ -1,0 +1,310 @@
+/** The page at `/`: makes the views, keeps them current, and gives keys and buttons their meaning. */
+import { Actions } from './actions.js';
+import { api } from './api.js';
+import { h, setText } from './dom.js';
+import { Store } from './store.js';
+import { EventStream } from './stream.js';
+import { errorText, titleOf } from './text.js';
+import { Asks } from './views/asks.js';
+import { Composer } from './views/composer.js';
+import { ContextPanel, usageOf } from './views/context.js';
+import { Conversation, revertedText } from './views/conversation.js';
+import { notify } from './views/dialog.js';
+import { Drawer } from './views/drawer.js';
+import { Menu } from './views/menu.js';
+import { SessionList } from './views/sessions.js';
+import { Shortcuts } from './views/shortcuts.js';
+import { StatusBar } from './views/status.js';
+
+const PAGE_OF_SESSIONS = 100;
+const QUIET_MS = 1500;
+const byID = (id) => document.getElementById(id);
+
+const store = new Store();
+let place = { directory: '' };
+let providers = [];
+let commands = [];
+let sessionLimit = PAGE_OF_SESSIONS;
+let wanted = location.hash.slice(1);
+let opened = Promise.withResolvers();
+
+// Views
+
+const actions = new Actions({ api, store, composer: () => composer, go });
+const context = new ContextPanel();
+const status = new StatusBar({ unrevert: () => actions.unrevert(), showReverted: () => actions.showReverted() });
+const asks = new Asks(store, api, status.asks);
+const sessions = new SessionList(store, { create: newSession, search: findSessions, more: moreSessions });
+const composer = new Composer({
+  send: (prompt) => actions.send(prompt),
+  stop: () => actions.stop(),
+  run: (name, text, chosen) => (name in OWN_COMMANDS && store.open ? runOwn(name) : actions.sendCommand(name, text, chosen)),
+  commands: () => [...commands, ...Object.entries(store.open ? OWN_COMMANDS : {}).map(([name, { description }]) => ({ name, description }))],
+  findFiles: (text) => api.findFiles(text),
+});
+const conversation = new Conversation({ actionsFor, showEarlier, empty: welcome() });
+
+byID('sessions').append(sessions.element);
+byID('main').append(conversation.element, status.element, composer.element);
+byID('context').append(context.element);
+const sessionDrawer = new Drawer(byID('sessions'), byID('open-sessions'));
+const contextDrawer = new Drawer(byID('context'), byID('open-context'));
+
+function welcome() {
+  const examples = ['help', 'list files', 'write notes.md: # Notes', 'run ls -la', 'think'];
+  const buttons = examples.map((text) => h('button', { type: 'button', class: 'example', onclick: () => composer.put(text) }, text));
+  const scripted = h('div', { class: 'scripted' }, h('p', {}, 'No model is connected, so a script answers by rule. It understands:'), h('div', { class: 'examples' }, buttons));
+  return h('div', { class: 'welcome' }, h('h2', {}, 'What shall be done?'), h('p', { id: 'where', class: 'hint' }), scripted);
+}
+
+function actionsFor(role) {
+  const copy = { label: 'Copy', title: 'Copy the text', run: (message) => actions.copy(message) };
+  if (role === 'assistant') return [copy];
+  return [
+    { label: 'Revert', title: 'Take back this prompt and all that follows (r)', run: (message) => actions.revert(message) },
+    { label: 'Fork', title: 'Go another way from here, in a new session (f)', run: (message) => actions.fork(message) },
+    copy,
+  ];
+}
+
+const OWN_COMMANDS = {
+  compact: { description: 'Sum the conversation up', run: () => actions.compact() },
+  fork: { description: 'Copy the session', run: () => actions.fork() },
+  redo: { description: 'Undo the revert', run: () => actions.unrevert() },
+  rename: { description: 'Rename the session', run: () => actions.rename() },
+  share: { description: 'Make a link to the session', run: () => actions.share() },
+  undo: { description: 'Revert the last prompt', run: () => actions.undo() },
+};
+
+/** The prompt is done with, whatever becomes of the dialog that a command may open. */
+async function runOwn(name) {
+  composer.put('');
+  await OWN_COMMANDS[name].run();
+  return false;
+}
+
+// From the address to the open session
+
+function go(sessionID) {
+  opened = Promise.withResolvers();
+  if (location.hash.slice(1) === sessionID) open();
+  else location.hash = sessionID;
+  return opened.promise;
+}
+
+function newSession() {
+  sessionDrawer.close();
+  go('');
+  composer.input.focus();
+}
+
+function open() {
+  wanted = location.hash.slice(1);
+  sessionDrawer.close();
+  if (wanted) return stream.refresh();
+  store.openSession(null);
+  opened.resolve();
+}
+
+async function load() {
+  place = await api.place();
+  store.directory = place.directory;
+  const id = wanted;
+  const [list, statuses, permissions, questions, found] = await Promise.all([
+    api.sessions(place.directory, { limit: sessionLimit }),
+    api.statuses(),
+    api.permissions(),
+    api.questions(),
+    id ? readSession(id) : null,
+  ]);
+  store.replaceLists({ sessions: list, statuses, permissions, questions });
+  store.putSessions(found?.family ?? []);
+  if (id !== wanted) return;
+  store.openSession(found?.open ?? null);
+  if (found) composer.choose(lastChoice(found.open.messages));
+  opened.resolve();
+}
+
+/** The session with its latest messages, and its family: the sessions above it and below. */
+async function readSession(id) {
+  try {
+    const [info, page, todos, diff, children] = await Promise.all([api.session(id), api.messages(id), api.todos(id), api.diff(id), api.children(id)]);
+    const above = await ancestorsOf(info);
+    return { open: { id, info, ...page, todos, diff }, family: [...above, info, ...children] };
+  } catch (error) {
+    if (error.status !== 404 && error.status !== 400) throw error;
+    notify(errorText(error));
+    history.replaceState(null, '', `${location.pathname}${location.search}`);
+    wanted = '';
+    return null;
+  }
+}
+
+async function ancestorsOf({ parentID }) {
+  if (!parentID) return [];
+  const parent = await api.session(parentID);
+  return [...(await ancestorsOf(parent)), parent];
+}
+
+function lastChoice(messages) {
+  const prompt = messages.findLast(({ info }) => info.role === 'user')?.info;
+  return { agent: prompt?.agent, model: prompt?.model };
+}
+
+async function showEarlier() {
+  const { id, cursor } = store.open;
+  await actions.attempt(async () => {
+    const page = await api.messages(id, { before: cursor });
+    if (store.open?.id === id) store.prepend(page.messages, page.cursor);
+  });
+}
+
+function findSessions(search) {
+  if (search) actions.attempt(async () => store.putSessions(await api.sessions(place.directory, { search, limit: PAGE_OF_SESSIONS })));
+}
+
+function moreSessions() {
+  sessionLimit += PAGE_OF_SESSIONS;
+  actions.attempt(async () => store.putSessions(await api.sessions(place.directory, { limit: sessionLimit })));
+}
+
+// From what has changed to what is shown
+
+const NO_SESSION = { id: '', info: null, messages: [], cursor: null, todos: [], diff: [] };
+
+store.subscribe(({ topics, messages }) => {
+  const shown = store.open ?? NO_SESSION;
+  if (topics.has('sessions') || topics.has('asks')) sessions.update({ hasMore: store.sessions.size >= sessionLimit });
+  if (topics.has('session') || topics.has('conversation')) conversation.update(shown);
+  else if (messages.size) conversation.update(shown, messages);
+  if (topics.has('session')) showSession(shown);
+  if (topics.has('status')) showStatus(shown);
+  if (topics.has('asks') || topics.has('sessions')) asks.update();
+  if (topics.has('conversation') || topics.has('message') || topics.has('todos')) showUsage(shown);
+  if (topics.has('todos')) context.showTodos(shown.todos);
+  if (topics.has('diff')) context.showFiles(shown.diff);
+});
+
+function showSession({ info, messages }) {
+  const title = info ? titleOf(info) : 'New session';
+  setText(byID('title'), title);
+  document.title = info ? `${title} – Opensession` : 'Opensession';
+  byID('open-menu').hidden = info === null;
+  const link = byID('share-link');
+  link.hidden = !info?.share && !info?.parentID;
+  setText(link, info?.parentID ? '↑ Parent session' : 'Shared');
+  status.showRevert(info?.revert ? revertedText(messages, info.revert) : null);
+}
+
+function showStatus({ id }) {
+  const now = store.statusOf(id);
+  status.show(now);
+  composer.showBusy(now.type !== 'idle');
+}
+
+function showUsage({ messages, cursor, todos }) {
+  const usage = usageOf(messages, limitOf);
+  context.showUsage(usage, Boolean(cursor));
+  setText(byID('open-context'), context.brief(usage, todos));
+}
+
+function limitOf(providerID, modelID) {
+  return providers.find(({ id }) => id === providerID)?.models[modelID]?.limit.context ?? 0;
+}
+
+let quiet = null;
+
+/** A connection that is back at once is not worth a word. */
+function showConnection({ open, retryAt }) {
+  clearTimeout(quiet);
+  const seconds = Math.ceil((retryAt - Date.now()) / 1000);
+  if (open) setText(byID('connection'), '');
+  else quiet = setTimeout(() => setText(byID('connection'), 'Connection lost: trying again…'), seconds > 1 ? 0 : QUIET_MS);
+}
+
+// Keys and menus
+
+const menu = new Menu(byID('open-menu'), () => [
+  { label: 'Rename…', run: OWN_COMMANDS.rename.run },
+  { label: 'Fork', run: OWN_COMMANDS.fork.run },
+  { label: 'Compact', run: OWN_COMMANDS.compact.run },
+  { label: 'Undo last prompt…', hint: 'u', run: OWN_COMMANDS.undo.run },
+  { label: store.open.info.share ? 'Share link…' : 'Share', run: OWN_COMMANDS.share.run },
+  { label: 'Delete…', kind: 'danger', run: () => actions.remove() },
+]);
+
+function focused() {
+  const id = document.activeElement?.closest('.message')?.id;
+  const message = id && store.message(id);
+  return message?.info.role === 'user' ? message : null;
+}
+
+function onFocused(run) {
+  const message = focused();
+  if (message) run(message);
+}
+
+const shortcuts = new Shortcuts(
+  [
+    { key: '?', does: 'Show this', run: () => shortcuts.help() },
+    { key: 'n', does: 'New session', run: newSession },
+    { key: '/', does: 'Search sessions', run: searchSessions },
+    { key: 'p', does: 'Go to the prompt', run: () => composer.input.focus() },
+    { key: 'k', shown: 'k, j', does: 'Previous, next message', run: () => conversation.step(-1) },
+    { key: 'j', run: () => conversation.step(1) },
+    { key: 'r', does: 'On a prompt: revert it and all that follows', run: () => onFocused((message) => actions.revert(message)) },
+    { key: 'f', does: 'On a prompt: fork before it', run: () => onFocused((message) => actions.fork(message)) },
+    { key: 'u', does: 'Undo: revert the last prompt', run: () => store.open && actions.undo() },
+    { key: 'U', shown: 'Shift+U', does: 'Redo: undo the revert', run: () => store.open?.info.revert && actions.unrevert() },
+    { key: 'm', does: 'Session menu', run: () => store.open && byID('open-menu').click() },
+    { key: 'Escape', does: 'Stop the answer, also from the prompt', run: () => store.open && store.statusOf(store.open.id).type !== 'idle' && actions.stop() },
+  ],
+  [
+    { shown: 'Enter', does: 'Send; Shift+Enter begins a line' },
+    { shown: '/ and @', does: 'In the prompt: commands and files' },
+    { shown: 'Enter, Esc', does: 'In a permission: allow once, reject' },
+  ],
+);
+
+function searchSessions() {
+  if (getComputedStyle(byID('open-sessions')).display !== 'none') sessionDrawer.open();
+  sessions.search.focus();
+}
+
+function linkChosen() {
+  const { parentID } = store.open.info;
+  if (parentID) go(parentID);
+  else actions.share();
+}
+
+byID('open-help').addEventListener('click', () => shortcuts.help());
+byID('share-link').addEventListener('click', linkChosen);
+byID('skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  composer.input.focus();
+});
+window.addEventListener('hashchange', open);
+
+// Start
+
+const stream = new EventStream({ load, onEvent: (event) => store.apply(event), onState: showConnection });
+
+async function start() {
+  const [agents, connected, known, config] = await Promise.all([api.agents(), api.providers(), api.commands(), api.config()]);
+  ({ providers } = connected);
+  commands = known;
+  composer.offer(agents, providers);
+  composer.choose({ agent: config.default_agent, model: configuredModel(config, connected) });
+  document.body.classList.toggle('is-scripted', providers.every(({ id }) => id === 'scripted'));
+  place = await api.place();
+  setText(byID('where'), place.directory);
+  stream.run();
+}
+
+function configuredModel({ model }, { default: defaults }) {
+  const [providerID, ...rest] = model?.split('/') ?? Object.entries(defaults)[0] ?? [];
+  return providerID && { providerID, modelID: rest.join('/') };
+}
+
+store.openSession(null);
+await start().catch((error) => notify(`The server does not answer as it should: ${errorText(error)}`));

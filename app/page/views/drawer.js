@@ -1,0 +1,34 @@
+/** A side panel that is a drawer where there is no room for it: opened by a button, closed by Esc or a click beside it. */
+import { h } from '../dom.js';
+
+export class Drawer {
+  constructor(panel, button) {
+    this.panel = panel;
+    this.button = button;
+    this.shade = h('div', { class: 'shade', hidden: true, onclick: () => this.close() });
+    panel.after(this.shade);
+    button.addEventListener('click', () => (this.isOpen ? this.close() : this.open()));
+    panel.addEventListener('keydown', (event) => event.key === 'Escape' && this.isOpen && this.close());
+  }
+
+  get isOpen() {
+    return this.panel.classList.contains('open');
+  }
+
+  open() {
+    this.#set(true);
+    this.panel.querySelector('button:not([hidden]), input, a')?.focus();
+  }
+
+  close() {
+    if (!this.isOpen) return;
+    this.#set(false);
+    this.button.focus();
+  }
+
+  #set(open) {
+    this.panel.classList.toggle('open', open);
+    this.shade.hidden = !open;
+    this.button.setAttribute('aria-expanded', String(open));
+  }
+}

@@ -1,0 +1,55 @@
+/** The line above the prompt: what the session is doing, the countdown to a retry, a revert in force, what waits for an answer. */
+import { h, setText } from '../dom.js';
+import { duration } from '../text.js';
+
+const TICK_MS = 250;
+
+export class StatusBar {
+  #status = { type: 'idle' };
+  #timer = null;
+  #spinner = h('span', { class: 'spinner', 'aria-hidden': 'true', hidden: true });
+  /** What is announced, and beside it the seconds, which would be announced again and again. */
+  #said = h('span', { role: 'status' });
+  #seconds = h('span', { class: 'seconds', 'aria-hidden': 'true' });
+  #reverted = h('span');
+
+  /** `actions`: `{unrevert(), showReverted()}`. */
+  constructor(actions) {
+    this.asks = h('button', { type: 'button', class: 'attention', hidden: true });
+    this.revert = h(
+      'div',
+      { class: 'banner', hidden: true },
+      this.#reverted,
+      h('button', { type: 'button', class: 'quiet', onclick: actions.showReverted }, 'Show files'),
+      h('button', { type: 'button', onclick: actions.unrevert, id: 'unrevert' }, 'Undo revert'),
+    );
+    this.element = h('div', { class: 'status' }, this.revert, h('div', { class: 'status-line' }, this.#spinner, this.#said, this.#seconds, this.asks));
+  }
+
+  show(status) {
+    this.#status = status;
+    this.#spinner.hidden = status.type === 'idle';
+    this.element.dataset.status = status.type;
+    setText(this.#said, SAID[status.type](status));
+    clearInterval(this.#timer);
+    if (status.type !== 'idle') this.#timer = setInterval(() => this.#tick(), TICK_MS);
+    this.#tick();
+  }
+
+  showRevert(text) {
+    this.revert.hidden = text === null;
+    setText(this.#reverted, text ?? '');
+  }
+
+  #tick() {
+    const { type, next, since } = this.#status;
+    if (type === 'retry') setText(this.#seconds, `next try in ${Math.max(0, Math.ceil((next - Date.now()) / 1000))} s`);
+    else setText(this.#seconds, type === 'busy' && since ? duration(Math.floor((Date.now() - since) / 1000) * 1000).replace('.0', '') : '');
+  }
+}
+
+const SAID = {
+  idle: () => '',
+  busy: () => 'Working…',
+  retry: ({ attempt, message }) => `Attempt ${attempt} failed: ${message}`,
+};

@@ -1,0 +1,113 @@
+/** A tool call: what is called with what, its output while it runs, its difference when it changed files. */
+import { diffView } from '../diff.js';
+import { h, setText } from '../dom.js';
+import { LongText } from '../markdown.js';
+import { duration, revealed } from '../text.js';
+
+const STATES = { pending: 'is being prepared', running: 'is running', completed: 'is done', error: 'failed' };
+/** Calls whose result is what one wants to see; those of others are folded once they are done. */
+const SHOWN = new Set(['bash', 'edit', 'write', 'multiedit', 'apply_patch', 'question', 'task']);
+const LONG_DIFF = 60;
+
+/** What a call is about, in one line. */
+export function subjectOf({ tool, state }) {
+  const { input = {} } = state;
+  if (tool === 'bash') return input.command ?? '';
+  const about = input.filePath ?? input.pattern ?? input.path ?? input.url ?? input.description ?? input.name ?? state.title;
+  return typeof about === 'string' ? about : '';
+}
+
+export function diffOf({ state }) {
+  return state.metadata?.diff ?? '';
+}
+
+export class ToolView {
+  #part = null;
+  #touched = false;
+  #output = new LongText(h('code'));
+  #diff = h('div');
+  #input = h('div', { class: 'input' });
+
+  constructor() {
+    this.name = h('span', { class: 'name' });
+    this.subject = h('bdi', { class: 'subject' });
+    this.note = h('span', { class: 'note' });
+    this.summary = h('summary', { onclick: () => (this.#touched = true) }, h('span', { class: 'mark', 'aria-hidden': 'true' }), this.name, this.subject, this.note);
+    this.pre = h('pre', { class: 'output', tabindex: '0', 'aria-label': 'Output' }, this.#output.element);
+    this.element = h('details', { class: 'tool' }, this.summary, this.#input, this.#diff, this.pre);
+  }
+
+  update(part) {
+    if (part === this.#part) return;
+    const before = this.#part;
+    this.#part = part;
+    this.#head(part);
+    if (before?.state.status !== part.state.status) this.#input.replaceChildren(...inputOf(part));
+    this.#body(part, before);
+    if (!this.#touched) this.element.open = isOpen(part);
+  }
+
+  #head({ tool, state }) {
+    this.element.dataset.status = state.status;
+    setText(this.name, tool);
+    setText(this.subject, revealed(subjectOf(this.#part)));
+    setText(this.note, noteOf(state));
+    this.summary.setAttribute('aria-label', `Tool ${tool} ${STATES[state.status]}: ${this.subject.textContent}`);
+  }
+
+  #body(part, before) {
+    const atEnd = this.pre.scrollTop + this.pre.clientHeight >= this.pre.scrollHeight - 8;
+    const diff = diffOf(part);
+    if (diff !== (before ? diffOf(before) : '')) this.#diff.replaceChildren(...(diff ? [diffView(diff)] : []));
+    const output = outputOf(part);
+    this.#output.update(output);
+    this.pre.hidden = !output;
+    if (atEnd && part.state.status === 'running') this.pre.scrollTop = this.pre.scrollHeight;
+  }
+}
+
+function isOpen(part) {
+  const { status } = part.state;
+  if (status === 'error') return true;
+  if (!SHOWN.has(part.tool) || status === 'pending') return false;
+  return diffOf(part).split('\n').length <= LONG_DIFF;
+}
+
+function noteOf(state) {
+  const exit = state.metadata?.exit;
+  const took = state.time?.end ? duration(state.time.end - state.time.start) : '';
+  if (state.status === 'error') return 'failed';
+  if (state.status === 'completed') return [exit ? `exit ${exit}` : '', took].filter(Boolean).join(' · ');
+  return state.status === 'running' ? 'running…' : 'preparing…';
+}
+
+/** While a command runs, its output is in the metadata. An edit's diff says more than its "done". */
+function outputOf(part) {
+  const { state } = part;
+  if (state.status === 'error') return [state.metadata?.output, state.error].filter(Boolean).join('\n');
+  if (state.status !== 'completed') return state.metadata?.output ?? '';
+  return diffOf(part) ? '' : state.output;
+}
+
+function inputOf({ tool, state }) {
+  const { input = {} } = state;
+  if (tool === 'bash') return [h('pre', { class: 'command' }, h('code', {}, revealed(input.command ?? '')))];
+  if (tool === 'task') return [subagentLink(state), h('p', { dir: 'auto' }, input.prompt ?? '')];
+  if (tool === 'write') return [writtenText(input)];
+  if (diffOf({ state }) || tool === 'todowrite' || tool === 'question') return [];
+  return [h('dl', {}, Object.entries(input).map(([name, value]) => [h('dt', {}, name), h('dd', {}, revealed(short(value)))]))];
+}
+
+function writtenText({ content = '' }) {
+  return diffView(`--- /dev/null\n+++ written\n@@ -0,0 +1 @@\n${content.replace(/\n$/, '').split('\n').map((line) => `+${line}`).join('\n')}`);
+}
+
+function subagentLink(state) {
+  const id = state.metadata?.sessionId;
+  return id ? h('a', { href: `#${id}` }, 'Open the subagent’s session') : '';
+}
+
+function short(value) {
+  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 1);
+  return text.length > 2000 ? `${text.slice(0, 2000)}…` : text;
+}
