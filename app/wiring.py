@@ -47,7 +47,7 @@ from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
-from app.storage.engine import Database
+from app.storage.engine import Database, require_writable
 from app.storage.migrate import require_current, upgrade
 from app.storage.queries import Statements
 from app.storage.writer import Change, Writer
@@ -173,6 +173,7 @@ class Server:
 
 def _open_storage(settings: Settings) -> _Storage:
     """The embedded database is migrated here; a shared one is by `opensession migrate`."""
+    require_writable(settings.data_dir)
     database = Database(settings.resolved_database_url)
     if settings.database_url is None:
         upgrade(database.engine)

@@ -5,16 +5,20 @@ another thread instead of one for every statement.
 """
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy import Connection as Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from app.storage.turns import WriteTurns, has_reset_bug
 
 T = TypeVar("T")
 
@@ -57,11 +61,42 @@ def _postgres_engine(url: URL) -> Engine:
 
 def _sqlite_engine(url: URL) -> Engine:
     """In WAL mode with full synchronous commits: what is acknowledged survives a power cut."""
-    Path(url.database or "").parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if url.database:
+        require_writable(Path(url.database).parent, Path(url.database))
     engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 1)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def require_writable(directory: Path, *files: Path) -> None:
+    """Makes the directory unless it is there. Raises DatabaseUnusable, saying what to do."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise _unwritable(directory, error.strerror or str(error)) from error
+    for path in (directory, *(file for file in files if file.exists())):
+        if not os.access(path, os.W_OK):
+            raise _unwritable(path, "no leave to write, or a read-only file system")
+
+
+def _unwritable(path: Path, reason: str) -> DatabaseUnusable:
+    return DatabaseUnusable(
+        f"{path} cannot be written ({reason}), and that is where sessions are kept. "
+        "Make it writable for this user, or name another directory in OPENSESSION_DATA_DIR."
+    )
+
+
+def write_turns(engine: Engine) -> WriteTurns | None:
+    """None where nothing but the database itself need keep writers apart."""
+    path = engine.url.database
+    if engine.dialect.name != "sqlite" or not path or not has_reset_bug():
+        return None
+    return WriteTurns(Path(path), _BUSY_TIMEOUT_MS / 1000)
+
+
+def in_turn(turns: WriteTurns | None) -> AbstractContextManager[None]:
+    return turns.held() if turns else nullcontext()
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
@@ -104,6 +139,7 @@ class Database:
         self._to_write = self.engine.execution_options(immediate=True)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
+        self._turns = write_turns(self.engine)
 
     @property
     def dialect(self) -> str:
@@ -111,18 +147,44 @@ class Database:
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Run `query` in one read transaction on a reader thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, _in_transaction, self._to_read, query)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._to_read, query)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction on the writer thread; it is committed when this returns, rolled back when it raises."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, _in_transaction, self._to_write, work)
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
 
     def close(self) -> None:
         self._writer.shutdown()
         self._readers.shutdown()
-        self.engine.dispose()
+        with in_turn(self._turns):
+            self.engine.dispose()
+        if self._turns:
+            self._turns.close()
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        with in_turn(self._turns):
+            return _in_transaction(self._to_write, work)
 
 
 def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
     with engine.begin() as connection:
         return work(connection)
+
+
+def _read(engine: Engine, query: Callable[[Connection], T]) -> T:
+    """One damaged text must not hide the others: it is read with signs in place of what cannot be."""
+    try:
+        return _in_transaction(engine, query)
+    except OperationalError as error:
+        if "Could not decode to UTF-8" not in str(error):
+            raise
+    return _in_transaction(engine, lambda connection: _leniently(connection, query))
+
+
+def _leniently(connection: Connection, query: Callable[[Connection], T]) -> T:
+    driver: Any = connection.connection.driver_connection
+    driver.text_factory = lambda text: text.decode("utf-8", "replace")
+    try:
+        return query(connection)
+    finally:
+        driver.text_factory = str

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from app.storage.engine import DatabaseUnusable
+from app.storage.engine import DatabaseUnusable, in_turn, write_turns
 
 HEAD = "0002"
 """The newest revision in migrations/versions; a test compares them."""
@@ -48,9 +48,12 @@ def upgrade(engine: Engine) -> None:
     with engine.connect() as connection, connection.begin():
         if revision(connection) == HEAD:
             return
-    with engine.connect().execution_options(immediate=True) as connection, connection.begin():
+    turns = write_turns(engine)
+    with in_turn(turns), engine.connect().execution_options(immediate=True) as connection, connection.begin():
         if revision(connection) != HEAD:
             _run_alembic(connection)
+    if turns:
+        turns.close()
 
 
 def _run_alembic(connection: Connection) -> None:
