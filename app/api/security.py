@@ -75,8 +75,9 @@ def is_loopback(hostname: str) -> bool:
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether a request may be made without the password: the health check, and reading by a share link."""
-    return method in _READING and (path == "/global/health" or path.startswith("/s/"))
+    """Whether a request may be made without the password: the health check, and reading by a share link, for which the page's
+    scripts and styles are needed too."""
+    return method in _READING and (path == "/global/health" or path.startswith(("/s/", "/page/")))
 
 
 class Guard:
