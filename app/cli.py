@@ -2,18 +2,25 @@
 
 import gc
 import logging
+import re
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from app.settings import Settings
 
+if TYPE_CHECKING:
+    import uvicorn
+
 app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True, add_completion=False)
+token = typer.Typer(help="Bearer tokens, with which clients log in.", no_args_is_help=True)
+app.add_typer(token, name="token")
 
 DEFAULT_PORT = 4096
 
@@ -21,34 +28,59 @@ DEFAULT_PORT = 4096
 @app.command()
 def serve(
     hostname: Annotated[
-        str, typer.Option(help="Address to listen on; beyond loopback OPENCODE_SERVER_PASSWORD must be set.")
+        str,
+        typer.Option(help="Address to listen on; beyond loopback a login must be set up (OPENCODE_SERVER_PASSWORD, or a token)."),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: 4096, or a free one when that is taken.")] = DEFAULT_PORT,
 ) -> None:
     """Serve the directory it is started in."""
     from app.api.security import is_loopback
-    from app.config.flags import Flags
 
-    flags = Flags.from_env()
-    if not is_loopback(hostname) and not flags.server_password:
+    settings = Settings()
+    login = _login(settings)
+    if not is_loopback(hostname) and login is None:
         _fail(
-            f"Refusing to listen on {hostname} without a password: "
-            "whoever reaches this server can run commands on this machine. Set OPENCODE_SERVER_PASSWORD, or listen on 127.0.0.1."
+            f"Refusing to listen on {hostname} without a login: whoever reaches this server can run commands on this machine. "
+            "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "httpx2", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    _serve(hostname, port, flags.server_password is not None)
+    _serve(settings, hostname, port, login or "")
 
 
-def _serve(hostname: str, port: int, has_password: bool) -> None:
-    import uvicorn
+def _login(settings: Settings) -> str | None:
+    """How curl logs in, None where nobody needs to."""
+    from app.api.tokens import TokenStore
+    from app.config.flags import Flags
 
+    if Flags.from_env().server_password:
+        return '-u "opencode:$OPENCODE_SERVER_PASSWORD" '
+    return '-H "Authorization: Bearer $TOKEN" ' if TokenStore(settings.data_dir).in_use() else None
+
+
+def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     from app.main import create_app
 
     bound = _bind(hostname, port)
     with _database_must_do():
-        application = create_app(hostname=hostname)
+        application = create_app(settings, hostname=hostname)
+    server = http_server(application, settings)
+    _spare_what_is_loaded()
+    _greet(hostname, bound.getsockname()[1], login)
+    server.run(sockets=[bound])
+
+
+def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
+    """`application` is what create_app gives."""
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from app.api.bounded_requests import BoundedRequests
+
+    class BoundedProtocol(BoundedRequests, HttpToolsProtocol):
+        max_head_bytes = settings.max_head_bytes
+        max_connections = settings.max_connections
 
     class StreamEndingServer(uvicorn.Server):
         """Event streams have no end of their own: they are ended before open connections are waited for."""
@@ -59,6 +91,7 @@ def _serve(hostname: str, port: int, has_password: bool) -> None:
 
     config = uvicorn.Config(
         application,
+        http=BoundedProtocol,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,
@@ -66,9 +99,7 @@ def _serve(hostname: str, port: int, has_password: bool) -> None:
         proxy_headers=False,
         ws="none",
     )
-    _spare_what_is_loaded()
-    _greet(hostname, bound.getsockname()[1], has_password)
-    StreamEndingServer(config).run(sockets=[bound])
+    return StreamEndingServer(config)
 
 
 def _spare_what_is_loaded() -> None:
@@ -100,12 +131,11 @@ def _bind_to(hostname: str, port: int) -> socket.socket:
     return bound
 
 
-def _greet(hostname: str, port: int, has_password: bool) -> None:
+def _greet(hostname: str, port: int, login: str) -> None:
     host = f"[{hostname}]" if ":" in hostname else hostname
     url = f"http://{host}:{port}"
     typer.echo(f"opensession server listening on {url}")
     typer.echo(f"It works in {Path.cwd()}")
-    login = '-u "opencode:$OPENCODE_SERVER_PASSWORD" ' if has_password else ""
     typer.echo(f"Try:  curl -s {login}-X POST {url}/session")
 
 
@@ -132,6 +162,51 @@ def openapi(
         typer.echo(text, nl=False)
     else:
         output.write_text(text, "utf-8")
+
+
+@token.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="What the token is for; it stands in the audit log.")],
+    days: Annotated[int | None, typer.Option(min=1, help="Days for which it holds; without, until it is revoked.")] = None,
+) -> None:
+    """Make a token and print it: this once, only its hash is kept. From now on every request to the server needs a login."""
+    from app.api.tokens import TokenNameTaken, TokenStore
+
+    if not re.fullmatch(r"[\w.@-]{1,60}", name):
+        _fail("A token's name may have up to 60 letters, digits and . _ @ -")
+    try:
+        made = TokenStore(Settings().data_dir).create(name, days * 24 * 3600 * 1000 if days else None)
+    except TokenNameTaken:
+        _fail(f"There is a token {name} already: revoke it first, or choose another name.")
+    typer.echo(made)
+
+
+@token.command("list")
+def list_tokens() -> None:
+    """The names of the tokens, and how long they hold."""
+    from app.api.tokens import TokenStore
+
+    for entry in TokenStore(Settings().data_dir).entries():
+        typer.echo(f"{entry.name}\tmade {_day(entry.created)}\t{_until(entry.expires, entry.holds())}")
+
+
+def _until(expires: int | None, holds: bool) -> str:
+    if expires is None:
+        return "until revoked"
+    return f"{'until' if holds else 'expired'} {_day(expires)}"
+
+
+def _day(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1000).date().isoformat()
+
+
+@token.command("revoke")
+def revoke_token(name: str) -> None:
+    """Take a token back, at once; open event streams go on until they end."""
+    from app.api.tokens import TokenStore
+
+    if not TokenStore(Settings().data_dir).revoke(name):
+        _fail(f"There is no token {name}.")
 
 
 @contextmanager

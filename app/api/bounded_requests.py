@@ -1,0 +1,160 @@
+"""What a connection may take of the server before a request is one: mixed into uvicorn's HTTP protocol, which has no limits of
+its own for an address and headers, for connections that send nothing and for clients that do not read."""
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.errors import named
+
+HEAD_SECONDS = 30.0
+"""So long a client may take for the head of a request."""
+STALL_SECONDS = 30.0
+"""So long a client may take nothing of what is sent to it, before its connection is cut."""
+SPARE_CONNECTIONS = 100
+"""So many above the limit are told that there are too many; those above are closed at once."""
+
+if TYPE_CHECKING:
+
+    class _HttpProtocol(asyncio.Protocol):
+        """What is used of uvicorn's HttpToolsProtocol."""
+
+        app: ASGIApp
+        loop: asyncio.AbstractEventLoop
+        transport: asyncio.Transport
+        connections: set[Any]
+
+        def on_message_begin(self) -> None: ...
+        def on_url(self, url: bytes) -> None: ...
+        def on_header(self, name: bytes, value: bytes) -> None: ...
+        def on_headers_complete(self) -> None: ...
+else:
+    _HttpProtocol = object
+
+
+class RefusedHead(Exception):
+    """Raised within the parser, which then stops."""
+
+
+class BoundedRequests(_HttpProtocol):
+    max_head_bytes: ClassVar[int]
+    max_connections: ClassVar[int]
+
+    _in_head = True
+    _parsed = 0
+    """Bytes of the head that the parser has given out."""
+    _received = 0
+    """Bytes that have come while a head was not complete: the parser gives a long header out only when it has it whole."""
+    _refusal = HTTPStatus.BAD_REQUEST
+    _head_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
+
+    # ── the connection ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        above = len(self.connections) - self.max_connections
+        if above > SPARE_CONNECTIONS:
+            self.transport.abort()
+            return
+        if above > 0:
+            self.app = _too_many_connections
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _cancel(self._head_timer)
+        _cancel(self._stall_timer)
+        super().connection_lost(exc)
+
+    # ── the head of a request ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        began_in_head = self._in_head
+        super().data_received(data)
+        if began_in_head and self._in_head:
+            self._received += len(data)
+            if self._received > self.max_head_bytes and not self.transport.is_closing():
+                self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._parsed = True, 0
+        self._expect_head()
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url), HTTPStatus.REQUEST_URI_TOO_LONG)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value), HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._received = False, 0
+        _cancel(self._head_timer)
+        super().on_headers_complete()
+
+    def _expect_head(self) -> None:
+        _cancel(self._head_timer)
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _count(self, size: int, refusal: HTTPStatus) -> None:
+        self._parsed += size
+        if self._parsed > self.max_head_bytes:
+            self._refusal = refusal
+            raise RefusedHead
+
+    def send_400_response(self, msg: str) -> None:
+        """Called for whatever the parser does not take."""
+        body = orjson.dumps(_REFUSALS[self._refusal])
+        self.transport.write(_HEAD % (self._refusal, self._refusal.phrase.encode(), len(body)) + body)
+        self.transport.close()
+
+    # ── a client that does not read ─────────────────────────────────────────────────────────────────────────────────────
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        _cancel(self._stall_timer)
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._look, self.transport.get_write_buffer_size())
+
+    def _look(self, waiting: int) -> None:
+        """A client that is only slow has taken some of what waited."""
+        if self.transport.get_write_buffer_size() >= waiting:
+            self.transport.abort()
+        else:
+            self._watch()
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+def _error(name: str, message: str) -> dict[str, Any]:
+    return {"name": name, "data": {"message": message}}
+
+
+_HEAD = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+_REFUSALS = {
+    HTTPStatus.BAD_REQUEST: _error("BadRequest", "This is no HTTP request."),
+    HTTPStatus.REQUEST_URI_TOO_LONG: _error("AddressTooLongError", "The address is too long (OPENSESSION_MAX_HEAD_BYTES)."),
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: _error(
+        "HeadersTooLargeError", "The address and headers are too long together (OPENSESSION_MAX_HEAD_BYTES)."
+    ),
+}
+
+
+async def _too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
+    message = "Too many connections are open (OPENSESSION_MAX_CONNECTIONS). Close some, or try again later."
+    refusal = named(429, "TooManyConnectionsError", message, {"Retry-After": "5", "Connection": "close"})
+    await refusal(scope, receive, send)
