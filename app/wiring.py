@@ -13,7 +13,7 @@ from app.agent.command import Commands
 from app.agent.disposal import Disposal
 from app.agent.housekeeping import Housekeeping
 from app.agent.instances import Instances
-from app.agent.intake import Intake
+from app.agent.intake import Intake, Limits
 from app.agent.prompts import Prompts
 from app.agent.recovery import Recovery, UnfinishedReverts
 from app.agent.requests import Requests
@@ -139,10 +139,11 @@ class Server:
             toolbox=toolbox,
             outputs=self._outputs,
         )
-        runner = Runner(store, statuses, self._leases, _turn_maker(instances, turn_services, Titles(summaries)))
+        make_turn = _turn_maker(instances, turn_services, Titles(summaries))
+        runner = Runner(store, statuses, self._leases, make_turn, self.settings.max_running_sessions)
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times)
         reverts = Reverts(store)
-        intake = Intake(store, Resolver(files), reverts)
+        intake = Intake(store, Resolver(files), reverts, Limits(self.settings.max_part_bytes, self.settings.max_waiting_prompts))
         prompts = Prompts(store, intake, runner)
         commands = Commands(toolbox.shell, toolbox.environment)
         subagents.prompts, subagents.runner = prompts, runner
@@ -166,6 +167,7 @@ class Server:
             known=known,
             auth=auth,
             public_url=self.settings.public_url,
+            max_part_bytes=self.settings.max_part_bytes,
             max_event_streams=self.settings.max_event_streams,
             heartbeat_seconds=choices.heartbeat_seconds,
         )

@@ -11,12 +11,13 @@ from app.agent.instance import Instance
 from app.agent.resolve import Resolver
 from app.provider.selection import default_model
 from app.provider.selection import find as find_model
-from app.schema.errors import Conflict
+from app.schema.errors import Conflict, TooMany
 from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
 from app.session.revert import Reverts
+from app.session.service import check_part_size
 from app.session.store import Store
 from app.storage import queries
 from app.util import clock, ids
@@ -30,9 +31,28 @@ class Taken:
     known: bool = False
 
 
+class TooManyPrompts(TooMany):
+    name = "TooManyPromptsError"
+
+    def __init__(self, session_id: str, most: int) -> None:
+        super().__init__(
+            f"{most} prompts of {session_id} wait for their answer already (OPENSESSION_MAX_WAITING_PROMPTS). "
+            "This one was not stored: send it again when some are answered."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of the parts that clients send, and of a session's prompts without an answer."""
+
+    part_bytes: int
+    waiting_prompts: int
+
+
 class Intake:
-    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts) -> None:
+    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts, limits: Limits) -> None:
         self._store = store
+        self._limits = limits
         self._reverts = reverts
         self._resolver = resolver
 
@@ -40,8 +60,10 @@ class Intake:
         """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise.
 
         Raises NotFound, BadRequest (unknown agent, missing file), ProviderModelNotFoundError, Conflict (a message id used for
-        something else).
+        something else), TooLarge, TooManyPrompts.
         """
+        for part in prompt.parts:
+            check_part_size(part, self._limits.part_bytes)
         content = _hash(prompt)
         if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
             return Taken(await self._store.message(session_id, prompt.message_id), known=True)
@@ -50,8 +72,14 @@ class Intake:
         async with self._store.lock(session_id):
             if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
                 return Taken(await self._store.message(session_id, prompt.message_id), known=True)
+            if not prompt.no_reply:
+                await self._refuse_too_many(session_id)
             await self._commit(instance, parts, content, prompt.tools if rules_from_tools else None, waits=not prompt.no_reply)
         return Taken(parts)
+
+    async def _refuse_too_many(self, session_id: str) -> None:
+        if await self._store.ask(queries.waiting_prompts, session_id) >= self._limits.waiting_prompts:
+            raise TooManyPrompts(session_id, self._limits.waiting_prompts)
 
     async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
         row = await self._store.ask(queries.input_hash, session_id, message_id)

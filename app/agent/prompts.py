@@ -30,12 +30,12 @@ class Prompts:
         """Store a prompt. What it asks for wrongly is raised here, before anything is stored."""
         return await self._intake.take(instance, session_id, prompt, rules_from_tools=rules_from_tools)
 
-    async def answer(self, instance: Instance, session_id: str, taken: Taken) -> bytes:
-        """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
+    async def answer(self, instance: Instance, session_id: str, taken: Taken, *, nested: bool = False) -> bytes:
+        """The JSON of the message that answers: of a prompt sent twice, the answer that it got. `nested`: a turn waits for it."""
         prompt_id = taken.message.info.id
         answered = await self._store.answer_json(session_id, prompt_id) if taken.known else None
         if answered is None or self._runner.is_running(session_id):
-            await self._runner.run(session_id, instance.place.directory)
+            await self._runner.run(session_id, instance.place.directory, nested=nested)
             answered = await self._store.answer_json(session_id, prompt_id) if taken.known else None
             answered = answered or await self._store.answer_json(session_id)
         if not answered:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from app.agent.errors import aborted
 from app.agent.turn import Turn
 from app.schema.errors import Aborted, Busy, MessageError
 from app.schema.message import MessagePath
+from app.schema.session import Busy as BusyStatus
 from app.schema.session import Idle
 from app.session.lease import Leases
 from app.session.status import Statuses
@@ -20,11 +22,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MOST_RUNNING = 100
+
 
 @dataclass(slots=True)
 class _Run:
     directory: str
     joined: bool = False
+    nested: bool = False
     ending: bool = False
     aborted: bool = False
     task: asyncio.Task[Any] | None = None
@@ -40,12 +45,18 @@ MakeTurn = Callable[[str, str, Callable[[], bool]], Awaitable[Turn]]
 
 
 class Runner:
-    def __init__(self, store: Store, statuses: Statuses, leases: Leases, make_turn: MakeTurn) -> None:
+    """At most `most_running` sessions are answered at once; others are busy and wait for their turn. A subagent's session runs
+    in its parent's place: had it to wait, parents could wait for children for ever."""
+
+    def __init__(
+        self, store: Store, statuses: Statuses, leases: Leases, make_turn: MakeTurn, most_running: int = MOST_RUNNING
+    ) -> None:
         self._store = store
         self._statuses = statuses
         self._leases = leases
         self._make_turn = make_turn
         self._runs: dict[str, _Run] = {}
+        self._places = asyncio.Semaphore(most_running)
 
     def is_running(self, session_id: str) -> bool:
         return session_id in self._runs
@@ -56,15 +67,16 @@ class Runner:
     def sessions_of(self, directory: str) -> list[str]:
         return [session_id for session_id, run in self._runs.items() if run.directory == directory]
 
-    async def run(self, session_id: str, directory: str) -> None:
-        """Answer what is stored; returns when the session is idle again. Cancelling the caller does not stop the turn."""
-        run = self.start(session_id, directory)
+    async def run(self, session_id: str, directory: str, *, nested: bool = False) -> None:
+        """Answer what is stored; returns when the session is idle again. Cancelling the caller does not stop the turn.
+        `nested`: the caller is a turn itself."""
+        run = self.start(session_id, directory, nested=nested)
         while run is None:
             await self._runs[session_id].over.wait()
-            run = self.start(session_id, directory)
+            run = self.start(session_id, directory, nested=nested)
         await run.over.wait()
 
-    def start(self, session_id: str, directory: str) -> _Run | None:
+    def start(self, session_id: str, directory: str, *, nested: bool = False) -> _Run | None:
         """Start, or join what runs; None when that is just ending and can take nothing more."""
         run = self._runs.get(session_id)
         if run is not None and run.ending:
@@ -72,7 +84,7 @@ class Runner:
         if run is not None:
             run.joined = True
             return run
-        run = self._runs[session_id] = _Run(directory)
+        run = self._runs[session_id] = _Run(directory, nested=nested)
         run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
         return run
 
@@ -121,11 +133,8 @@ class Runner:
         try:
             lease = await self._leases.take(session_id)
             self._store.hold(lease)
-            while True:
-                turn = await self._make_turn(session_id, run.directory, run.take_joined)
-                await turn.run()
-                if not run.joined:
-                    break
+            async with await self._place(session_id, run):
+                await self._turns(session_id, run)
         except asyncio.CancelledError:
             log.info("the turn of %s was aborted", session_id)
             await asyncio.shield(self._answer_with(session_id, run, aborted()))
@@ -136,6 +145,20 @@ class Runner:
         finally:
             run.ending = True
             await asyncio.shield(self._end(session_id, run))
+
+    async def _place(self, session_id: str, run: _Run) -> AbstractAsyncContextManager[None]:
+        if run.nested:
+            return nullcontext()
+        if self._places.locked():
+            await self._statuses.set(session_id, run.directory, BusyStatus())
+        return self._places
+
+    async def _turns(self, session_id: str, run: _Run) -> None:
+        while True:
+            turn = await self._make_turn(session_id, run.directory, run.take_joined)
+            await turn.run()
+            if not run.joined:
+                return
 
     async def _answer_with(self, session_id: str, run: _Run, error: MessageError) -> None:
         """For a prompt that no turn got to: the turn itself answers for all that comes after."""

@@ -45,7 +45,7 @@ class SubagentSessions:
         prompt = PromptInput(agent=agent.name, model=model, tools=_switched_off(agent), parts=[TextPartInput(text=text)])
         taking = asyncio.create_task(self.prompts.take(instance, session_id, prompt, rules_from_tools=False))
         try:
-            answer = await self.prompts.answer(instance, session_id, await asyncio.shield(taking))
+            answer = await self.prompts.answer(instance, session_id, await asyncio.shield(taking), nested=True)
             return MessageWithParts.model_validate_json(answer)
         except asyncio.CancelledError:
             await asyncio.shield(self._stop(instance, session_id, taking))
@@ -55,7 +55,7 @@ class SubagentSessions:
         """A prompt that was being taken is taken whole; its answer is then that it was aborted."""
         await asyncio.wait({taking})
         if taking.exception() is None:
-            self.runner.start(session_id, instance.place.directory)
+            self.runner.start(session_id, instance.place.directory, nested=True)
             await self.runner.abort(session_id)
 
     async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:

@@ -22,7 +22,7 @@ from app.api.json_route import router
 from app.api.patient_json import patient_json
 from app.schema.message import MessageWithParts, PromptInput
 from app.schema.part import Part
-from app.session.service import check_part_is_at
+from app.session.service import check_part_is_at, check_part_size
 
 routes = router(prefix="/session/{sessionID}", tags=["message"])
 
@@ -41,7 +41,9 @@ async def messages(
     return json_bytes(page.body, headers={CURSOR: str(page.cursor)} if page.cursor is not None else None)
 
 
-@routes.post("/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409))
+@routes.post(
+    "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409, 413, 429)
+)
 async def prompt(app: ServicesDep, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
     instance = await session_instance(app, session_id, where)
@@ -51,7 +53,7 @@ async def prompt(app: ServicesDep, where: Directory, session_id: SessionPath, bo
     return StreamingResponse(patient_json(app.prompts.answer(instance, session_id, taken)), media_type="application/json")
 
 
-@routes.post("/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409))
+@routes.post("/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409, 413, 429))
 async def prompt_async(app: ServicesDep, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
     instance = await session_instance(app, session_id, where)
     taken = await app.prompts.take(instance, session_id, body)
@@ -82,6 +84,7 @@ async def update_part(
     app: ServicesDep, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath, body: Part
 ) -> Response:
     check_part_is_at(body, session_id, message_id, part_id)
+    check_part_size(body, app.max_part_bytes)
     return wire(await app.sessions.put_part(await session_place(app, session_id, where), body))
 
 

@@ -43,5 +43,6 @@ class Services:
     known: Known
     auth: AuthStore
     public_url: str | None
+    max_part_bytes: int
     max_event_streams: int
     heartbeat_seconds: float

@@ -3,7 +3,8 @@
 from contextlib import AsyncExitStack
 
 from app import __version__
-from app.schema.errors import BadRequest, Busy, NotFound
+from app.schema.base import Wire
+from app.schema.errors import BadRequest, Busy, NotFound, TooLarge
 from app.schema.message import UserMessage
 from app.schema.part import Part
 from app.schema.session import CreateInput, Session, SessionTime, UpdateInput
@@ -127,6 +128,12 @@ def new_session(place: Place, wanted: CreateInput) -> Session:
         time=SessionTime(created=now, updated=now),
         permission=wanted.permission,
     )
+
+
+def check_part_size(part: Wire, most: int) -> None:
+    """Raises TooLarge."""
+    if len(part.wire_json()) > most:
+        raise TooLarge(f"A part of a message may have at most {most} bytes (OPENSESSION_MAX_PART_BYTES).")
 
 
 def check_part_is_at(part: Part, session_id: str, message_id: str, part_id: str) -> None:

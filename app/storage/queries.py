@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Float, Row, Select, bindparam, delete, func, literal, select, update
+from sqlalchemy import Connection, Float, Row, Select, bindparam, delete, false, func, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 from sqlmodel import SQLModel
@@ -175,7 +175,8 @@ def _sessions(wanted: SessionFilter) -> Select[Any]:
     if wanted.updated_since is not None:
         query = query.where(SESSION.c.updated >= literal(wanted.updated_since, Float))
     if wanted.search:
-        query = query.where(SESSION.c.title_folded.contains(fold(wanted.search), autoescape=True))
+        wanted_title = fold(wanted.search)
+        query = query.where(SESSION.c.title_folded.contains(wanted_title, autoescape=True) if wanted_title else false())
     if wanted.limit is not None:
         query = query.limit(wanted.limit)
     return query
@@ -347,6 +348,17 @@ def has_waiting_prompt(connection: Connection, session_id: str) -> bool:
     """Whether a prompt is stored that the session's turn has yet to answer, begun or not."""
     query = select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.role == "user", MESSAGE.c.open)
     return connection.execute(query.limit(1)).first() is not None
+
+
+def waiting_prompts(connection: Connection, session_id: str) -> int:
+    return connection.execute(_WAITING_PROMPTS, {"session": session_id}).scalar_one()
+
+
+_WAITING_PROMPTS = (
+    select(func.count())
+    .select_from(MESSAGE)
+    .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == "user", MESSAGE.c.open)
+)
 
 
 def abandoned_messages(connection: Connection) -> list[tuple[str, str, str]]:
