@@ -141,7 +141,7 @@ class Server:
         )
         make_turn = _turn_maker(instances, turn_services, Titles(summaries))
         runner = Runner(store, statuses, self._leases, make_turn, self.settings.max_running_sessions)
-        files = FileReader(store, toolbox.read, toolbox.list, toolbox.times)
+        files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self._outputs)
         reverts = Reverts(store)
         intake = Intake(store, Resolver(files), reverts, Limits(self.settings.max_part_bytes, self.settings.max_waiting_prompts))
         prompts = Prompts(store, intake, runner)

@@ -5,6 +5,7 @@ import base64
 import mimetypes
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import orjson
 
 from app.agent.call_host import Unattended
 from app.agent.instance import Instance
+from app.mcp.values import McpFailure
 from app.provider.selection import find as find_model
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.file import FileContent, FilePart
+from app.schema.file import FileContent, FilePart, ResourceSource
 from app.schema.message import UserMessage
 from app.schema.part import FilePartInput, Part, TextPart
 from app.session.store import Store
@@ -26,6 +28,7 @@ from app.tool.file_times import FileTimes
 from app.tool.list_files import ListParameters, ListTool
 from app.tool.read import ReadParameters, ReadTool
 from app.tool.text_file import open_without_waiting
+from app.tool.truncation import OutputStore
 from app.util import ids
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
@@ -79,21 +82,35 @@ class _Attachment:
 
 
 class FileReader:
-    def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes) -> None:
+    def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes, outputs: OutputStore) -> None:
         self._store = store
         self._read = read
         self._list = listing
         self._times = times
+        self._outputs = outputs
 
     async def read(self, instance: Instance, message: UserMessage, part: FilePartInput, part_id: str) -> list[Part]:
         """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file is not there."""
         file = _Attachment(instance, message, part, part_id)
+        if isinstance(part.source, ResourceSource):
+            return await self._of_resource(file, part.source)
         url = _split(part.url)
         if url.scheme == "file":
             return await self._of_path(file, Path(unquote(url.path)), url)
         if url.scheme == "data" and part.mime == "text/plain":
             return [file.called("read", {"filePath": part.filename}), file.text(data_text(part.url)), file.part()]
         return [file.part()]
+
+    async def _of_resource(self, file: _Attachment, source: ResourceSource) -> list[Part]:
+        """What an MCP server holds, read by it."""
+        called = file.text(f"The resource {file.input.filename or source.uri} ({source.uri}) was read from {source.client_name}")
+        try:
+            content = await file.instance.mcp.resource(source.client_name, source.uri)
+        except McpFailure as failure:
+            return [called, self._failed(file, failure)]
+        bounded = [await self._outputs.bound(text, may_delegate=False) for text in content.texts]
+        binary = [file.text(f"[Binary content of type {found.mime}]") for found in content.files]
+        return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
 
     async def _of_path(self, file: _Attachment, path: Path, url: SplitResult) -> list[Part]:
         try:
@@ -134,11 +151,22 @@ class FileReader:
         try:
             return await tool.execute(arguments, file.context())
         except (ToolError, OSError) as error:
-            change = self._store.change(file.message.session_id, file.instance.place.directory)
-            failure = ErrorOfSession(session_id=file.message.session_id, error=unknown(str(error)))
-            change.announce(EventSessionError(properties=failure))
-            self._store.post(change)
-            return file.text(f"Reading {file.input.filename or file.input.url} failed: {error}")
+            return self._failed(file, error)
+
+    def _failed(self, file: _Attachment, error: Exception) -> TextPart:
+        change = self._store.change(file.message.session_id, file.instance.place.directory)
+        failure = ErrorOfSession(session_id=file.message.session_id, error=unknown(str(error)))
+        change.announce(EventSessionError(properties=failure))
+        self._store.post(change)
+        return file.text(f"Reading {file.input.filename or file.input.url} failed: {error}")
+
+
+def _stored_resource(file: _Attachment, binaries: Sequence[FileContent]) -> list[FilePart]:
+    """One that is text stands in the message for people to see, as the model has read it; the model is sent the others."""
+    if not binaries:
+        return [file.part(mime="text/plain")]
+    first, *others = binaries
+    return [file.part(mime=first.mime, url=first.url), *map(file.extra, others)]
 
 
 def _split(url: str) -> SplitResult:

@@ -51,17 +51,21 @@ class Connection:
         self.offers = Offers()
         self.status: MCPStatus | None = None
         """None while it is connecting."""
-        self.is_lost = False
-        """It was up, and ended without being closed."""
         self._limits = limits
         self._on_change = on_change
         self._watch = Watch()
         self._client: Client | None = None
         self._settled = asyncio.Event()
+        self._was_up = False
         self._closing = False
         self._scope = anyio.CancelScope()
         self._began = time.monotonic()
         self._task = asyncio.create_task(self._run(), name=f"mcp {target.name}")
+
+    @property
+    def is_lost(self) -> bool:
+        """It was up, and has ended without being closed."""
+        return self._was_up and not self._closing and (self._watch.end is not None or self._task.done())
 
     async def settled(self) -> None:
         """Returns when it has connected, or failed to."""
@@ -114,7 +118,8 @@ class Connection:
         except TimeoutError as error:
             raise McpFailure(f"The server has not answered for {self._limits.answer:g} s") from error
         except Exception as error:
-            raise McpFailure(str(error) or type(error).__name__) from error
+            cause = self._watch.end or error
+            raise McpFailure(str(cause) or type(cause).__name__) from error
 
     async def _run(self) -> None:
         cause: Exception | None = None
@@ -125,7 +130,6 @@ class Connection:
         except Exception as error:  # noqa: BLE001  whatever it is, it is the status of this server and of nothing else
             cause = self._watch.end or _first(error)
         finally:
-            self.is_lost = self._client is not None and not self._closing
             self._client = None
             self.status = MCPStatusDisabled() if self._closing else self._explained(cause)
             self._settled.set()
@@ -138,7 +142,7 @@ class Connection:
         async with open_client(self.target, self._watch) as client:
             self._offer(await offers(client, self.target.name))
             self._scope.deadline = math.inf
-            self._client, self.status = client, MCPStatusConnected()
+            self._client, self.status, self._was_up = client, MCPStatusConnected(), True
             self._settled.set()
             while await self._watch.change():
                 with anyio.fail_after(self._limits.answer):

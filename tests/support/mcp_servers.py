@@ -1,0 +1,52 @@
+"""How tests configure MCP servers: the plain one over stdio, one from PyPI, and one made with the SDK over HTTP."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from running_server import answers, free_port
+
+HERE = Path(__file__).parent
+
+
+def plain(*modes: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "local", "command": [sys.executable, "-S", str(HERE / "plain_mcp_server.py"), *modes], **fields}
+
+
+def from_pypi() -> dict[str, Any]:
+    return {"type": "local", "command": [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]}
+
+
+@contextmanager
+def over_http(*options: str, port: int | None = None) -> Iterator[str]:
+    """A server in a process of its own; its URL. `options` are those of http_mcp_server.py."""
+    port = port or free_port()
+    with subprocess.Popen([sys.executable, str(HERE / "http_mcp_server.py"), str(port), *options]) as process:
+        try:
+            _wait(process, port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+
+
+def _wait(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + 20
+    while not answers(f"http://127.0.0.1:{port}/"):
+        assert process.poll() is None and time.monotonic() < deadline, "the MCP server did not start"
+        time.sleep(0.05)
+
+
+def running(directory: Path) -> list[int]:
+    """The servers that were started to work in this directory."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _works_in(entry, directory)]
+
+
+def _works_in(process: Path, directory: Path) -> bool:
+    try:
+        return (process / "cwd").readlink() == directory and b"mcp" in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
