@@ -17,6 +17,7 @@ from app.agent.requests import Requests
 from app.agent.runner import Runner
 from app.permission.service import Permissions
 from app.question.service import Questions
+from app.schema.errors import ServiceError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
 from app.schema.tool_state import Ended, Failed, Pending, Running
@@ -52,15 +53,23 @@ class Recovery:
         waiting = await self._waiting_calls()
         recovered = Recovered()
         for session_id, message_id, role in await self._store.ask(queries.abandoned_messages):
-            if role == "assistant":
-                await self._recover_answer(await self._store.message(session_id, message_id), waiting, recovered)
-            else:
-                await self._recover_prompt(session_id, message_id, recovered)
+            try:
+                await self._recover_one(session_id, message_id, role, waiting, recovered)
+            except ServiceError as damage:
+                log.error("%s of session %s could not be recovered: %s", message_id, session_id, damage)
         for asks in self._asks:
             await asks.drop_left(lambda key: key[0] in recovered.resume)
         for session_id, directory in recovered.resume.items():
             self._runner.start(session_id, directory)
         return recovered
+
+    async def _recover_one(
+        self, session_id: str, message_id: str, role: str, waiting: set[tuple[str, str]], recovered: Recovered
+    ) -> None:
+        if role == "assistant":
+            await self._recover_answer(await self._store.message(session_id, message_id), waiting, recovered)
+        else:
+            await self._recover_prompt(session_id, message_id, recovered)
 
     async def _waiting_calls(self) -> set[tuple[str, str]]:
         """(session, call) of every call that waits for a person."""

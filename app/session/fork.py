@@ -5,9 +5,9 @@ from typing import Any
 
 from app.schema.errors import NotFound
 from app.schema.session import CreateInput, Session
-from app.session import title
+from app.session import rows, title
 from app.session.service import new_session
-from app.session.store import Store, unknown_session
+from app.session.store import Store, read_session, unknown_session
 from app.storage import queries
 from app.storage.engine import Connection
 from app.util import ids
@@ -29,8 +29,8 @@ class Forks:
         """Everything before `message_id`, or all of it. Raises NotFound for an unknown session or message."""
         await self._store.drain()
         source, stored = await self._store.ask(_source, session_id)
-        original = Session.model_validate_json(source)
-        copied = _copy(place, original, _until(stored, session_id, message_id))
+        original = read_session(session_id, source)
+        copied = _copy(place, original, _until(rows.sound(session_id, stored), session_id, message_id))
         change = self._store.change(copied.session.id, place.directory)
         change.create_session(copied.session)
         change.copy_messages(copied.messages, copied.parts)

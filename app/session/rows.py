@@ -1,14 +1,26 @@
-"""Between stored rows and values: the pure translation. A row's body holds everything but the ids, which its columns hold."""
+"""Between stored rows and values: the pure translation. A row's body holds everything but the ids, which its columns hold.
 
+A damaged row hides no other: a message that cannot be read is left out, in place of a part stands a text that says so.
+"""
+
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts
 from app.schema.part import PART, Part
 from app.schema.session import Session
+from app.storage.bodies import is_sound
 from app.storage.queries import StoredMessages, fold
+
+log = logging.getLogger(__name__)
+
+DAMAGED = "This part cannot be shown: what is stored of it is damaged. `opensession doctor` tells more."
+_DAMAGED_BODY = orjson.dumps({"type": "text", "text": DAMAGED, "synthetic": True, "ignored": True}).decode()
 
 _MESSAGE_IDS = {"id", "session_id", "parent_id"}
 _PART_IDS = {"id", "session_id", "message_id"}
@@ -84,11 +96,66 @@ def messages_json(session_id: str, stored: StoredMessages, live: Mapping[str, Pa
 
 def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
     """The same as values, read in one go: that costs half of what reading them one by one does."""
-    return MESSAGES.validate_json(json_array(messages_json(session_id, stored, live)))
+    messages = messages_json(session_id, stored, live)
+    try:
+        return MESSAGES.validate_json(json_array(messages))
+    except ValidationError:
+        return [read for message in messages if (read := _read_damaged(session_id, message)) is not None]
+
+
+def _read_damaged(session_id: str, message: bytes) -> MessageWithParts | None:
+    """What can be read of a message among which something cannot."""
+    try:
+        return MESSAGES.validate_json(json_array([message]))[0]
+    except ValidationError:
+        raw = orjson.loads(message)
+    info, parts = raw["info"], [_readable(part) for part in raw["parts"]]
+    try:
+        return MESSAGES.validate_python([{"info": info, "parts": parts}])[0]
+    except ValidationError:
+        log.error("message %s of session %s is damaged and left out", info["id"], session_id)
+        return None
+
+
+def _readable(part: dict[str, Any]) -> dict[str, Any]:
+    try:
+        PART.validate_python(part)
+    except ValidationError:
+        log.error("part %s of session %s is damaged", part["id"], part["sessionID"])
+        damaged: dict[str, Any] = orjson.loads(_DAMAGED_BODY)
+        return {**{name: part[name] for name in ("id", "sessionID", "messageID")}, **damaged}
+    return part
 
 
 def read_parts(session_id: str, rows: Iterable[Any]) -> list[Part]:
-    return [PART.validate_json(part_json(session_id, row.message_id, row.id, row.body)) for row in rows]
+    found = (orjson.loads(part_json(session_id, row.message_id, row.id, row.body)) for row in rows if is_sound(row.body))
+    return [PART.validate_python(_readable(part)) for part in found]
+
+
+def sound_sessions(bodies: Iterable[str]) -> list[bytes]:
+    found = []
+    for body in bodies:
+        if is_sound(body):
+            found.append(body.encode())
+        else:
+            log.error("a session is damaged and left out; what is stored of it begins: %.80r", body)
+    return found
+
+
+def sound(session_id: str, stored: StoredMessages) -> StoredMessages:
+    """Only what is JSON, so that it can be spliced into JSON."""
+    if all(is_sound(row.body) for rows in (stored.messages, stored.parts) for row in rows):
+        return stored
+    for row in (*stored.messages, *stored.parts):
+        if not is_sound(row.body):
+            log.error("%s of session %s is damaged", row.id, session_id)
+    messages = [row for row in stored.messages if is_sound(row.body)]
+    parts = [row if is_sound(row.body) else _in_place_of(row) for row in stored.parts]
+    return StoredMessages(messages, parts, stored.more)
+
+
+def _in_place_of(row: Any) -> Any:
+    return SimpleNamespace(**{**row._asdict(), "type": "text", "body": _DAMAGED_BODY})
 
 
 def json_array(items: Sequence[bytes]) -> bytes:

@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from pydantic import ValidationError
+
 from app.bus.base import PartDelta
-from app.schema.errors import NotFound
+from app.schema.errors import NotFound, ServiceError
 from app.schema.message import MessageWithParts
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
 from app.storage import queries
+from app.storage.bodies import is_sound
 from app.storage.engine import Connection, Database
 from app.storage.queries import SessionFilter, Statements
 from app.storage.writer import Change, Lease, Writer
@@ -28,6 +31,15 @@ WRITE_BEHIND = 0.25
 PartWatcher = Callable[[Part], None]
 
 T = TypeVar("T")
+
+
+class DamagedSession(ServiceError):
+    """What is stored of it is no session."""
+
+    name = "StorageError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"What is stored of session {session_id} is damaged. `opensession doctor` on the server tells more.")
 
 
 class Page:
@@ -161,13 +173,15 @@ class Store:
         body = await self.ask(queries.session_body, session_id)
         if body is None:
             raise unknown_session(session_id)
+        if not is_sound(body):
+            raise DamagedSession(session_id)
         return body.encode()
 
     async def session(self, session_id: str) -> Session:
-        return Session.model_validate_json(await self.session_json(session_id))
+        return read_session(session_id, await self.session_json(session_id))
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
-        return rows.json_array([body.encode() for body in await self.ask(queries.session_bodies, wanted)])
+        return rows.json_array(rows.sound_sessions(await self.ask(queries.session_bodies, wanted)))
 
     async def family(self, session_id: str) -> list[Session]:
         """A session and all its descendants, children before their parents."""
@@ -202,11 +216,14 @@ class Store:
         """The session and its live messages, as of one moment."""
         body, stored = await self._read(session_id, queries.live_messages)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
-        return Session.model_validate_json(body), messages
+        return read_session(session_id, body), messages
 
     async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
         body, stored = await self._read_message(session_id, message_id)
-        return Session.model_validate_json(body), rows.read_messages(session_id, stored, self.live_parts(session_id))[0]
+        messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
+        if not messages:
+            raise NotFound(f"Message {message_id} of session {session_id} is damaged")
+        return read_session(session_id, body), messages[0]
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt."""
@@ -240,7 +257,15 @@ class Store:
                 raise unknown_session(session_id)
             return body, query(connection, session_id)
 
-        return await self._database.read(both)
+        body, stored = await self._database.read(both)
+        return body, rows.sound(session_id, stored)
+
+
+def read_session(session_id: str, body: str | bytes) -> Session:
+    try:
+        return Session.model_validate_json(body)
+    except ValidationError as error:
+        raise DamagedSession(session_id) from error
 
 
 def unknown_session(session_id: str) -> NotFound:

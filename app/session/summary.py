@@ -12,6 +12,7 @@ from app.schema.session import FileDiff, SessionSummary
 from app.session.store import Store
 from app.session.title import is_default
 from app.storage import queries
+from app.storage.bodies import is_sound
 from app.storage.engine import Connection
 from app.util import clock
 from app.workspace.place import Place
@@ -89,14 +90,18 @@ def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
     return _Facts(
         session=_trees(connection, session_id, None),
         prompt=_trees(connection, session_id, prompt_id),
-        touched={file for row in patches for file in orjson.loads(row.body)["files"]},
+        touched={file for row in patches if is_sound(row.body) for file in orjson.loads(row.body).get("files", ())},
     )
 
 
 def _trees(connection: Connection, session_id: str, prompt_id: str | None) -> _Trees:
     before = queries.edge_snapshot(connection, session_id, "step-start", prompt_id, last=False)
     after = queries.edge_snapshot(connection, session_id, "step-finish", prompt_id, last=True)
-    return _Trees(before and orjson.loads(before)["snapshot"], after and orjson.loads(after)["snapshot"])
+    return _Trees(_snapshot(before), _snapshot(after))
+
+
+def _snapshot(body: str | None) -> str | None:
+    return orjson.loads(body).get("snapshot") if is_sound(body) and body is not None else None
 
 
 def relative(file: str, worktree: str) -> str:

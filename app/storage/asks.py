@@ -2,6 +2,7 @@
 what is asked."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -13,6 +14,8 @@ from app.storage import queries
 from app.storage.engine import Database
 from app.storage.queries import Statements
 from app.storage.writer import Change, Writer
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 """What an answer is."""
@@ -27,6 +30,17 @@ AskKey = tuple[str, str, str]
 
 def ask_key(body: Mapping[str, Any]) -> AskKey:
     return (body["sessionID"], (body.get("tool") or {}).get("callID", ""), body.get("permission", ""))
+
+
+def _request(body: str) -> dict[str, Any] | None:
+    """None for one that is damaged: nobody can answer it."""
+    try:
+        request: dict[str, Any] = orjson.loads(body)
+        ask_key(request)
+        return request if request["id"] else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        log.error("a request that waits for a person is damaged and left out: %.80r", body)
+        return None
 
 
 @dataclass(slots=True)
@@ -56,7 +70,8 @@ class Asks(Generic[R, T]):
         """Requests of a server that is gone, by what they were asked for, with their ids. Whoever asks the same again takes the
         request up under its id, so that a client's dialog stays good."""
         bodies = await self._database.read(lambda connection: queries.left_asks(connection, self._kind))
-        waiting = {ask_key(orjson.loads(body)): orjson.loads(body)["id"] for body in bodies}
+        requests = [request for body in bodies if (request := _request(body)) is not None]
+        waiting = {ask_key(request): request["id"] for request in requests}
         self._left = {key: ask_id for key, ask_id in waiting.items() if ask_id not in self._waiting}
         return dict(self._left)
 
@@ -105,7 +120,7 @@ class Asks(Generic[R, T]):
 
     async def all_json(self, directory: str) -> bytes:
         bodies = await self._database.read(lambda connection: queries.pending_asks(connection, self._kind, directory))
-        return b"[%b]" % b",".join(body.encode() for body in bodies)
+        return b"[%b]" % b",".join(body.encode() for body in bodies if _request(body) is not None)
 
     async def _close(self, ask: Ask[R, T], last: Event) -> bool:
         """False when it was closed already."""

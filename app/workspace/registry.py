@@ -1,10 +1,13 @@
 """The record of projects that have been worked in."""
 
+from pydantic import ValidationError
+
 from app.bus.base import Event
 from app.schema.errors import NotFound
 from app.schema.event import EventProjectUpdated
 from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
 from app.storage import queries
+from app.storage.bodies import is_sound
 from app.storage.engine import Database
 from app.storage.queries import Statements
 from app.storage.writer import Change, Writer
@@ -23,11 +26,14 @@ class Projects:
         body = await self._database.read(lambda connection: queries.body_of(connection, queries.PROJECT, id=project_id))
         if body is None:
             raise NotFound(f"Project not found: {project_id}")
-        return Project.model_validate_json(body)
+        try:
+            return Project.model_validate_json(body)
+        except ValidationError as error:
+            raise NotFound(f"What is stored of project {project_id} is damaged") from error
 
     async def all_json(self) -> bytes:
         bodies = await self._database.read(queries.projects)
-        return b"[%b]" % b",".join(body.encode() for body in bodies)
+        return b"[%b]" % b",".join(body.encode() for body in bodies if is_sound(body))
 
     async def seen(self, place: Place, found: Found) -> None:
         """Somebody works in a project: note it, and take over sessions that began before its directory was a repository."""

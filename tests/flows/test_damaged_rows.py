@@ -1,0 +1,90 @@
+"""One damaged row hides no other, and work goes on."""
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from turns import bash, say, texts, tools
+
+from app.session.rows import DAMAGED
+
+NO_JSON = ["{broken", "", "[]", "{}", b"\xff\x00"]
+OF_NO_USE = ['{"type":"unheard-of"}', '{"role":"user","time":7}']
+DAMAGES = [*NO_JSON, *OF_NO_USE]
+
+
+def execute(app: RunningApp, statement: str, *values: Any) -> None:
+    with sqlite3.connect(app.data_dir / "opensession.db") as database:
+        assert database.execute(statement, values).rowcount == 1
+    database.close()
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path, turns=[[say("I run it."), bash("echo ran")], [say("So it is.")]]) as running:
+        yield running
+
+
+async def talked(app: RunningApp) -> tuple[str, list[dict[str, Any]]]:
+    session = (await app.create_session())["id"]
+    await app.prompt(session, "Go")
+    return session, await app.messages(session)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_part_shows_as_a_text_that_says_so(app: RunningApp, damage: str | bytes) -> None:
+    session, messages = await talked(app)
+    (tool,) = tools(messages)
+    execute(app, "UPDATE part SET body = ? WHERE id = ?", damage, tool["id"])
+    found = await app.messages(session)
+    if damage in NO_JSON:  # other JSON is passed on as it is
+        assert [texts(message) for message in found] == [["Go"], ["I run it.", DAMAGED], ["So it is."]]
+    assert texts(await app.prompt(session, "And now?")) == ["ok"]
+    forked = await app.post(f"/session/{session}/fork")
+    assert len(await app.messages(forked["id"])) == 5
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_message_is_left_out(app: RunningApp, damage: str | bytes) -> None:
+    session, messages = await talked(app)
+    execute(app, "UPDATE message SET body = ? WHERE id = ?", damage, messages[1]["info"]["id"])
+    found = await app.messages(session)
+    assert (found[0], found[-1]) == (messages[0], messages[-1])
+    if damage in NO_JSON:
+        assert len(found) == 2
+    assert texts(await app.prompt(session, "And now?")) == ["ok"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_session_is_missing_in_the_list_alone(app: RunningApp, damage: str | bytes) -> None:
+    bad, good = await app.create_session(), await app.create_session()
+    execute(app, "UPDATE session SET body = ? WHERE id = ?", damage, bad["id"])
+    assert [session["id"] for session in await app.get("/session") if "id" in session] == [good["id"]]
+    body = {"parts": [{"type": "text", "text": "Hi"}]}
+    told = await app.client.post(f"/session/{bad['id']}/message", json=body)
+    assert told.status_code == 500 and told.json()["name"] == "StorageError" and "doctor" in told.text
+    assert texts(await app.prompt(good["id"], "Hi")) == ["So it is."]
+
+
+async def test_a_server_starts_on_damaged_rows(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("One.")]]) as app:
+        session, messages = await talked(app)
+        other = (await app.create_session())["id"]
+        for table, body in (("message", "{broken"), ("project", "x"), ("session", "[")):
+            with sqlite3.connect(app.data_dir / "opensession.db") as database:
+                if table == "session":
+                    database.execute("UPDATE session SET body = ? WHERE id = ?", (body, other))
+                elif table == "message":
+                    database.execute("UPDATE message SET body = ?, open = 1 WHERE id = ?", (body, messages[-1]["info"]["id"]))
+                else:
+                    database.execute("UPDATE project SET body = ?", (body,))
+            database.close()
+    async with running_app(tmp_path, turns=[[say("Two.")]]) as app:
+        assert [listed["id"] for listed in await app.get("/session")] == [session]
+        assert [texts(message) for message in await app.messages(session)] == [["Go"]]
+        assert texts(await app.prompt(session, "Again")) == ["Two."]
+        assert json.dumps(await app.get("/project"))
