@@ -5,13 +5,28 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 HELD_SECONDS = 60
 
-Step = str | tuple[str, dict[str, Any]] | threading.Event
-"""A piece of text, a tool call (name, arguments), or what to wait for."""
+
+@dataclass(frozen=True)
+class Refusal:
+    """The request is answered with an HTTP error, whatever else the turn says."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    text: str
+
+
+Step = str | tuple[str, dict[str, Any]] | threading.Event | Reasoning | Refusal
+"""A piece of text, a tool call (name, arguments), what to wait for, a piece of reasoning, or an error."""
 
 
 class ModelServer:
@@ -47,6 +62,8 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any]]:
                 yield choice({"content": step})
             case threading.Event():
                 step.wait(HELD_SECONDS)
+            case Reasoning(text):
+                yield choice({"reasoning_content": text})
             case (name, arguments):
                 function = {"name": name, "arguments": json.dumps(arguments)}
                 yield choice(
@@ -66,11 +83,25 @@ def model_server() -> Iterator[ModelServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            turn = model.answer(body["model"])
+            refusal = next((step for step in turn if isinstance(step, Refusal)), None)
+            if refusal is not None:
+                self.refuse(refusal)
+            else:
+                self.stream(turn)
+
+        def refuse(self, refusal: Refusal) -> None:
+            self.send_response(refusal.status)
+            for name, value in refusal.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def stream(self, turn: list[Step]) -> None:
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             try:
-                for chunk in chunks(model.answer(body["model"])):
+                for chunk in chunks(turn):
                     self.wfile.write(b"data: %b\n\n" % json.dumps(chunk).encode())
                 self.wfile.write(b"data: [DONE]\n\n")
             except (BrokenPipeError, ConnectionResetError):

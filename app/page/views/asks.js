@@ -52,7 +52,7 @@ export class Asks {
   // Permissions
 
   async #permission(ask, closed) {
-    const message = h('input', { type: 'text', class: 'text-field', placeholder: 'What to do instead (optional)', 'aria-label': 'Message with a rejection', 'data-enter': 'reject', dir: 'auto' });
+    const message = h('input', { type: 'text', class: 'text-field', placeholder: 'What to do instead (optional)', 'data-enter': 'reject', dir: 'auto' });
     const body = [...(await this.#subject(ask)), always(ask), h('label', { class: 'reject-with' }, 'If you reject it', message)];
     if (closed.aborted) return;
     const value = await showDialog({

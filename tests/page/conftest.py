@@ -1,0 +1,95 @@
+"""The page in a real Chromium against a real server; the model behind it says what a test tells it to.
+
+Whatever a test does, the browser's console must stay silent: no error, no refused script or style, no failed request.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from model_server import ModelServer, model_server
+from page_desk import CONTEXT, DOLLARS_A_MILLION, PATIENCE_MS, Desk
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, sync_playwright
+from running_server import RunningServer, serving, skip_or_fail, this_checkout
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with model_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Commands are asked for, edits are not."""
+    if not CHROMIUM.exists():
+        skip_or_fail("Chromium is not installed")
+    command, environment = this_checkout()
+    config = {**model.config(), "permission": {"bash": "ask", "question": "allow"}}
+    config["provider"]["fake"]["models"]["main"] |= {
+        "limit": {"context": CONTEXT, "output": 100},
+        "cost": {"input": DOLLARS_A_MILLION, "output": DOLLARS_A_MILLION},
+        "reasoning": True,
+    }
+    config["compaction"] = {"auto": False}
+    environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh"}
+    with serving(command, tmp_path_factory.mktemp("page"), environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(server: RunningServer) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_desk(browser: Browser, server: RunningServer, model: ModelServer) -> Iterator[Callable[..., Desk]]:
+    """Opens the page in a window of its own, of a given size."""
+    contexts: list[BrowserContext] = []
+    desks: list[Desk] = []
+
+    def open_desk(path: str = "/", width: int = 1280, height: int = 800) -> Desk:
+        context = browser.new_context(viewport={"width": width, "height": height})
+        context.set_default_timeout(PATIENCE_MS)
+        contexts.append(context)
+        desk = Desk(context.new_page(), server, model, [])
+        desks.append(desk)
+        desk.page.on("console", lambda message: desk.noise.extend(complaint(message)))
+        desk.page.on("pageerror", lambda error: desk.noise.append(str(error)))
+        desk.page.goto(f"{server.base}{path}")
+        return desk
+
+    yield open_desk
+    for context in contexts:
+        context.close()
+    assert [line for desk in desks for line in desk.noise] == []
+
+
+def complaint(message: ConsoleMessage) -> list[str]:
+    return [message.text] if message.type in ("error", "warning") else []
+
+
+@pytest.fixture
+def desk(new_desk: Callable[..., Desk]) -> Desk:
+    return new_desk()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Where the model waits until the test has seen what it wanted to see."""
+    with ExitStack() as stack:
+        event = threading.Event()
+        stack.callback(event.set)
+        yield event

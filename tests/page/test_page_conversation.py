@@ -1,0 +1,179 @@
+"""A conversation in the page: text that streams, reasoning, tools, permissions, questions, stopping, waiting for a retry."""
+
+import re
+import threading
+
+from model_server import Reasoning, Refusal
+from page_desk import CONTEXT, Desk
+from playwright.sync_api import expect
+
+BASH = ("bash", {"command": "echo first; cat gate.fifo; echo second", "description": "Says two words"})
+ECHO = ("bash", {"command": "echo was-run > made.txt", "description": "Makes a file"})
+
+
+def test_an_answer_appears_and_grows_while_it_streams(desk: Desk, gate: threading.Event) -> None:
+    desk.say("hello there", ["The **first** half ", gate, "and the second.\n\n- one\n- two"])
+    expect(desk.user_message).to_contain_text("hello there")
+    expect(desk.answer.locator("strong")).to_have_text("first")
+    expect(desk.answer).to_have_attribute("aria-busy", "true")
+    expect(desk.button("Stop")).to_be_visible()
+    expect(desk.page.get_by_text("Working…")).to_be_visible()
+    gate.set()
+    expect(desk.answer).to_contain_text("The first half and the second.")
+    expect(desk.answer.get_by_role("listitem")).to_have_text(["one", "two"])
+    expect(desk.answer).to_have_attribute("aria-busy", "false")
+    desk.wait_until_idle()
+    expect(desk.page.get_by_role("heading", level=1)).to_have_text("A scripted title")
+
+
+def test_reasoning_is_folded_and_unfolds_while_it_streams(desk: Desk, gate: threading.Event) -> None:
+    desk.say("think", [Reasoning("Let me see. "), gate, Reasoning("I see."), "Done thinking."])
+    expect(desk.answer.get_by_text("Thinking…")).to_be_visible()
+    expect(desk.answer.get_by_text("Let me see.")).to_be_hidden()
+    desk.answer.get_by_text("Thinking…").click()
+    expect(desk.answer.get_by_text("Let me see.")).to_be_visible()
+    gate.set()
+    expect(desk.answer.get_by_text("Let me see. I see.")).to_be_visible()
+    expect(desk.answer.get_by_text("Thought for")).to_be_visible()
+    expect(desk.answer).to_contain_text("Done thinking.")
+
+
+def test_a_command_is_shown_with_the_output_that_it_has_so_far(desk: Desk) -> None:
+    import os
+
+    fifo = desk.server.workspace / "gate.fifo"
+    os.mkfifo(fifo)
+    desk.say("say two words", ["I will.", BASH], ["Both were said."])
+    expect(desk.dialog).to_contain_text("Run this command?")
+    expect(desk.dialog.locator("pre.command")).to_have_text(BASH[1]["command"])
+    desk.button("Allow once").click()
+    output = desk.messages.get_by_label("Output")
+    expect(output).to_have_text("first\n")
+    with fifo.open("w") as gate:
+        gate.write("between\n")
+    expect(output).to_have_text("first\nbetween\nsecond\n")
+    expect(desk.answer).to_contain_text("Both were said.")
+    fifo.unlink()
+
+
+def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk: Desk) -> None:
+    desk.say("make a file", [ECHO], ["I will ask first."])
+    expect(desk.dialog).to_contain_text("Always would allow echo*")
+    desk.page.get_by_label("If you reject it").fill("ask me first")
+    desk.button("Reject (Esc)").click()
+    expect(desk.messages.locator(".tool")).to_contain_text("ask me first")
+    expect(desk.answer).to_contain_text("I will ask first.")
+    assert desk.file("made.txt") is None
+
+
+def test_a_permission_can_wait_and_another_window_may_answer_it(desk: Desk, new_desk) -> None:  # type: ignore[no-untyped-def]
+    desk.say("make a file", [ECHO], ["It is made."])
+    desk.button("Later").click()
+    expect(desk.dialog).to_be_hidden()
+    desk.button("1 request waits for you: answer").click()
+    expect(desk.dialog).to_be_visible()
+    other = new_desk(f"/{desk.page.url.rpartition('/')[2]}")
+    other.button("Allow once").click()
+    expect(desk.dialog).to_be_hidden()
+    expect(desk.answer).to_contain_text("It is made.")
+    assert desk.file("made.txt") == "was-run\n"
+    (desk.server.workspace / "made.txt").unlink()
+
+
+def test_a_question_is_answered_with_options_and_words_of_ones_own(desk: Desk) -> None:
+    options = [{"label": "Red", "description": "a warm one"}, {"label": "Blue", "description": "a cold one"}]
+    colour = {"question": "Which colours?", "header": "Colours", "options": options, "multiple": True}
+    name = {"question": "Which name?", "header": "Name", "options": [{"label": "Ann", "description": "short"}]}
+    desk.say("ask me", [("question", {"questions": [colour, name]})], ["A fine choice."])
+    expect(desk.dialog).to_contain_text("a cold one")
+    desk.page.get_by_role("checkbox", name="Red").check()
+    desk.page.get_by_role("checkbox", name="Blue").check()
+    desk.page.get_by_label("Your own answer: Name").fill("Zoë")
+    desk.button("Answer").click()
+    expect(desk.messages.locator(".tool")).to_contain_text('"Which colours?"="Red, Blue", "Which name?"="Zoë"')
+    expect(desk.answer).to_contain_text("A fine choice.")
+
+
+def test_a_question_that_is_dismissed_ends_the_turn(desk: Desk) -> None:
+    question = {"question": "Which?", "header": "Which", "options": [{"label": "Ann", "description": "short"}]}
+    desk.say("ask me", [("question", {"questions": [question]})])
+    expect(desk.button("Answer")).to_be_enabled()
+    desk.page.keyboard.press("Escape")
+    expect(desk.dialog).to_be_hidden()
+    desk.wait_until_idle()
+    expect(desk.messages.locator(".tool")).to_contain_text("failed")
+
+
+def test_stop_ends_the_answer_and_keeps_what_was_said(desk: Desk, gate: threading.Event) -> None:
+    desk.say("never stop", ["It will never end, ", gate])
+    expect(desk.answer).to_contain_text("It will never end,")
+    desk.button("Stop").click()
+    expect(desk.answer).to_contain_text("Stopped.")
+    desk.wait_until_idle()
+    expect(desk.answer).to_contain_text("It will never end,")
+
+
+def test_a_retry_is_counted_down(desk: Desk) -> None:
+    desk.say("hello", [Refusal(429, {"retry-after-ms": "2500"})], ["At last."])
+    expect(desk.page.get_by_text("Attempt 1 failed")).to_be_visible()
+    expect(desk.page.get_by_text("next try in 2 s")).to_be_visible()
+    expect(desk.page.get_by_text("next try in 1 s")).to_be_visible()
+    expect(desk.answer).to_contain_text("At last.")
+
+
+def test_an_error_of_the_provider_is_shown_with_its_prompt(desk: Desk) -> None:
+    desk.say("hello", [Refusal(400)])
+    expect(desk.answer.get_by_role("alert")).to_be_visible()
+    desk.wait_until_idle()
+
+
+def test_todos_tokens_and_cost_are_shown(desk: Desk) -> None:
+    todos = [
+        {"id": "1", "content": "Look around", "status": "completed", "priority": "high"},
+        {"id": "2", "content": "Write it down", "status": "in_progress", "priority": "low"},
+    ]
+    desk.say("plan it", [("todowrite", {"todos": todos})], ["Planned."])
+    panel = desk.page.get_by_role("complementary")
+    expect(panel.get_by_role("heading", name="Todo 1/2")).to_be_visible()
+    expect(panel.get_by_role("listitem")).to_have_text(["completed: Look around", "in progress: Write it down"])
+    desk.wait_until_idle()
+    expect(panel).to_contain_text(f"120 of {CONTEXT / 1000:.1f}k tokens")
+    expect(panel.get_by_role("progressbar")).to_have_attribute("value", "12")
+    expect(panel).to_contain_text("Cost$0.02")
+
+
+def test_a_prompt_while_the_model_answers_is_queued(desk: Desk, gate: threading.Event) -> None:
+    desk.say("first", ["One ", gate, "answer."], ["Another answer."])
+    expect(desk.answer).to_contain_text("One")
+    desk.prompt.fill("second")
+    desk.button("Queue").click()
+    expect(desk.user_message).to_contain_text("second")
+    gate.set()
+    expect(desk.messages).to_contain_text(re.compile("One answer.*Another answer", re.DOTALL))
+
+
+def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:
+    task = ("task", {"description": "look around", "prompt": "look around well", "subagent_type": "general"})
+    desk.say("send someone", [task], ["The child has looked."], ["All is fine."])
+    expect(desk.answer).to_contain_text("All is fine.")
+    desk.page.get_by_role("link", name="Open the subagent’s session").click()
+    expect(desk.messages).to_contain_text("The child has looked.")
+    desk.button("↑ Parent session").click()
+    expect(desk.answer).to_contain_text("All is fine.")
+
+
+def test_commands_and_files_are_offered_while_one_types(desk: Desk) -> None:
+    desk.model.play(["A file, then."])
+    desk.prompt.press_sequentially("look at @a.t")
+    expect(desk.page.get_by_role("option", name="@a.txt")).to_be_visible()
+    desk.prompt.press("Enter")
+    expect(desk.prompt).to_have_value("look at @a.txt ")
+    desk.prompt.press("Enter")
+    expect(desk.user_message).to_contain_text("a.txt (text/plain)")
+    expect(desk.answer).to_contain_text("A file, then.")
+    desk.wait_until_idle()
+    desk.prompt.press_sequentially("/ren")
+    expect(desk.page.get_by_role("listbox").get_by_role("option")).to_have_text(["/renameRename the session"])
+    desk.prompt.press("Tab")
+    desk.prompt.press("Enter")
+    expect(desk.dialog).to_contain_text("Rename session")
