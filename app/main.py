@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import ask, config, directory, errors, event, file, mcp, message, page, request, server, session, share
+from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, request, server, session, share
 from app.api.audit import Audit, AuditLog
 from app.api.login import Login
 from app.api.security import Access, Guard, is_loopback
@@ -68,7 +68,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redirect_slashes=False,
     )
     # A request is matched against them in this order: what is asked for most stands first.
-    for part in (session, message, event, server, request, ask, config, directory, file, mcp, share, page):
+    for part in (session, message, event, server, request, ask, config, directory, file, mcp, share, page, plugin):
         app.include_router(part.routes)
     errors.install(app)
     return app

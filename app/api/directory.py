@@ -113,8 +113,8 @@ async def skills(app: ServicesDep, where: Directory) -> Response:
     "/experimental/tool/ids", operation_id="tool.ids", response_model=list[str], tags=["tool"], responses=documented(400, 403)
 )
 async def tool_ids(app: ServicesDep, where: Directory) -> list[str]:
-    await place_of(app, where)
-    return app.toolbox.ids()
+    instance = await app.instances.get(where)
+    return [*app.toolbox.ids(), *(tool.id for tool in instance.tools)]
 
 
 @routes.get(
@@ -131,7 +131,8 @@ async def tool_list(
     found = find(instance.connected, provider, model, instance.known)
     subagents = [agent for agent in instance.agents.values() if agent.mode != "primary"]
     tools = app.toolbox.for_model(found, instance.config, instance.flags, subagents, instance.skills)
-    return _array(ToolListItem(id=tool.id, description=tool.description(), parameters=tool.schema()) for tool in tools.values())
+    offered = [*tools.values(), *instance.tools]
+    return _array(ToolListItem(id=tool.id, description=tool.description(), parameters=tool.schema()) for tool in offered)
 
 
 @routes.post(

@@ -50,11 +50,10 @@ async def list_sessions(
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
 async def create(app: ServicesDep, where: Directory, base: PublicBase, body: CreateInput | None = None) -> Response:
-    workspace = await app.instances.workspaces.get(where)
-    to_share = shares_by_itself((await workspace.config()).config, workspace.flags)
-    session = await app.sessions.create(workspace.place, body or CreateInput())
-    if to_share and session.parent_id is None:
-        session = await app.shares.share(workspace.place, session.id, base)
+    instance = await app.instances.get(where)
+    session = await app.sessions.create(instance.place, body or CreateInput())
+    if shares_by_itself(instance.config, instance.flags) and session.parent_id is None:
+        session = await app.shares.share(instance.place, session.id, base)
     return wire(session)
 
 

@@ -38,6 +38,7 @@ class Workspace:
         self.place = Place(directory, found.id, str(found.checkout), found.vcs == "git")
         self._snapshots: Snapshots | None = None
         self._config: LoadedConfig | None = None
+        self._loading = asyncio.Lock()
         self._checked = 0.0
         self.last_used = time.monotonic()
 
@@ -47,13 +48,14 @@ class Workspace:
 
     async def config(self) -> LoadedConfig:
         """As the files say now. Raises ConfigJsonError, ConfigInvalidError."""
-        now = time.monotonic()
-        if self._config is not None and now - self._checked < FRESH_SECONDS:
+        if self._config is not None and time.monotonic() - self._checked < FRESH_SECONDS:
             return self._config
-        if self._config is None or self._config.is_stale():
-            self._config = await asyncio.to_thread(self._load)
-        self._checked = now
-        return self._config
+        async with self._loading:
+            # Who waited here finds what was loaded meanwhile: to those who ask at once it is one and the same object.
+            if self._config is None or self._config.is_stale():
+                self._config = await asyncio.to_thread(self._load)
+            self._checked = time.monotonic()
+            return self._config
 
     def forget_config(self) -> None:
         """The next reader loads it anew."""

@@ -140,8 +140,10 @@ async def running_app(
     provider: ScriptedProvider | None = None,
     workspace: Path | None = None,
     heartbeat_seconds: float = 10.0,
+    plugin_hook_seconds: float = 10.0,
     hostname: str = "127.0.0.1",
     auth: tuple[str, str] | None = None,
+    patience: float = 3 * PATIENCE,
     **settings: Any,
 ) -> AsyncIterator[RunningApp]:
     """`base` holds `workspace` (made unless it is there) and `data`; `settings` are fields of app.settings.Settings."""
@@ -155,11 +157,11 @@ async def running_app(
         Settings(**settings),
         workspace=directory,
         hostname=hostname,
-        choices=Choices(scripted=lambda: provider, heartbeat_seconds=heartbeat_seconds),
+        choices=Choices(scripted=lambda: provider, heartbeat_seconds=heartbeat_seconds, plugin_hook_seconds=plugin_hook_seconds),
     )
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=StreamingTransport(app), base_url="http://127.0.0.1:4096", auth=auth) as client,
-        asyncio.timeout(PATIENCE * 3),
+        asyncio.timeout(patience),
     ):
         yield RunningApp(app, client, provider, directory, settings["data_dir"])
