@@ -4,6 +4,7 @@ Whatever a test does, the browser's console must stay silent: no error, no refus
 """
 
 import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -56,7 +57,9 @@ def browser(server: RunningServer) -> Iterator[Browser]:
 
 @pytest.fixture
 def new_desk(browser: Browser, server: RunningServer, model: ModelServer) -> Iterator[Callable[..., Desk]]:
-    """Opens the page in a window of its own, of a given size."""
+    """Opens the page in a window of its own, of a given size, at a workspace as it was committed."""
+    for command in (["reset", "-q", "--hard"], ["clean", "-qfdx"]):
+        subprocess.run(["git", *command], cwd=server.workspace, check=True)
     contexts: list[BrowserContext] = []
     desks: list[Desk] = []
 

@@ -22,12 +22,21 @@ export class Suggestions {
   /** Whether the key was for the list. */
   key(event) {
     if (!this.#items.length) return false;
+    if (event.key === 'Enter' && this.#isComplete()) {
+      this.#show([]);
+      return false;
+    }
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') this.#move(event.key === 'ArrowDown' ? 1 : -1);
     else if (event.key === 'Enter' || event.key === 'Tab') this.#pick(this.#items[this.#at]);
     else if (event.key === 'Escape') this.#show([]);
     else return false;
     event.preventDefault();
     return true;
+  }
+
+  /** A command that is written out is run, not completed. */
+  #isComplete() {
+    return this.input.value === `/${this.#items[this.#at].name}`;
   }
 
   async #look() {

@@ -1,0 +1,171 @@
+"""What is done with sessions in the page: revert and unrevert, fork, compact, rename, search, delete, share."""
+
+import re
+from collections.abc import Callable
+
+from page_desk import Desk
+from playwright.sync_api import expect
+
+READ = ("read", {"filePath": "a.txt"})
+EDIT = ("edit", {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"})
+WRITE = ("write", {"filePath": "made.txt", "content": "one\ntwo\n"})
+
+
+def change_two_files(desk: Desk) -> None:
+    desk.say("change two files", [READ], [EDIT, WRITE], ["Both are done."])
+    expect(desk.answer).to_contain_text("Both are done.")
+    desk.wait_until_idle()
+    assert (desk.file("a.txt"), desk.file("made.txt")) == ("goodbye\nworld\n", "one\ntwo\n")
+
+
+def choose(desk: Desk, item: str) -> None:
+    desk.button("Session menu").click()
+    desk.page.get_by_role("menuitem", name=item).click()
+
+
+def rename(desk: Desk, title: str) -> None:
+    choose(desk, "Rename…")
+    desk.page.get_by_label("Title").fill(title)
+    desk.page.keyboard.press("Enter")
+    expect(desk.page.get_by_role("heading", level=1)).to_have_text(title)
+
+
+def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: Desk) -> None:
+    change_two_files(desk)
+    expect(desk.messages.locator(".tool", has_text="edit").locator(".row.added")).to_contain_text("goodbye")
+    files = desk.page.get_by_role("region", name="Changed files")
+    expect(files.get_by_role("button")).to_have_text(["a.txt+1−1", "made.txt+2−0"])
+
+    desk.user_message.hover()
+    desk.user_message.get_by_role("button", name="Revert").click()
+    expect(desk.dialog.locator(".row.added")).to_have_text(re.compile("hello"))
+    expect(desk.dialog.locator(".row.removed")).to_have_text([re.compile(word) for word in ("goodbye", "one", "two")])
+    assert desk.file("made.txt") is not None, "the files are as they were until the revert is confirmed"
+    desk.dialog.get_by_role("button", name="Cancel").click()
+    expect(desk.dialog).to_be_hidden()
+    assert desk.file("made.txt") is not None
+
+    desk.user_message.hover()
+    desk.user_message.get_by_role("button", name="Revert").click()
+    desk.dialog.get_by_role("button", name="Revert").click()
+    expect(desk.page.get_by_text("1 prompt and all that followed reverted.")).to_be_visible()
+    expect(desk.messages.get_by_text("Both are done.")).to_be_hidden()
+    expect(desk.prompt).to_have_value("change two files")
+    assert (desk.file("a.txt"), desk.file("made.txt")) == ("hello\nworld\n", None)
+
+    desk.button("Undo revert").click()
+    expect(desk.answer).to_contain_text("Both are done.")
+    expect(desk.button("Undo revert")).to_be_hidden()
+    assert (desk.file("a.txt"), desk.file("made.txt")) == ("goodbye\nworld\n", "one\ntwo\n")
+
+    desk.say("/undo")
+    desk.dialog.get_by_role("button", name="Revert").click()
+    expect(desk.button("Undo revert")).to_be_visible()
+    desk.say("another way", ["Gone for good."])
+    expect(desk.answer).to_contain_text("Gone for good.")
+    expect(desk.messages.locator(".message")).to_have_count(2)
+    expect(desk.button("Undo revert")).to_be_hidden()
+
+
+def test_the_changes_of_a_file_are_shown_whole(desk: Desk) -> None:
+    change_two_files(desk)
+    desk.page.get_by_role("button", name="a.txt: 1 line added, 1 removed").click()
+    expect(desk.dialog.locator(".row")).to_have_text(
+        [re.compile("removed: hello"), re.compile("added: goodbye"), re.compile("world")]
+    )
+    desk.page.keyboard.press("Escape")
+    expect(desk.dialog).to_be_hidden()
+
+
+def test_a_fork_has_what_stands_before_the_message_and_offers_its_text(desk: Desk) -> None:
+    desk.say("first question", ["The first answer."])
+    expect(desk.answer).to_contain_text("The first answer.")
+    desk.wait_until_idle()
+    desk.say("second question", ["The second answer."])
+    expect(desk.answer).to_contain_text("The second answer.")
+    desk.wait_until_idle()
+    before = desk.page.url
+    desk.user_message.hover()
+    desk.user_message.get_by_role("button", name="Fork").click()
+    expect(desk.page.get_by_role("heading", level=1)).to_have_text("A scripted title (fork #1)")
+    expect(desk.prompt).to_have_value("second question")
+    expect(desk.messages).to_contain_text("The first answer.")
+    expect(desk.messages).not_to_contain_text("The second answer.")
+    assert desk.page.url != before
+    desk.page.go_back()
+    expect(desk.messages).to_contain_text("The second answer.")
+
+
+def test_a_session_is_compacted(desk: Desk) -> None:
+    desk.say("hello there", ["An answer."])
+    expect(desk.answer).to_contain_text("An answer.")
+    desk.wait_until_idle()
+    desk.model.play(["What was done so far."])
+    choose(desk, "Compact")
+    expect(desk.messages).to_contain_text("The conversation is summed up from here on")
+    expect(desk.messages.locator(".summary")).to_contain_text("What was done so far.")
+    desk.wait_until_idle()
+
+
+def test_a_session_is_renamed_found_and_deleted(desk: Desk) -> None:
+    for title in ("Grey whales", "Blue whales"):
+        desk.button("New session").click()
+        desk.say("hello", ["Hi."])
+        expect(desk.answer).to_contain_text("Hi.")
+        desk.wait_until_idle()
+        rename(desk, title)
+    sessions = desk.page.get_by_role("navigation", name="Sessions")
+    desk.page.get_by_role("searchbox").fill("gREY")
+    expect(sessions.get_by_role("link")).to_have_text([re.compile("Grey whales")])
+    desk.page.get_by_role("searchbox").fill("no such title")
+    expect(sessions.get_by_text("No session has that in its title.")).to_be_visible()
+    desk.page.get_by_role("searchbox").fill("")
+    sessions.get_by_role("link", name="Grey whales").click()
+    expect(desk.page.get_by_role("heading", level=1)).to_have_text("Grey whales")
+    choose(desk, "Delete…")
+    desk.dialog.get_by_role("button", name="Delete").click()
+    expect(desk.page.get_by_role("heading", level=1)).to_have_text("New session")
+    expect(sessions.get_by_role("link", name="Grey whales")).to_have_count(0)
+    expect(sessions.get_by_role("link", name="Blue whales")).to_have_count(1)
+
+
+def test_a_reload_shows_the_same_session(desk: Desk) -> None:
+    desk.say("remember me", ["I will."])
+    expect(desk.answer).to_contain_text("I will.")
+    desk.wait_until_idle()
+    desk.page.reload()
+    expect(desk.answer).to_contain_text("I will.")
+    expect(desk.user_message).to_contain_text("remember me")
+
+
+def test_two_windows_show_the_same(desk: Desk, new_desk: Callable[..., Desk]) -> None:
+    desk.say("hello", ["Hi."])
+    expect(desk.answer).to_contain_text("Hi.")
+    desk.wait_until_idle()
+    other = new_desk(f"/{desk.page.url.rpartition('/')[2]}")
+    expect(other.answer).to_contain_text("Hi.")
+    desk.say("and now", ["The same in both."])
+    expect(other.answer).to_contain_text("The same in both.")
+    expect(other.messages.get_by_text("The same in both.")).to_have_count(1)
+
+
+def test_a_shared_session_is_read_by_its_link_until_it_is_unshared(desk: Desk, new_desk: Callable[..., Desk]) -> None:
+    change_two_files(desk)
+    choose(desk, "Share")
+    link = desk.dialog.get_by_role("link").inner_text()
+    assert link.startswith(f"{desk.server.base}/s/")
+    visitor = new_desk(link.removeprefix(desk.server.base))
+    expect(visitor.page.get_by_role("heading", level=1)).to_have_text("A scripted title")
+    expect(visitor.messages).to_contain_text("change two files")
+    expect(visitor.messages).to_contain_text("Both are done.")
+    expect(visitor.page.get_by_role("button", name="a.txt: 1 line added, 1 removed")).to_be_visible()
+    expect(visitor.prompt).to_have_count(0)
+    expect(visitor.button("Revert")).to_have_count(0)
+
+    desk.button("Stop sharing").click()
+    expect(desk.button("Shared")).to_be_hidden()
+    response = visitor.page.reload()
+    assert response is not None and response.status == 404
+    expect(visitor.page.get_by_role("heading", level=2)).to_have_text("Not shared (any more)")
+    assert [line for line in visitor.noise if "404" not in line] == []
+    visitor.noise.clear()
