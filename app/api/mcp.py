@@ -17,8 +17,7 @@ from app.mcp.servers import McpServers
 from app.mcp.values import ServerResource
 from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
-from app.schema.errors import NotFound
-from app.schema.mcp import McpResource, MCPStatus
+from app.schema.mcp import McpResource, MCPStatus, MCPStatusConnected
 
 routes = router()
 
@@ -140,16 +139,12 @@ async def back_from_sign_in(
     iss: Annotated[str | None, Query()] = None,
     error: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Where a browser comes back to. The state is known to nobody but the page that it was sent to."""
-    waiting = (signing_in.waiting(servers, state) for servers in app.instances.mcp_servers())
-    found = next((sign_in for sign_in in waiting if sign_in), None)
-    if found is None:
-        raise NotFound("No sign-in waits for this; it may have taken too long. Start it again.")
-    if code is None:
-        found.refuse(error or "no code came back")
-        return HTMLResponse(f"<p>The sign-in was refused: {escape(error or 'no code came back')}</p>", 400)
-    found.finish(code, iss)
-    return HTMLResponse("<p>Signed in. This window can be closed.</p>")
+    """Where a browser comes back to from a sign-in page."""
+    answer = signing_in.Answer(code, iss, error)
+    found = await signing_in.come_back(app.instances.mcp_servers(), state, answer)
+    if isinstance(found, MCPStatusConnected):
+        return HTMLResponse("<p>Signed in. This window can be closed.</p>")
+    return HTMLResponse(f"<p>That did not work: {escape(getattr(found, 'error', found.status))}</p>", 400)
 
 
 @routes.get(

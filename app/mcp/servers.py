@@ -52,8 +52,17 @@ class Server:
         return self.connection.status or MCPStatusNeedsAuth()
 
     @property
+    def sign_in(self) -> SignIn | None:
+        return self.connection.target.sign_in if self.connection else None
+
+    @property
     def waits_for_person(self) -> bool:
-        return self.connection is not None and self.connection.status is None and self.connection.target.sign_in is not None
+        return self.sign_in is not None and not self.sign_in.answer.done() and not self.is_settled
+
+    @property
+    def is_settled(self) -> bool:
+        """Connected, failed or switched off."""
+        return self.connection is None or self.connection.status is not None
 
 
 class McpServers:

@@ -23,10 +23,6 @@ class SignIn:
             return None
         return parse_qs(urlsplit(self.address.result()).query).get("state", [None])[0]
 
-    @property
-    def waits(self) -> bool:
-        return self.address.done() and not self.answer.done()
-
     def finish(self, code: str, issuer: str | None = None) -> None:
         if not self.answer.done():
             self.answer.set_result((code, issuer))

@@ -1,15 +1,26 @@
 """Signing in to remote servers: a person opens a page, the browser comes back with a code, the connection goes on."""
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from app.mcp.servers import McpServers
+from app.mcp.servers import McpServers, Server
 from app.mcp.sign_in import SignIn
 from app.mcp.target import takes_sign_in
 from app.schema.config import McpRemoteConfig
-from app.schema.errors import BadRequest
+from app.schema.errors import BadRequest, NotFound
 from app.schema.event import EventMcpBrowserOpenFailed, McpPage
 from app.schema.mcp import MCPStatus, MCPStatusConnected
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a sign-in page sends a browser back with."""
+
+    code: str | None
+    issuer: str | None
+    error: str | None
 
 
 async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
@@ -33,12 +44,10 @@ async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
 async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
     """Raises NotFound, BadRequest when no sign-in waits for a code."""
     server = servers.find(name)
-    sign_in = server.connection.target.sign_in if server.connection else None
-    if server.connection is None or sign_in is None or not sign_in.waits:
+    if server.sign_in is None or not server.waits_for_person:
         raise BadRequest(f"No sign-in to the MCP server {name} waits for a code: start one first", ["name"], name)
-    sign_in.finish(code)
-    await server.connection.settled()
-    return server.status
+    server.sign_in.finish(code)
+    return await _settled(server)
 
 
 async def run(servers: McpServers, name: str, redirect_uri: str) -> MCPStatus:
@@ -47,10 +56,7 @@ async def run(servers: McpServers, name: str, redirect_uri: str) -> MCPStatus:
     if page:
         told = EventMcpBrowserOpenFailed(properties=McpPage(mcp_name=name, url=page))
         servers.settings.announce(servers.directory, told)
-    connection = servers.find(name).connection
-    if connection is not None:
-        await connection.settled()
-    return servers.find(name).status
+    return await _settled(servers.find(name))
 
 
 def forget(servers: McpServers, name: str) -> None:
@@ -62,7 +68,23 @@ def forget(servers: McpServers, name: str) -> None:
             servers.open(server)
 
 
-def waiting(servers: McpServers, state: str) -> SignIn | None:
-    """The sign-in whose browser comes back with this state."""
-    found = (server.connection.target.sign_in for server in servers if server.connection)
-    return next((sign_in for sign_in in found if sign_in and sign_in.waits and sign_in.state == state), None)
+async def come_back(everywhere: Iterable[McpServers], state: str, answer: Answer) -> MCPStatus:
+    """The browser is back from a sign-in page. The state is known to nobody but that page. Raises NotFound."""
+    server = next((server for servers in everywhere for server in servers if _waits_for(server, state)), None)
+    if server is None or server.sign_in is None:
+        raise NotFound("No sign-in waits for this; it may have taken too long. Start it again.")
+    if answer.code is None:
+        server.sign_in.refuse(answer.error or "no code came back")
+    else:
+        server.sign_in.finish(answer.code, answer.issuer)
+    return await _settled(server)
+
+
+def _waits_for(server: Server, state: str) -> bool:
+    return server.waits_for_person and server.sign_in is not None and server.sign_in.state == state
+
+
+async def _settled(server: Server) -> MCPStatus:
+    if server.connection is not None:
+        await server.connection.settled()
+    return server.status

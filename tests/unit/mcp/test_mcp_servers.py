@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -60,6 +62,11 @@ async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     yield made
     await made.servers.close()
     assert not running(tmp_path)
+
+
+def test_the_sdk_is_imported_only_where_a_server_is_configured() -> None:
+    program = "import app.main, sys; sys.exit({'mcp', 'mcp_types', 'httpx2'} & {*sys.modules} != set())"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
 async def test_a_server_s_tools_prompts_and_resources_are_offered(directory: Directory) -> None:

@@ -1,0 +1,195 @@
+"""MCP servers over HTTP: status, switching on and off, adding, resources, and signing in."""
+
+import asyncio
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from mcp_servers import over_http, plain, running
+from running_app import RunningApp, running_app
+from turns import configured
+
+CONNECTED = {"status": "connected"}
+NOT_FOUND = ["/mcp/nobody/connect", "/mcp/nobody/disconnect", "/mcp/nobody/auth", "/mcp/nobody/auth/authenticate"]
+
+NO_SERVERS: list[dict[str, Any]] = [
+    {"name": "x"},
+    {"name": "", "config": {"type": "local", "command": ["x"]}},
+    {"name": "x", "config": {"type": "local", "command": []}},
+    {"name": "x", "config": {"type": "other"}},
+    {"name": "x", "config": {"type": "remote", "url": "http://x", "more": 1}},
+]
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    config = {"mcp": {"plain": plain(), "off": plain(enabled=False)}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as running:
+        yield running
+
+
+async def remote(app: RunningApp, url: str, **fields: Any) -> dict[str, Any]:
+    """The status of a remote server that is added."""
+    config = {"type": "remote", "url": url, **fields}
+    found: dict[str, Any] = (await app.post("/mcp", {"name": "web", "config": config}))["web"]
+    return found
+
+
+async def visit(page: str) -> str:
+    """Sign in as a browser does; where it is sent back to."""
+
+    def open_page() -> str:
+        class Stay(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, *_: Any) -> None:
+                return None
+
+        try:
+            urllib.request.build_opener(Stay).open(page)
+        except urllib.error.HTTPError as answer:
+            return answer.headers["location"]
+        raise AssertionError("no redirect came")
+
+    return await asyncio.to_thread(open_page)
+
+
+async def test_without_servers_there_is_nothing(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as bare:
+        assert (await bare.get("/mcp"), await bare.get("/experimental/resource")) == ({}, {})
+
+
+async def test_servers_are_switched_off_and_on(app: RunningApp) -> None:
+    assert await app.get("/mcp") == {"plain": CONNECTED, "off": {"status": "disabled"}}
+    assert await app.post("/mcp/plain/disconnect") is True
+    assert await app.post("/mcp/off/connect") is True
+    assert await app.get("/mcp") == {"plain": {"status": "disabled"}, "off": CONNECTED}
+    assert len(running(app.directory)) == 1
+
+
+async def test_a_server_that_is_not_configured_is_not_found(app: RunningApp) -> None:
+    for path in NOT_FOUND:
+        body = await app.post(path, expect=404)
+        assert body["name"] == "NotFoundError" and "nobody" in body["data"]["message"]
+
+
+async def test_what_sign_in_needs_is_found_missing(app: RunningApp) -> None:
+    assert (await app.call("DELETE", "/mcp/nobody/auth", expect=404))["name"] == "NotFoundError"
+    assert (await app.post("/mcp/nobody/auth/callback", {"code": "x"}, expect=404))["name"] == "NotFoundError"
+    assert (await app.post("/mcp/plain/auth", expect=400))["name"] == "BadRequest"
+    assert (await app.post("/mcp/plain/auth/callback", {"code": "x"}, expect=400))["name"] == "BadRequest"
+    assert (await app.get("/mcp/oauth/callback?code=x&state=y", expect=404))["name"] == "NotFoundError"
+
+
+async def test_servers_are_added_and_replaced_until_the_directory_is_let_go_of(app: RunningApp) -> None:
+    added = await app.post("/mcp", {"name": "more", "config": plain()})
+    assert added == {"plain": CONNECTED, "off": {"status": "disabled"}, "more": CONNECTED}
+    failed = (await app.post("/mcp", {"name": "more", "config": {"type": "local", "command": ["false"]}}))["more"]
+    assert failed["status"] == "failed" and failed["error"]
+    await app.post("/instance/dispose")
+    assert set(await app.get("/mcp")) == {"plain", "off"}
+
+
+async def test_what_is_no_server_is_not_added(app: RunningApp) -> None:
+    for body in NO_SERVERS:
+        assert (await app.post("/mcp", body, expect=400))["name"] == "BadRequest"
+
+
+async def test_resources_are_listed_by_server_and_name(app: RunningApp) -> None:
+    assert await app.get("/experimental/resource") == {
+        "plain:notes": {
+            "name": "notes",
+            "uri": "demo://notes",
+            "description": "What was noted",
+            "mimeType": "application/json",
+            "client": "plain",
+        },
+        "plain:pixel": {"name": "pixel", "uri": "demo://pixel", "mimeType": "image/png", "client": "plain"},
+    }
+
+
+async def test_a_change_of_the_configuration_reaches_the_servers(app: RunningApp) -> None:
+    await app.get("/mcp")
+    await app.call("PATCH", "/config", {"mcp": {"plain": {"enabled": False}, "third": plain()}})
+    assert await app.get("/mcp") == {"plain": {"status": "disabled"}, "off": {"status": "disabled"}, "third": CONNECTED}
+
+
+async def test_clients_are_told_when_a_server_s_tools_are_others(app: RunningApp) -> None:
+    async with app.events() as events:
+        await app.get("/mcp")
+        await app.post("/mcp/plain/disconnect")
+        await events.until("mcp.tools.changed", count=2)
+        assert events.of_type("mcp.tools.changed")[-1].properties == {"server": "plain"}
+
+
+async def test_a_person_signs_in_in_the_browser(app: RunningApp) -> None:
+    with over_http("oauth") as url:
+        assert await remote(app, url) == {"status": "needs_auth"}
+        page = (await app.post("/mcp/web/auth"))["authorizationUrl"]
+        back = await visit(page)
+        assert back.startswith("http://127.0.0.1:4096/mcp/oauth/callback?")
+        assert (await app.get("/mcp"))["web"] == {"status": "needs_auth"}
+        answer = await app.client.get(back)
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
+        assert (await app.get("/mcp"))["web"] == CONNECTED
+        assert (app.data_dir / "mcp-auth.json").stat().st_mode & 0o777 == 0o600
+        assert await app.post("/mcp/web/auth") == {"authorizationUrl": ""}
+        assert await app.call("DELETE", "/mcp/web/auth") == {"success": True}
+        assert (await app.get("/mcp"))["web"] == {"status": "needs_auth"}
+
+
+async def test_a_client_hands_over_the_code_itself(app: RunningApp) -> None:
+    with over_http("oauth") as url:
+        await remote(app, url)
+        back = await visit((await app.post("/mcp/web/auth"))["authorizationUrl"])
+        code = parse_qs(urlsplit(back).query)["code"][0]
+        assert await app.post("/mcp/web/auth/callback", {"code": code}) == CONNECTED
+        assert (await app.post("/mcp/web/auth/callback", {"code": code}, expect=400))["name"] == "BadRequest"
+
+
+async def test_authenticate_tells_the_page_and_waits_for_the_person(app: RunningApp) -> None:
+    with over_http("oauth") as url:
+        await remote(app, url)
+        async with app.events() as events:
+            waiting = asyncio.create_task(app.post("/mcp/web/auth/authenticate"))
+            told = (await events.until("mcp.browser.open.failed")).properties
+            assert told["mcpName"] == "web"
+            await app.client.get(await visit(told["url"]))
+            assert await waiting == CONNECTED
+
+
+async def test_a_refused_sign_in_and_a_foreign_state_let_nobody_in(app: RunningApp) -> None:
+    with over_http("oauth") as url:
+        await remote(app, url)
+        page = (await app.post("/mcp/web/auth"))["authorizationUrl"]
+        state = parse_qs(urlsplit(page).query)["state"][0]
+        assert (await app.client.get("/mcp/oauth/callback?code=x&state=foreign")).status_code == 404
+        refused = await app.client.get(f"/mcp/oauth/callback?state={state}&error=<denied>")
+        assert refused.status_code == 400 and "&lt;denied&gt;" in refused.text
+        status = (await app.get("/mcp"))["web"]
+    assert status["status"] == "failed" and "denied" in status["error"]
+
+
+async def test_tokens_that_are_over_are_renewed_also_after_a_restart(tmp_path: Path) -> None:
+    with over_http("oauth", "expiring") as url:
+        workspace = configured(tmp_path, {"mcp": {"web": {"type": "remote", "url": url}}})
+        async with running_app(tmp_path, workspace=workspace) as app:
+            back = await visit((await app.post("/mcp/web/auth"))["authorizationUrl"])
+            await app.client.get(back)
+            assert await app.get("/mcp") == {"web": CONNECTED}
+        await asyncio.sleep(1.1)  # the life of the first token
+        async with running_app(tmp_path, workspace=workspace) as app:
+            assert await app.get("/mcp") == {"web": CONNECTED}
+
+
+async def test_a_server_that_takes_no_sign_in_is_a_bad_request(app: RunningApp) -> None:
+    with over_http() as url:
+        assert await remote(app, url, oauth=False) == CONNECTED
+        assert (await app.post("/mcp/web/auth", expect=400))["name"] == "BadRequest"
+        assert await remote(app, url, headers={"Authorization": "Bearer own"}) == CONNECTED
+        assert (await app.post("/mcp/web/auth", expect=400))["name"] == "BadRequest"
+    assert (await remote(app, url))["status"] == "failed"
+    refused = await app.post("/mcp/web/auth", expect=400)
+    assert "could not begin" in refused["errors"][0]["message"]
