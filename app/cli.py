@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -82,12 +83,21 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
         max_head_bytes = settings.max_head_bytes
         max_connections = settings.max_connections
 
-    class StreamEndingServer(uvicorn.Server):
-        """Event streams have no end of their own: they are ended before open connections are waited for."""
+    class PatientServer(uvicorn.Server):
+        """Lets turns finish and tells clients before it waits for their connections. A second signal ends its patience."""
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            application.state.server.close_streams()
+            for listening in (*self.servers, *(sockets or ())):
+                listening.close()
+            await application.state.server.wind_down()
             await super().shutdown(sockets)
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if self.should_exit:
+                self.config.timeout_graceful_shutdown = 1
+                application.state.server.hurry()
+            else:
+                super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
         application,
@@ -99,7 +109,7 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
         proxy_headers=False,
         ws="none",
     )
-    return StreamEndingServer(config)
+    return PatientServer(config)
 
 
 def _spare_what_is_loaded() -> None:

@@ -37,6 +37,9 @@ class Settings(BaseSettings):
     project_plugins: bool = False
     """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
 
+    shutdown_seconds: float = Field(default=7, ge=0)
+    """Seconds that running turns may take to finish when the server is told to stop (default 7); then they are aborted."""
+
     max_body_bytes: int = Field(default=32 * 1024 * 1024, gt=0)
     """Bytes that the body of a request may have (default 32 MiB); a larger one is answered with 413."""
 

@@ -88,17 +88,20 @@ class Server:
         self._leases = Leases(self._storage.sql, self._storage.writer)
         self._outputs = OutputStore(settings.data_dir / "tool-output")
         services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
+        self._hurry = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
         self._housekeeping = Housekeeping(services.replay, services.instances, services.runner, services.bus, self._outputs)
 
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
         services, store = self.services, self._storage.store
-        recovered = await Recovery(store, self._leases, services.permissions, services.questions, services.runner).run()
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
+        recovered = await Recovery(store, self._leases, services.permissions, services.questions, services.runner).run()
         if recovered.settled or recovered.resume:
             log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(recovered.resume))
         await UnfinishedReverts(store, services.instances, services.requests).undo()
+        self._loop = asyncio.get_running_loop()
         self._housekeeping.start()
 
     async def stop(self) -> None:
@@ -111,9 +114,19 @@ class Server:
         self._storage.bus.close()
         self._storage.database.close()
 
-    def close_streams(self) -> None:
-        """A server that shuts down waits for its connections: event streams have no end of their own."""
+    async def wind_down(self) -> None:
+        """Before `stop`, while clients are still connected: turns may finish for a while and are aborted then; clients are told,
+        and their event streams end, which have no end of their own."""
+        await self.services.runner.finish(self.settings.shutdown_seconds, self._hurry)
+        try:
+            await self.services.disposal.all()
+        except Exception:
+            log.exception("the end could not be told to all clients")
         self._storage.bus.close()
+
+    def hurry(self) -> None:
+        """Whoever stops the server has no more patience with turns. May be called by a signal handler."""
+        self._loop.call_soon_threadsafe(self._hurry.set)
 
     def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
         database, sql, writer, store = self._storage.database, self._storage.sql, self._storage.writer, self._storage.store

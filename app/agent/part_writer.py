@@ -9,6 +9,7 @@ from app.schema.message import AssistantMessage
 from app.schema.part import Part, PatchPart, ReasoningPart, Span, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started
 from app.session.store import Store
+from app.storage.engine import StorageError
 from app.tool.base import ToolResult
 from app.util import clock, ids
 
@@ -26,6 +27,7 @@ class PartWriter:
         self._tools: dict[str, ToolPart] = {}
         self._attempt: list[Part] = []
         self._writes: list[asyncio.Future[None]] = []
+        self._lost = False
 
     @property
     def tools(self) -> list[ToolPart]:
@@ -40,8 +42,12 @@ class PartWriter:
 
     async def stored(self) -> None:
         writes, self._writes = self._writes, []
-        for write in writes:
-            await asyncio.shield(write)
+        try:
+            for write in writes:
+                await asyncio.shield(write)
+        except StorageError:
+            self._lost = True
+            raise
 
     def put(self, part: Part) -> None:
         change = self._store.change(self.message.session_id, self._directory)
@@ -164,7 +170,10 @@ class PartWriter:
         self._tools.clear()
 
     def settle(self) -> None:
-        """Nothing is left running: text keeps what it has, tools end as aborted."""
+        """Nothing is left running: text keeps what it has, tools end as aborted. What could not be stored is put once more."""
+        lost, self._lost = (self._attempt if self._lost else []), False
+        for part in lost:
+            self.put(part)
         for block in list(self._open):
             part = self._open.pop(block)
             if part.text:

@@ -38,8 +38,8 @@ class Prompts:
             await self._runner.run(session_id, instance.place.directory, nested=nested)
             answered = await self._store.answer_json(session_id, prompt_id) if taken.known else None
             answered = answered or await self._store.answer_json(session_id)
-        if not answered:
-            raise NoAnswer(f"The prompt {prompt_id} got no answer; see the server's log")
+        if not answered or self._runner.is_unsettled(session_id):
+            raise NoAnswer(f"The prompt {prompt_id} got no answer that could be stored; see the server's log")
         return answered
 
     def answer_later(self, instance: Instance, session_id: str, taken: Taken) -> None:

@@ -9,23 +9,19 @@
 import logging
 from dataclasses import dataclass, field
 
-from app.agent.compaction import compacting
-from app.agent.errors import TurnFailure, to_message_error
-from app.agent.history import INTERRUPTED
 from app.agent.instances import Instances
 from app.agent.requests import Requests
 from app.agent.runner import Runner
+from app.agent.settling import settle_answer
 from app.permission.service import Permissions
 from app.question.service import Questions
 from app.schema.errors import ServiceError
 from app.schema.message import AssistantMessage, MessageWithParts
-from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
-from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.schema.part import ToolPart
 from app.session.lease import Leases
 from app.session.store import Store
 from app.storage import queries
 from app.storage.asks import AskKey
-from app.util import clock
 
 log = logging.getLogger(__name__)
 
@@ -80,28 +76,11 @@ class Recovery:
         info = message.info
         assert isinstance(info, AssistantMessage)
         calls = {part.id for part in message.parts if isinstance(part, ToolPart) and (info.session_id, part.call_id) in waiting}
-        await self._settle(message, keep=calls)
+        await settle_answer(self._store, message, REASON, keep=calls)
         if calls:
             recovered.resume[info.session_id] = info.path.cwd
         else:
             recovered.settled += 1
-
-    async def _settle(self, message: MessageWithParts, keep: set[str]) -> None:
-        """Close what is open in an answer, except for the parts to `keep`, with which it stays open itself."""
-        info = message.info
-        assert isinstance(info, AssistantMessage)
-        change = self._store.change(info.session_id, info.path.cwd)
-        for part in message.parts:
-            settled = None if part.id in keep else settled_part(part)
-            if settled is not None:
-                change.put_part(settled)
-        if not keep:
-            info.error = info.error or to_message_error(TurnFailure(REASON))
-            info.time.completed = clock.now_ms()
-            change.put_message(info)
-            if info.summary:
-                change.update_session(compacting(await self._store.session(info.session_id), since=None))
-        await self._store.commit(change)
 
     async def _recover_prompt(self, session_id: str, message_id: str, recovered: Recovered) -> None:
         """One without any answer is answered now; the answer of another was interrupted, and its error says so."""
@@ -127,17 +106,3 @@ class UnfinishedReverts:
                 log.warning("undid a revert of %s that a killed server had not finished", session_id)
             except Exception:
                 log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)
-
-
-def settled_part(part: Part) -> Part | None:
-    """The part as it is to be kept, None when it needs nothing."""
-    now = clock.now_ms()
-    match part:
-        case ToolPart(state=Pending() | Running()):
-            started, shown = (part.state.time.start, part.state.metadata) if isinstance(part.state, Running) else (now, None)
-            state = Failed(input=part.state.input, error=INTERRUPTED, metadata=shown, time=Ended(start=started, end=now))
-            return part.model_copy(update={"state": state})
-        case TextPart(time=Span(end=None)) | ReasoningPart(time=Span(end=None)):
-            return part.model_copy(update={"time": Span(start=part.time.start if part.time else now, end=now)})
-        case _:
-            return None

@@ -5,11 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from app.agent import stored_error
 from app.agent.errors import aborted
 from app.agent.turn import Turn
+from app.agent.unsettled import Unsettled
 from app.schema.errors import Aborted, Busy, MessageError
 from app.schema.message import MessagePath
 from app.schema.session import Busy as BusyStatus
@@ -57,9 +58,14 @@ class Runner:
         self._make_turn = make_turn
         self._runs: dict[str, _Run] = {}
         self._places = asyncio.Semaphore(most_running)
+        self._unsettled = Unsettled(store, statuses)
 
     def is_running(self, session_id: str) -> bool:
         return session_id in self._runs
+
+    def is_unsettled(self, session_id: str) -> bool:
+        """Its last turn's end could not be stored yet."""
+        return session_id in self._unsettled
 
     def directories(self) -> set[str]:
         return {run.directory for run in self._runs.values()}
@@ -126,13 +132,27 @@ class Runner:
             run.task.cancel()
         await run.over.wait()
 
+    async def finish(self, patience: float, hurry: asyncio.Event) -> None:
+        """Wait until nothing runs, no longer than `patience` seconds and not when there is a hurry."""
+        waits = [asyncio.create_task(wait) for wait in (self._all_over(), hurry.wait())]
+        await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
     async def close(self) -> None:
         await asyncio.gather(*(self.abort(session_id) for session_id in list(self._runs)))
+        await self._unsettled.close()
+
+    async def _all_over(self) -> Literal[True]:
+        while self._runs:
+            await next(iter(self._runs.values())).over.wait()
+        return True
 
     async def _run(self, session_id: str, run: _Run) -> None:
         try:
             lease = await self._leases.take(session_id)
             self._store.hold(lease)
+            await self._unsettled.settle(session_id)
             async with await self._place(session_id, run):
                 await self._turns(session_id, run)
         except asyncio.CancelledError:
@@ -166,6 +186,7 @@ class Runner:
             await stored_error.answer_with(self._store, session_id, MessagePath(cwd=run.directory, root=run.directory), error)
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
+            self._unsettled.add(session_id, run.directory)
 
     async def _end(self, session_id: str, run: _Run, *, announced: bool = True) -> None:
         """Idle is announced last, when all else of the turn is stored."""
@@ -176,6 +197,7 @@ class Runner:
                 await self._statuses.set(session_id, run.directory, Idle())
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
+            self._unsettled.add(session_id, run.directory)
         finally:
             self._runs.pop(session_id, None)
             run.over.set()

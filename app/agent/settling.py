@@ -1,0 +1,41 @@
+"""Closing what is left open in an answer that nobody writes any more."""
+
+from collections.abc import Collection
+
+from app.agent.errors import TurnFailure, to_message_error
+from app.agent.history import INTERRUPTED
+from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
+from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.session.store import Store
+from app.util import clock
+
+
+async def settle_answer(store: Store, message: MessageWithParts, reason: str, keep: Collection[str] = ()) -> None:
+    """Close what is open in an answer, except for the parts to `keep`, with which it stays open itself."""
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    change = store.change(info.session_id, info.path.cwd)
+    for part in message.parts:
+        settled = None if part.id in keep else settled_part(part)
+        if settled is not None:
+            change.put_part(settled)
+    if not keep:
+        info.error = info.error or to_message_error(TurnFailure(reason))
+        info.time.completed = clock.now_ms()
+        change.put_message(info)
+    await store.commit(change)
+
+
+def settled_part(part: Part) -> Part | None:
+    """The part as it is to be kept, None when it needs nothing."""
+    now = clock.now_ms()
+    match part:
+        case ToolPart(state=Pending() | Running()):
+            started, shown = (part.state.time.start, part.state.metadata) if isinstance(part.state, Running) else (now, None)
+            state = Failed(input=part.state.input, error=INTERRUPTED, metadata=shown, time=Ended(start=started, end=now))
+            return part.model_copy(update={"state": state})
+        case TextPart(time=Span(end=None)) | ReasoningPart(time=Span(end=None)):
+            return part.model_copy(update={"time": Span(start=part.time.start if part.time else now, end=now)})
+        case _:
+            return None
