@@ -17,8 +17,8 @@ PROTECTED_TOKENS = 40_000
 MINIMUM_TOKENS = 20_000
 """Less than this is not worth the model's losing sight of it."""
 
-PROTECTED_PART = 1 / 2
-MINIMUM_PART = 1 / 4
+PROTECTED_PART = 1 / 4
+MINIMUM_PART = 1 / 8
 """Of a small window at most so much, or nothing in it would ever be pruned."""
 
 PROTECTED_TOOLS = ("skill",)
@@ -27,6 +27,15 @@ KEPT_TURNS = 2
 
 def is_on(instance: Instance) -> bool:
     return instance.config.compaction.prune is not False and not instance.flags.disable_prune
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The newest request: the conversation that it was made of, what that held with its answer, and what it might have held."""
+
+    history: Sequence[MessageWithParts]
+    used_tokens: int
+    usable_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +87,11 @@ def _output(part: ToolPart) -> str:
     return part.state.output if isinstance(part.state, Completed) else ""
 
 
-async def run(scope: TurnScope, used_tokens: int, usable_tokens: int | None) -> None:
-    """`used_tokens` is what the newest request held: with less than the protected amount there is nothing to look for."""
-    limits = Limits.within(usable_tokens)
-    if not is_on(scope.instance) or used_tokens <= limits.protected:
+async def run(scope: TurnScope, asked: Asked) -> None:
+    limits = Limits.within(asked.usable_tokens)
+    if not is_on(scope.instance) or asked.used_tokens <= limits.protected:
         return
-    parts = outdated(await scope.store.live_messages(scope.session_id), limits)
+    parts = outdated(asked.history, limits)
     if not parts:
         return
     change = scope.store.change(scope.session_id, scope.directory)

@@ -49,8 +49,7 @@ class Turn:
         self._joined = joined
         self._steps = 0
         self._compactions = Compactions(scope)
-        self._used_tokens = 0
-        self._usable_tokens: int | None = None
+        self._asked: prune.Asked | None = None
         self._session: Session
         self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
@@ -60,7 +59,7 @@ class Turn:
     async def run(self) -> None:
         try:
             await self._loop()
-            await _logged(prune.run(self._scope, self._used_tokens, self._usable_tokens), "old tool outputs")
+            await self._prune()
         except asyncio.CancelledError:
             if self._title is not None:
                 self._title.cancel()
@@ -114,7 +113,7 @@ class Turn:
         outcome, step = await self._ask_model(user, model, history)
         if step.refusal is not None:
             return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
-        self._used_tokens, self._usable_tokens = step.used_tokens, window.usable_tokens(self._scope.instance, model)
+        self._asked = prune.Asked(history, step.used_tokens, window.usable_tokens(self._scope.instance, model))
         self._summarise(user.id)
         if outcome is not Outcome.STOPPED and self._overflows(model, step.used_tokens):
             return await self._compactions.make_room(user, history)
@@ -194,6 +193,10 @@ class Turn:
         await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
 
     # ── beside the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _prune(self) -> None:
+        if self._asked is not None:
+            await _logged(prune.run(self._scope, self._asked), "old tool outputs")
 
     def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
         """Once a turn, and not before the answer has begun: the title can wait, the answer can't."""

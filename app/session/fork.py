@@ -80,6 +80,7 @@ def _copy(place: Place, original: Session, stored: queries.StoredMessages) -> _C
             "id": ids.ascending("part"),
             "type": row.type,
             "body": row.body,
+            "live_body": row.live_body,
         }
         for row in stored.parts
         if row.message_id in new_ids

@@ -12,8 +12,9 @@ import orjson
 from pydantic import ValidationError
 
 from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts
-from app.schema.part import PART, Part
+from app.schema.part import PART, Part, ToolPart
 from app.schema.session import Session
+from app.schema.tool_state import Completed
 from app.storage.bodies import is_sound
 from app.storage.queries import StoredMessages, fold
 
@@ -60,7 +61,16 @@ def part_row(part: Part) -> dict[str, Any]:
         "id": part.id,
         "type": part.type,
         "body": part.model_dump_json(exclude=_PART_IDS, exclude_none=True),
+        "live_body": _live_body(part),
     }
+
+
+def _live_body(part: Part) -> str | None:
+    """Of a pruned output the model's history needs nothing but that it was there."""
+    if not isinstance(part, ToolPart) or not isinstance(part.state, Completed) or part.state.time.compacted is None:
+        return None
+    state = part.state.model_copy(update={"output": "", "metadata": {}, "attachments": None})
+    return part.model_copy(update={"state": state}).model_dump_json(exclude=_PART_IDS, exclude_none=True)
 
 
 def message_json(session_id: str, message_id: str, parent_id: str | None, body: str) -> bytes:

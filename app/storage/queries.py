@@ -236,16 +236,15 @@ def rows_to_copy(connection: Connection, session_id: str) -> StoredMessages:
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:
     """From the newest finished compaction on: what a turn needs, however long the session is."""
-    start = connection.execute(_BOUNDARY, {"session": session_id}).scalar_one_or_none()
-    if start is None:
-        return all_messages(connection, session_id)
+    boundary = connection.execute(_BOUNDARY, {"session": session_id}).one_or_none()
+    start, first = (boundary.seq, boundary.id) if boundary else (0, "")
     messages = connection.execute(_MESSAGES_FROM, {"session": session_id, "start": start}).all()
-    return StoredMessages(messages, _parts_of(connection, session_id, [row.id for row in messages]))
+    return StoredMessages(messages, connection.execute(_LIVE_PARTS_FROM, {"session": session_id, "first": first}).all())
 
 
 _SUMMARY = MESSAGE.alias("summary")
 _BOUNDARY = (
-    select(MESSAGE.c.seq)
+    select(MESSAGE.c.seq, MESSAGE.c.id)
     .join(_SUMMARY, (_SUMMARY.c.session_id == MESSAGE.c.session_id) & (_SUMMARY.c.parent_id == MESSAGE.c.id))
     .where(MESSAGE.c.session_id == bindparam("session"), _SUMMARY.c.boundary)
     .order_by(_SUMMARY.c.seq.desc())
@@ -256,6 +255,16 @@ _MESSAGES_FROM = (
     .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.seq >= bindparam("start"))
     .order_by(MESSAGE.c.seq)
 )
+_EARLIER_PART = PART.alias("earlier_part")
+_FIRST_PART = select(func.coalesce(func.min(_EARLIER_PART.c.seq + 0), 0)).where(
+    _EARLIER_PART.c.session_id == bindparam("session"), _EARLIER_PART.c.message_id == bindparam("first")
+)
+_LIVE_PARTS_FROM = (
+    select(PART.c.message_id, PART.c.id, func.coalesce(PART.c.live_body, PART.c.body).label("body"))
+    .where(PART.c.session_id == bindparam("session"), PART.c.seq >= _FIRST_PART.scalar_subquery())
+    .order_by(PART.c.seq)
+)
+"""A part of an earlier message among them has no message here, and is passed over. `+ 0` for the reason of `_BY_SEQ`."""
 
 
 def newest_messages(connection: Connection, session_id: str, limit: int, before: int | None) -> StoredMessages:
@@ -274,16 +283,18 @@ def one_message(connection: Connection, session_id: str, message_id: str) -> Sto
 
 
 _ONE_MESSAGE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.id == bindparam("message"))
+_BY_SEQ = PART.c.seq + 0
+"""The order of the parts of some messages: sorted. By `seq` itself SQLite would walk all parts of the session instead."""
 _PARTS_OF_ONE = (
     select(*_PART_COLUMNS)
     .where(PART.c.session_id == bindparam("session"), PART.c.message_id == bindparam("message"))
-    .order_by(PART.c.seq)
+    .order_by(_BY_SEQ)
 )
 
 
 def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -> Sequence[Row[Any]]:
     return connection.execute(
-        select(*_PART_COLUMNS).where(PART.c.session_id == session_id, PART.c.message_id.in_(message_ids)).order_by(PART.c.seq)
+        select(*_PART_COLUMNS).where(PART.c.session_id == session_id, PART.c.message_id.in_(message_ids)).order_by(_BY_SEQ)
     ).all()
 
 
@@ -326,16 +337,24 @@ def edge_snapshot(connection: Connection, session_id: str, part_type: str, promp
     return connection.execute(_EDGES[last, prompt_id is not None], asked).scalar_one_or_none()
 
 
-_WITH_SNAPSHOT = select(PART.c.body).where(
-    PART.c.session_id == bindparam("session"),
-    PART.c.type == bindparam("type"),
-    PART.c.body.contains('"snapshot":', autoescape=True),
+_PROMPT = MESSAGE.alias("prompt")
+_ASKED = select(_PROMPT.c.seq).where(_PROMPT.c.session_id == bindparam("session"), _PROMPT.c.id == bindparam("prompt"))
+_ANSWERS = select(MESSAGE.c.id).where(
+    MESSAGE.c.session_id == bindparam("session"),
+    MESSAGE.c.parent_id == bindparam("prompt"),
+    MESSAGE.c.seq > _ASKED.scalar_subquery(),
 )
-_ANSWERS = select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.parent_id == bindparam("prompt"))
+"""An answer stands behind its prompt: what came before that is not looked through."""
+_WITH_SNAPSHOT = select(PART.c.body).where(
+    PART.c.session_id == bindparam("session"), PART.c.body.contains('"snapshot":', autoescape=True)
+)
+_OF_TYPE = PART.c.type == bindparam("type")
+_OF_TYPE_IN_ANSWERS = PART.c.message_id.in_(_ANSWERS) & (PART.c.type.concat("") == bindparam("type"))
+"""By the type itself SQLite would walk all parts of that type in the session."""
 _EDGES = {
-    (last, of_prompt): found.order_by(PART.c.seq.desc() if last else PART.c.seq).limit(1)
+    (last, of_prompt): _WITH_SNAPSHOT.where(wanted).order_by(order.desc() if last else order).limit(1)
     for last in (False, True)
-    for of_prompt, found in ((False, _WITH_SNAPSHOT), (True, _WITH_SNAPSHOT.where(PART.c.message_id.in_(_ANSWERS))))
+    for of_prompt, wanted, order in ((False, _OF_TYPE, PART.c.seq), (True, _OF_TYPE_IN_ANSWERS, _BY_SEQ))
 }
 
 

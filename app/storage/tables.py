@@ -82,6 +82,8 @@ class PartRow(SQLModel, table=True):
     id: str
     type: str
     body: str = Field(sa_type=Text)
+    live_body: str | None = Field(default=None, sa_type=Text)
+    """What the model's history is made of where that is less than the body: a pruned output is not read again at every step."""
 
 
 class TodoRow(SQLModel, table=True):

@@ -74,7 +74,7 @@ def test_nothing_before_a_summary_or_an_earlier_pruning_is_looked_at(wall: Messa
     [
         (None, Limits(40_000, 20_000)),
         (168_000, Limits(40_000, 20_000)),
-        (28_000, Limits(14_000, 7_000)),
+        (28_000, Limits(7_000, 3_500)),
     ],
 )
 def test_of_a_small_window_only_a_part_is_protected(usable: int | None, limits: Limits) -> None:
