@@ -65,7 +65,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
 
     bound = _bind(hostname, port)
     with _database_must_do():
-        application = create_app(settings, hostname=hostname)
+        application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
     server = http_server(application, settings)
     _spare_what_is_loaded()
     _greet(hostname, bound.getsockname()[1], login)

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI
 from starlette.types import Lifespan
@@ -15,6 +16,7 @@ from app.api.login import Login
 from app.api.security import Access, Guard, is_loopback
 from app.api.tokens import TokenStore
 from app.config.flags import Flags
+from app.plugin.host import Reach
 from app.settings import Settings
 from app.wiring import Choices, Server
 
@@ -24,9 +26,10 @@ def create_app(
     *,
     workspace: Path | None = None,
     hostname: str = "127.0.0.1",
+    port: int = 4096,
     choices: Choices = Choices(),
 ) -> FastAPI:
-    """`workspace` is the directory that requests work in when they name none; `hostname` what the server is bound to."""
+    """`workspace` is the directory that requests work in when they name none; `hostname` and `port` are the server's own."""
     settings, flags = settings or Settings(), Flags.from_env()
     running = Server(settings, workspace or Path.cwd(), choices)
     login = Login(flags.server_username, flags.server_password, TokenStore(settings.data_dir))
@@ -43,9 +46,26 @@ def create_app(
     app.state.services = running.services
     app.state.server = running
     app.state.login = login
+    running.services.instances.plugins.reach = _reach(app, flags, settings.public_url or f"http://{hostname}:{port}")
     app.add_middleware(Audit, audit_log=audit_log)
     app.add_middleware(Guard, access=access_of(settings, hostname), login=login, max_body_bytes=settings.max_body_bytes)
     return app
+
+
+def _reach(app: FastAPI, flags: Flags, url: str) -> Reach:
+    """Plugins call the API within this process, with the server's own password."""
+
+    def connect(directory: str) -> Any:
+        import httpx
+
+        return httpx.AsyncClient(
+            transport=httpx.ASGITransport(app),
+            base_url="http://127.0.0.1",
+            auth=(flags.server_username, flags.server_password) if flags.server_password else None,
+            headers={"x-opencode-directory": quote(directory)},
+        )
+
+    return Reach(url, connect)
 
 
 def openapi_yaml() -> str:

@@ -23,7 +23,7 @@ Hook = Callable[..., Awaitable[None] | None]
 @dataclass(frozen=True)
 class PluginInput:
     """`project` is {id, worktree, vcs?}; `worktree` the checkout's top (`/` outside git). `client` is an `httpx.AsyncClient` of
-    this server's own API, None where there is none; the plugin function itself must not wait for it, hooks may."""
+    this server's API that works in `directory`: for hooks, not yet for the plugin function, which requests there wait for."""
 
     project: Mapping[str, Any]
     directory: str

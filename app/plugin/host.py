@@ -16,10 +16,10 @@ from app.workspace.place import Place
 
 @dataclass(frozen=True)
 class Reach:
-    """How plugins get at this server: its address, and a client of its API, made for each directory that has plugins."""
+    """How plugins get at this server: its address, and a client of its API that works in a directory."""
 
     server_url: str | None = None
-    connect: Callable[[], Any] = lambda: None
+    connect: Callable[[str], Any] = lambda directory: None
 
 
 class PluginHost:
@@ -57,7 +57,7 @@ class PluginHost:
 
     async def _load(self, place: Place, loaded: LoadedConfig) -> Plugins:
         project = {"id": place.project_id, "worktree": place.worktree, **({"vcs": "git"} if place.is_git else {})}
-        given = PluginInput(project, place.directory, place.worktree, self.reach.server_url, self.reach.connect())
+        given = PluginInput(project, place.directory, place.worktree, self.reach.server_url, self.reach.connect(place.directory))
         return await load_all(loaded, given, project_code=self._project_code, hook_seconds=self._hook_seconds)
 
 

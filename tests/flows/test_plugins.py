@@ -144,6 +144,22 @@ async def test_a_plugin_learns_where_it_works(app: RunningApp, files: PluginFile
     ]
 
 
+async def test_a_hook_may_call_the_server_it_runs_in(tmp_path: Path, files: PluginFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "secret")
+    files.put(
+        "caller",
+        """
+    async def plugin(input):
+        async def complete(hook, output):
+            found = await input.client.get("/session/" + hook["sessionID"])
+            output["text"] = f"{found.status_code} {found.json()['directory']} {input.server_url}"
+        return {"experimental.text.complete": complete}
+    """,
+    )
+    async with opened(tmp_path, auth=("opencode", "secret")) as app:
+        assert texts(await prompted(app)) == [f"200 {app.directory} http://127.0.0.1:4096"]
+
+
 async def test_event_hears_what_happens_in_the_directory(app: RunningApp, files: PluginFiles) -> None:
     await prompted(app, "Hi", [say("Hello.")])
     await until(lambda: "session.idle" in [kind for kind, _ in files.noted("event")], "session.idle in the plugin")
