@@ -114,7 +114,7 @@ async def skills(app: ServicesDep, where: Directory) -> Response:
 )
 async def tool_ids(app: ServicesDep, where: Directory) -> list[str]:
     instance = await app.instances.get(where)
-    return [*app.toolbox.ids(), *(tool.id for tool in instance.tools)]
+    return list(dict.fromkeys([*app.toolbox.ids(), *(tool.id for tool in instance.tools)]))
 
 
 @routes.get(
@@ -131,8 +131,8 @@ async def tool_list(
     found = find(instance.connected, provider, model, instance.known)
     subagents = [agent for agent in instance.agents.values() if agent.mode != "primary"]
     tools = app.toolbox.for_model(found, instance.config, instance.flags, subagents, instance.skills)
-    offered = [*tools.values(), *instance.tools]
-    return _array(ToolListItem(id=tool.id, description=tool.description(), parameters=tool.schema()) for tool in offered)
+    tools |= {tool.id: tool for tool in instance.tools if tool.id not in app.toolbox.ids()}
+    return _array(ToolListItem(id=tool.id, description=tool.description(), parameters=tool.schema()) for tool in tools.values())
 
 
 @routes.post(

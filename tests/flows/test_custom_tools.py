@@ -1,0 +1,208 @@
+"""Tools that plugins and files of the configuration's folders bring, in whole turns."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_files import PluginFiles
+from running_app import RunningApp, running_app
+from turns import call, configured, pending, priced, requests, say, tools, until
+
+DICE = """
+    from pydantic import BaseModel, Field
+    from app.plugin.api import Tool, ToolResult
+
+    class Roll(BaseModel):
+        sides: int = Field(ge=2, description="How many sides the die has")
+
+    async def roll(args, context):
+        await context.metadata(title="Rolling", metadata={"sides": args.sides})
+        return ToolResult(f"{args.sides} of {args.sides}", title="Rolled", metadata={"lucky": True})
+
+    def plainly(args, context):
+        note("context", context.session_id, context.message_id, context.agent, context.directory)
+        return f"{args['count']} x {args['word']}"
+
+    def by_schema(args, context):
+        return str(sorted(args.items()))
+
+    tool = Tool("Rolls a die", Roll, roll)
+    words = {"description": "Repeats", "args": {"word": str, "count": (int, 2)}, "execute": plainly}
+    loose = Tool("Takes anything", {"type": "object", "properties": {"city": {"type": "string"}}}, by_schema)
+    _hidden = words
+"""
+
+
+@pytest.fixture
+def files(plain_environment: Path) -> PluginFiles:
+    return PluginFiles(plain_environment)
+
+
+@asynccontextmanager
+async def opened(base: Path, **config: Any) -> AsyncIterator[RunningApp]:
+    async with running_app(base, workspace=configured(base, {**priced(), **config})) as running:
+        yield running
+
+
+@pytest.fixture
+async def app(tmp_path: Path, files: PluginFiles) -> AsyncIterator[RunningApp]:
+    files.put("dice", DICE, folder="tool")
+    async with opened(tmp_path) as running:
+        yield running
+
+
+async def called(app: RunningApp, tool: str, **args: Any) -> dict[str, Any]:
+    """The state of the one call of a tool in a new session."""
+    session = await app.create_session()
+    app.provider.add([call(tool, **args)], [say()])
+    await app.prompt(session["id"], "Use it")
+    state: dict[str, Any] = tools(await app.messages(session["id"]))[0]["state"]
+    return state
+
+
+async def test_tools_of_a_file_are_offered_under_its_name(app: RunningApp) -> None:
+    await called(app, "dice", sides=6)
+    offered = {tool.id: tool for tool in requests(app)[0].tools if tool.id.startswith("dice")}
+    assert sorted(offered) == ["dice", "dice_loose", "dice_words"]
+    assert offered["dice"].description == "Rolls a die"
+    assert offered["dice"].parameters["properties"]["sides"]["description"] == "How many sides the die has"
+    assert offered["dice_words"].parameters["required"] == ["word"]
+    assert offered["dice_loose"].parameters == {"type": "object", "properties": {"city": {"type": "string"}}}
+    assert {"dice", "dice_words", "dice_loose"} <= set(await app.get("/experimental/tool/ids"))
+    listed = await app.get("/experimental/tool", params={"provider": "acme", "model": "big"})
+    assert "dice" in [tool["id"] for tool in listed]
+
+
+async def test_a_tool_with_a_model_for_its_arguments(app: RunningApp) -> None:
+    state = await called(app, "dice", sides=6)
+    assert (state["status"], state["output"], state["title"]) == ("completed", "6 of 6", "Rolled")
+    assert state["metadata"] == {"lucky": True, "truncated": False}
+
+
+async def test_arguments_are_checked_before_the_tool_is_called(app: RunningApp) -> None:
+    state = await called(app, "dice", sides=1)
+    assert state["status"] == "error"
+    assert "sides: Input should be greater than or equal to 2" in state["error"]
+
+
+async def test_a_plain_function_gets_a_dict_with_its_defaults_and_the_facts_of_the_call(
+    app: RunningApp, files: PluginFiles
+) -> None:
+    state = await called(app, "dice_words", word="six")
+    assert (state["output"], state["title"]) == ("2 x six", "")
+    [[session, message, agent, directory]] = files.noted("context")
+    assert (session[:4], message[:4], agent, directory) == ("ses_", "msg_", "build", str(app.directory))
+
+
+async def test_a_tool_with_a_json_schema_gets_what_the_model_sent(app: RunningApp) -> None:
+    assert (await called(app, "dice_loose", city="Rome", more=1))["output"] == "[('city', 'Rome'), ('more', 1)]"
+
+
+async def test_long_output_is_cut_as_any_tools(tmp_path: Path, files: PluginFiles) -> None:
+    files.put("long", "tool = {'description': 'Long', 'execute': lambda args, context: 'x\\n' * 5000}", folder="tools")
+    async with opened(tmp_path) as app:
+        state = await called(app, "long")
+    assert state["metadata"]["truncated"] is True
+    assert "lines truncated" in state["output"]
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("raise ValueError('no die')", "no die"),
+        ("import sys; sys.exit(1)", "SystemExit"),
+        ("return 7", "The tool broken returned int and not text"),
+    ],
+)
+async def test_a_tool_that_fails_is_told_to_the_model(tmp_path: Path, files: PluginFiles, body: str, error: str) -> None:
+    files.put("broken", f"def execute(args, context):\n    {body}\ntool = {{'description': '', 'execute': execute}}", "tool")
+    async with opened(tmp_path) as app:
+        state = await called(app, "broken")
+    assert state["status"] == "error"
+    assert error in state["error"]
+
+
+async def test_rules_speak_of_a_tool_by_its_id(tmp_path: Path, files: PluginFiles) -> None:
+    files.put("dice", DICE, folder="tool")
+    async with opened(tmp_path, permission={"dice": "ask", "dice_words": "deny"}) as app:
+        running = asyncio.create_task(called(app, "dice", sides=6))
+        request = await pending(app)
+        assert (request["permission"], request["patterns"]) == ("dice", ["*"])
+        await app.post(f"/permission/{request['id']}/reply", {"reply": "reject"})
+        assert "rejected permission" in (await running)["error"]
+        assert "dice_words" not in [tool.id for tool in requests(app)[0].tools]
+
+
+async def test_a_tool_may_ask_for_leave_itself(tmp_path: Path, files: PluginFiles) -> None:
+    files.put(
+        "deploy",
+        """
+    async def execute(args, context):
+        await context.ask("deploy_to", [args["place"]], always=["*"], metadata={"why": "it was asked for"})
+        return "deployed"
+
+    tool = {"description": "Deploys", "args": {"place": str}, "execute": execute}
+    """,
+        folder="tool",
+    )
+    async with opened(tmp_path, permission={"deploy_to": {"*": "deny", "test": "allow"}}) as app:
+        assert (await called(app, "deploy", place="test"))["output"] == "deployed"
+        assert "A permission rule forbids" in (await called(app, "deploy", place="live"))["error"]
+
+
+async def test_an_abort_ends_a_call_and_tells_a_thread(tmp_path: Path, files: PluginFiles) -> None:
+    files.put(
+        "wait",
+        """
+    def execute(args, context):
+        note("waiting")
+        note("aborted", context.abort.wait(20))
+        return ""
+
+    tool = {"description": "Waits", "execute": execute}
+    """,
+        folder="tool",
+    )
+    async with opened(tmp_path) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([call("wait")])
+        await app.prompt_async(session, "Wait")
+        await until(lambda: files.noted("waiting"), "the call")
+        await app.post(f"/session/{session}/abort")
+        assert tools(await app.messages(session))[0]["state"]["error"] == "Tool execution aborted"
+        await until(lambda: files.noted("aborted"), "the end of the thread")
+    assert files.noted("aborted") == [[True]]
+
+
+async def test_a_plugin_brings_tools(tmp_path: Path, files: PluginFiles) -> None:
+    files.put(
+        "weather",
+        """
+    async def plugin(input):
+        async def execute(args, context):
+            return f"sunny in {args['city']}"
+        return {"tool": {"weather": {"description": "Tells the weather", "args": {"city": str}, "execute": execute}}}
+    """,
+    )
+    async with opened(tmp_path) as app:
+        assert (await called(app, "weather", city="Rome"))["output"] == "sunny in Rome"
+
+
+async def test_what_cannot_be_a_tool_is_left_out_and_the_rest_works(
+    tmp_path: Path, files: PluginFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    execute = "'execute': lambda args, context: 'ran'"
+    files.put("odd name!", f"tool = {{'description': '', {execute}}}", folder="tool")
+    files.put("shapeless", f"tool = {{'description': '', 'args': {{'a': 'no type at all'}}, {execute}}}", folder="tool")
+    files.put("empty", "x = 1", folder="tool")
+    files.put("bash", f"tool = {{'description': 'Not the shell', {execute}}}", folder="tool")
+    files.put("fine", f"tool = {{'description': 'Fine', {execute}}}", folder="tool")
+    async with opened(tmp_path) as app:
+        assert (await called(app, "fine"))["output"] == "ran"
+        assert (await called(app, "bash", command="echo shell", description="Runs"))["output"] == "shell\n"
+    assert "tool odd name! is left out" in caplog.text
+    assert "tool shapeless is left out" in caplog.text
+    assert "tool empty was not loaded: it defines no tool" in caplog.text
