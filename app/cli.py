@@ -38,6 +38,7 @@ def serve(
     from app.api.security import is_loopback
 
     settings = Settings()
+    _require_data_dir(settings)
     login = _login(settings)
     if not is_loopback(hostname) and login is None:
         _fail(
@@ -48,6 +49,13 @@ def serve(
     for chatty in ("httpx", "httpx2", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     _serve(settings, hostname, port, login or "")
+
+
+def _require_data_dir(settings: Settings) -> None:
+    from app.storage.engine import require_writable
+
+    with _database_must_do():
+        require_writable(settings.data_dir)
 
 
 def _login(settings: Settings) -> str | None:

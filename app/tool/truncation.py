@@ -1,6 +1,7 @@
 """Output that is too long for the model: it sees one end of it, the whole is kept in a file for a week."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Literal
 
 from app.tool.text_file import finish_in_thread
 from app.util import ids
+
+log = logging.getLogger(__name__)
 
 MAX_LINES = 2_000
 MAX_BYTES = 50 * 1024
@@ -70,11 +73,17 @@ class OutputStore:
         preview = f"{kept}\n\n{note}" if direction == "head" else f"{note}\n\n{kept}"
         return Bounded(f"{preview}\n\n{_hint(path, may_delegate)}", truncated=True, output_path=path)
 
-    def _keep(self, data: bytes) -> Path:
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _keep(self, data: bytes) -> Path | None:
+        """None where it cannot be written, as on a full disk: what a tool did must not be lost for that."""
         path = self.directory / ids.ascending("tool")
-        with open(path, "xb", opener=_private) as file:
-            file.write(data)
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(path, "xb", opener=_private) as file:
+                file.write(data)
+        except OSError as error:
+            log.warning("the whole of a long output could not be kept: %s", error)
+            path.unlink(missing_ok=True)
+            return None
         return path
 
     def _remove_before(self, limit: float) -> int:
@@ -115,7 +124,9 @@ def _within(lines: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         yield line
 
 
-def _hint(path: Path, may_delegate: bool) -> str:
+def _hint(path: Path | None, may_delegate: bool) -> str:
+    if path is None:
+        return "The output was too long, and the rest of it could not be kept. Run it again with less output if you need that."
     where = f"The output was too long; all of it is in the file {path}\n"
     if may_delegate:
         return where + (

@@ -103,3 +103,9 @@ async def test_cleanup_removes_what_is_older_than_a_week(store: OutputStore) -> 
 
 async def test_cleanup_before_there_is_anything(store: OutputStore) -> None:
     assert await store.cleanup(clock.now_ms()) == 0
+
+
+async def test_an_output_that_cannot_be_kept_is_cut_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    bounded = await OutputStore(tmp_path / "file").bound("line\n" * 5_000, may_delegate=True)
+    assert bounded.truncated and bounded.output_path is None and "could not be kept" in bounded.text

@@ -1,0 +1,140 @@
+"""A disk that is full, then has space again; a data directory that cannot be written."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killable import Client, Servers
+from running_server import ROOT, clean_environment, free_port
+from turns import assert_settled, bash, say, texts
+
+Figure = Callable[[str], None]
+
+SETTLED_WITHIN = 5.0
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    """Their data lies on a disk of 8 MB."""
+    servers = Servers(tmp_path)
+    servers.data.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", servers.data], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a small disk can be mounted by root alone")
+    yield servers
+    subprocess.run(["umount", "-l", servers.data], check=True)
+
+
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (65536, 512, 1):
+            try:
+                while file.write(b"x" * size):
+                    pass
+            except OSError:
+                continue
+    return filler
+
+
+async def raw(client: Client, path: str, body: Any) -> tuple[int, Any]:
+    response = await client.http.post(path, json=body)
+    return response.status_code, response.json()
+
+
+async def messages(client: Client, session: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await client.get(f"/session/{session}/message")
+    return found
+
+
+async def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(servers: Servers, figure: Figure) -> None:
+    long = [bash("echo shown; while [ ! -e go ]; do sleep 0.05; done; seq 30000")]
+    servers.play([[say("First.")], long, [say("After the command.")], *[[say("Again.")]] * 9])
+    async with servers.start() as client:
+        kept, cut, other = [await client.session() for _ in range(3)]
+        acknowledged = await client.prompt(kept)
+        before = await messages(client, kept)
+        answering = asyncio.create_task(client.prompt(cut))
+        await client.condition(f"/session/{cut}/message", lambda found: "shown" in str(found))
+        filler = fill(servers.data)
+
+        refused = [await raw(client, path, body) for path, body in writes(kept)]
+        (servers.workspace / "go").touch()
+        answer = await answering
+        assert [status for status, _ in refused] == [503] * len(refused), refused
+        assert {body["name"] for _, body in refused} == {"StorageError"}
+        assert answer["name"] == "NoAnswerError", answer
+        assert await messages(client, kept) == before
+        assert {listed["id"] for listed in await client.get("/session")} == {kept, cut, other}
+
+        filler.unlink()
+        began = asyncio.get_running_loop().time()
+        await client.condition(f"/session/{cut}/message", lambda found: "error" in found[-1]["info"])
+        await client.idle()
+        took = asyncio.get_running_loop().time() - began
+        assert took < SETTLED_WITHIN
+        for session in (cut, kept, other):
+            assert_settled(await messages(client, session))
+            assert texts(await client.prompt(session))
+        assert (await messages(client, kept))[: len(before)] == before and before[-1] == acknowledged
+        all_of_it = [await messages(client, session) for session in (kept, cut, other)]
+    async with servers.start() as client:
+        assert [await messages(client, session) for session in (kept, cut, other)] == all_of_it
+    figure(f"{len(refused)} writes refused with 503, 0 acknowledged lost; settled {took:.1f} s after there was space")
+
+
+def writes(session: str) -> list[tuple[str, Any]]:
+    parts = {"parts": [{"type": "text", "text": "x" * 100_000}]}
+    return [
+        (f"/session/{session}/message", parts),
+        (f"/session/{session}/prompt_async", parts),
+        *[("/session", {"title": "x" * 20_000})] * 3,
+        (f"/session/{session}/fork", {}),
+    ]
+
+
+@pytest.mark.parametrize("of_nobody", ["read-only file system", "not a directory"])
+async def test_a_data_directory_that_cannot_be_written_is_told_at_the_start(
+    tmp_path: Path, figure: Figure, of_nobody: str
+) -> None:
+    data = tmp_path / "data"
+    if of_nobody == "not a directory":
+        data.write_text("")
+        told = serve(tmp_path, data)
+    else:
+        told = read_only(tmp_path, data)
+    assert told.returncode == 1
+    (line,) = told.stderr.strip().splitlines()
+    assert str(data) in line and "cannot be written" in line and "OPENSESSION_DATA_DIR" in line
+    figure(f"{of_nobody}: {line.replace(str(data), 'DIR')}")
+
+
+def read_only(base: Path, data: Path) -> subprocess.CompletedProcess[str]:
+    data.mkdir()
+    if os.geteuid():
+        data.chmod(0o500)
+        return serve(base, data)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", data], capture_output=True, check=False).returncode:
+        pytest.skip("a read-only disk can be mounted by root alone")
+    try:
+        return serve(base, data)
+    finally:
+        subprocess.run(["umount", "-l", data], check=True)
+
+
+def serve(base: Path, data: Path) -> subprocess.CompletedProcess[str]:
+    (base / "home").mkdir()
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli", "serve", "--port", str(free_port())],
+        cwd=base,
+        env=clean_environment(base / "home", OPENSESSION_DATA_DIR=str(data), PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
