@@ -142,7 +142,7 @@ class Server:
         plugins = PluginHost(
             self._storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds
         )
-        instances = Instances(workspaces, known, auth, data_dir, mcp, plugins, scripted=choices.scripted)
+        instances = Instances(workspaces, known, auth, data_dir, mcp, plugins, scripted=choices.scripted, hide=toolbox.hide)
         subagents = SubagentSessions(store)
         turn_services = TurnServices(
             store=store,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
 from app.provider.catalogue import Known
 from app.provider.registry import Providers, shared_scripted
+from app.provider.secrets import key_variables
 from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
@@ -63,7 +64,7 @@ class _Made:
 
 
 class Instances:
-    """`scripted` makes the scripted provider of every directory."""
+    """`scripted` makes the scripted provider of every directory; `hide` keeps variables that hold keys from commands."""
 
     def __init__(
         self,
@@ -75,8 +76,10 @@ class Instances:
         plugins: PluginHost,
         *,
         scripted: Callable[[], Provider] = shared_scripted,
+        hide: Callable[[Iterable[str]], None],
     ) -> None:
         self.workspaces = workspaces
+        self._hide = hide
         self._known = known
         self._auth = auth
         self._scripted = scripted
@@ -131,6 +134,7 @@ class Instances:
         plugins = await self.plugins.open(workspace.place, loaded)
         config = plugins.config
         connected = assemble(self._known, ProviderSettings.of(config.layer(), os.environ), os.environ, auth)
+        self._hide(key_variables(connected.values(), os.environ))
         providers = self._providers.setdefault(workspace.place.directory, Providers(connected, scripted=self._scripted))
         providers.update(connected)
         mcp = self._mcp.setdefault(workspace.place.directory, McpServers(workspace.place.directory, self._mcp_settings))

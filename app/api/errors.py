@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from app.provider.masking import mask_secrets
 from app.schema.errors import ServiceError, TooMany, bad_request_body
 from app.storage.engine import StorageError
 
@@ -37,13 +38,14 @@ def named(status: int, name: str, message: str, headers: dict[str, str] | None =
 async def _service_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany) else None
-    return rendered(error.status, error.body(), headers)
+    return rendered(error.status, mask_secrets(error.body()), headers)
 
 
-async def _validation_error(_request: Request, error: Exception) -> Response:
+async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     issues = [_issue(issue) for issue in error.errors()[:MOST_ISSUES]]
-    return rendered(400, bad_request_body(_echo(error.body), issues))
+    holds_key = request.url.path.startswith("/auth/")
+    return rendered(400, bad_request_body(None if holds_key else _echo(error.body), issues))
 
 
 def _issue(issue: Any) -> dict[str, Any]:
@@ -52,10 +54,10 @@ def _issue(issue: Any) -> dict[str, Any]:
 
 
 def _echo(body: Any) -> Any:
-    """What was sent, if it is JSON and short enough to be sent back."""
+    """What was sent, if it is JSON and short enough to be sent back; answers are logged in many places, so without secrets."""
     if isinstance(body, bytes) or len(orjson.dumps(body, default=str)) > LARGEST_ECHO_BYTES:
         return None
-    return body
+    return mask_secrets(body)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ MASK = "********"
 _SECRET = re.compile(
     r"token|secret|passw|passphrase|api[-_]?key|access[-_]?key|private[-_]?key|authorization|credential|cookie", re.I
 )
-_SECRET_HEADER = re.compile(rf"{_SECRET.pattern}|auth|key", re.I)
+SECRET_HEADER = re.compile(rf"{_SECRET.pattern}|auth|key", re.I)
 _USER_IN_URL = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
 # Their keys are the user's own patterns and names: nothing there is a secret.
 _PLAIN = {"permission", "keybinds", "tools", "template", "prompt", "description"}
@@ -40,7 +40,7 @@ def _name(parent: str, name: str) -> str:
 
 def _is_secret(key: str) -> bool:
     parent, _, header = key.partition(".")
-    return bool(_SECRET_HEADER.search(header) if parent == "headers" and header else _SECRET.search(key))
+    return bool(SECRET_HEADER.search(header) if parent == "headers" and header else _SECRET.search(key))
 
 
 def without_masked(update: dict[str, Any]) -> dict[str, Any]:

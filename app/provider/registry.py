@@ -1,7 +1,7 @@
 """The adapter that speaks to a model, made when it is first needed and kept."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -11,9 +11,10 @@ from typing import Any, Literal
 import orjson
 
 from app.provider import known_providers as npm
-from app.provider.base import ModelRequest, Provider, StreamEvent
+from app.provider.base import ModelRequest, Provider, ProviderFailure, StreamEvent
 from app.provider.scripted import load_script
 from app.provider.scripted_rules import rules_provider
+from app.provider.secrets import redact, secrets_of
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 
@@ -44,6 +45,9 @@ class Endpoint:
         facts = (self.adapter, self.provider_id, self.api_key, self.base_url, self.headers, self.options)
         return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
 
+    def secrets(self) -> list[str]:
+        return list(secrets_of({"key": self.api_key, "url": self.base_url, "headers": self.headers, "options": self.options}))
+
 
 def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
     """Options of the config win over what the catalogue and the key store say."""
@@ -59,14 +63,20 @@ def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
 
 
 class Prepared:
-    """A provider that is sent only what it and the model accept."""
+    """A provider that is sent only what it and the model accept, and that tells no secret when it fails."""
 
-    def __init__(self, adapter: Provider, options: Mapping[str, Any]) -> None:
+    def __init__(self, adapter: Provider, options: Mapping[str, Any], secrets: Sequence[str] = ()) -> None:
         self._adapter = adapter
         self._options = options
+        self._secrets = secrets
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        return self._adapter.stream(prepare(request, self._options))
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        try:
+            async for event in self._adapter.stream(prepare(request, self._options)):
+                yield event
+        except ProviderFailure as failure:
+            redact(failure, [*self._secrets, *secrets_of(request.model.headers, headers=True)])
+            raise
 
     async def close(self) -> None:
         await self._adapter.close()
@@ -99,7 +109,7 @@ class Providers:
     def _make(self, endpoint: Endpoint) -> Provider:
         if endpoint.adapter == "scripted":
             return self._scripted()
-        return Prepared(_make_adapter(endpoint), endpoint.options)
+        return Prepared(_make_adapter(endpoint), endpoint.options, endpoint.secrets())
 
 
 def _make_adapter(endpoint: Endpoint) -> Provider:

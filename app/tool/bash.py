@@ -10,7 +10,6 @@ from app.permission.shell import analyse
 from app.schema.base import Wire
 from app.tool import boundary, descriptions, process
 from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
-from app.tool.environment import without
 from app.tool.transcript import LivePreview, Transcript, shorten
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -28,7 +27,7 @@ class BashParameters(Wire):
 
 
 class BashTool(Tool[BashParameters]):
-    """`shell` runs the commands, with `environment` less `hidden_env` (see tool.environment)."""
+    """`shell` runs the commands, with `environment` as it is at that moment."""
 
     id = "bash"
     parameters = BashParameters
@@ -38,11 +37,10 @@ class BashTool(Tool[BashParameters]):
         *,
         shell: str,
         environment: Mapping[str, str],
-        hidden_env: frozenset[str] = frozenset(),
         default_timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         self._shell = shell
-        self._environment = without(environment, hidden_env)
+        self._environment = environment
         self._default_timeout_ms = default_timeout_ms
 
     def description(self) -> str:

@@ -16,6 +16,7 @@ from typing import IO
 
 from app.tool import process
 from app.tool.base import ToolError
+from app.util import environment
 
 TIMEOUT = 60.0
 """Seconds that one search may take."""
@@ -151,7 +152,7 @@ async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Calla
     argv = [str(binary()), *_ALWAYS, *arguments]
     with tempfile.TemporaryFile() as errors:
         try:
-            async with asyncio.timeout(timeout), process.start(argv, cwd=cwd, stderr=errors) as child:
+            async with asyncio.timeout(timeout), process.start(argv, cwd=cwd, env=environment.plain(), stderr=errors) as child:
                 if not await _feed(child.output, end, take):
                     return False
                 return _could_not_read_all(await child.process.wait(), errors)

@@ -1,7 +1,7 @@
 """Which tools there are, and which of them a call is offered (behaviour §11.1)."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,11 @@ class Toolbox:
         )
 
         self._names = frozenset(self.ids())
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Variables that turn out to hold a key, by a project's configuration: no command sees them from now on."""
+        for name in names:
+            self.environment.pop(name, None)
 
     def ids(self) -> list[str]:
         """All that are registered, whoever may use them."""

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.util import environment
+
 _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="git")
 _KEPT_VARIABLES = {
     "GIT_EXEC_PATH",
@@ -65,12 +67,12 @@ async def git(
 
 
 def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The process's environment without what would point git at another repository or make it ask or translate.
+    """What git needs of the process's environment, without what would point it at another repository or make it ask or translate.
 
     The user's own configuration still counts (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
     """
-    kept = {name: value for name, value in inherited.items() if not name.startswith("GIT_") or name in _KEPT_VARIABLES}
-    return {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    kept = {name: value for name, value in inherited.items() if name in _KEPT_VARIABLES}
+    return {**environment.plain(inherited), **kept, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 
 class _Child:

@@ -4,13 +4,11 @@ import base64
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.routing import APIRoute
+from every_route import WRITING, every_route, unknown
 from running_app import RunningApp, running_app
-from starlette.routing import BaseRoute
 
 from app.api.security import is_loopback
 from app.main import create_app
@@ -23,24 +21,13 @@ FOREIGN = "https://evil.example"
 JSON = {"content-type": "application/json"}
 
 
-def api_routes(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
-    """(method, path) of all routes, those of included routers too."""
-    for route in routes:
-        if isinstance(route, APIRoute):
-            yield from ((method, route.path) for method in sorted(route.methods))
-        elif hasattr(route, "original_router"):
-            yield from api_routes(route.original_router.routes)
-
-
-@pytest.fixture(scope="module")
-def every_route(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+@pytest.fixture(scope="module", name="every_route")
+def unknown_routes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     """With something in the place of each parameter that no route finds."""
     directory = tmp_path_factory.mktemp("routes")
     app = create_app(Settings(data_dir=directory / "data"), workspace=directory)
     app.state.server._storage.database.close()
-    found = [(method, path.replace("{", "ses_").replace("}", "")) for method, path in api_routes(app.routes)]
-    assert len(found) > 50
-    return found
+    return [(method, unknown(path)) for method, path in every_route(app)]
 
 
 async def statuses(
@@ -54,9 +41,6 @@ async def statuses(
             name = ((await response.aread()) and response.json()["name"]) if refused else ""
             answered[method, path] = (response.status_code, name)
     return answered
-
-
-WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 
 # ── Host ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -57,7 +57,7 @@ class TestRunning:
 
     async def test_hidden_variables_do_not_reach_the_command(self, ctx: ToolContext) -> None:
         tool = make_tool(
-            environment=ENVIRONMENT | {"OPENAI_API_KEY": "s3cret", "GREETING": "hi"}, hidden_env=frozenset({"OPENAI_API_KEY"})
+            environment=without(ENVIRONMENT | {"OPENAI_API_KEY": "s3cret", "GREETING": "hi"}, frozenset({"OPENAI_API_KEY"}))
         )
         output = (await run(ctx, "env", tool=tool)).output
         assert "s3cret" not in output

@@ -1,0 +1,28 @@
+"""What programs that the server runs for itself (git, rg) see of its environment: what they need, so that no key is in it."""
+
+import os
+from collections.abc import Mapping
+
+_NEEDED = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "TZ",
+        "TMPDIR",
+        "SUDO_UID",
+        "LD_LIBRARY_PATH",
+        "DYLD_LIBRARY_PATH",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+    ]
+)
+_PREFIXES = ("XDG_", "LC_")
+
+
+def plain(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    return {name: value for name, value in inherited.items() if name in _NEEDED or name.startswith(_PREFIXES)}

@@ -1,0 +1,189 @@
+"""Secrets go in and never come out: by no route, event, error, log or file, nor to what the server runs."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from every_route import every_route
+from running_app import RunningApp, running_app
+from turns import bash, configured, say
+
+MARK = "5eCr3T"
+STREAMS = ("/event", "/global/event")
+LOGIN = ("opencode", f"{MARK}-server-password")
+
+
+def secret(name: str) -> str:
+    return f"{MARK}-{name}"
+
+
+@contextmanager
+def echoing_model() -> Iterator[str]:
+    """A provider that refuses every request and says in its answer what it was sent, the key too."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            sent = {name: value for name, value in self.headers.items() if MARK in value}
+            body = json.dumps({"error": {"message": f"Incorrect API key provided: {sent}", "headers": sent}}).encode()
+            self.send_response(401)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.send_header("x-you-sent", str(sent))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing is logged."""
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}/v1"
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+def config(echo_url: str) -> dict[str, Any]:
+    """Every place of a configuration that may hold a secret."""
+    models = {"main": {"name": "Main", "tool_call": True, "headers": {"X-Model-Key": secret("model-header")}}}
+    return {
+        "model": "acme/main",
+        "provider": {
+            "acme": {"npm": "scripted", "models": {"main": {"name": "Main", "tool_call": True}}},
+            "echo": {
+                "npm": "@ai-sdk/openai-compatible",
+                "options": {
+                    "baseURL": echo_url.replace("://", f"://user:{secret('url-password')}@"),
+                    "apiKey": secret("config-key"),
+                    "headers": {"X-Api-Key": secret("header"), "Cookie": secret("cookie")},
+                },
+                "models": models,
+            },
+            "company": {
+                "npm": "@ai-sdk/openai-compatible",
+                "env": ["COMPANY_LLM"],
+                "options": {"baseURL": echo_url, "apiKey": "{env:COMPANY_LOGIN}"},
+                "models": models,
+            },
+        },
+        "mcp": {
+            "near": {"type": "local", "command": ["false"], "environment": {"TOKEN": secret("mcp-environment")}},
+            "far": {
+                "type": "remote",
+                "url": f"http://user:{secret('mcp-url')}@127.0.0.1:9/mcp",
+                "headers": {"Authorization": f"Bearer {secret('mcp-header')}"},
+                "oauth": {"clientId": "id", "clientSecret": secret("mcp-client")},
+            },
+        },
+        "permission": {"*": "allow", "external_directory": "allow"},
+        "command": {"look": {"template": "It says: !`env`", "description": "Looks"}},
+    }
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "COMPANY_LLM", "COMPANY_LOGIN", "OPENSESSION_TOKENS"):
+        monkeypatch.setenv(name, secret(name))
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", LOGIN[1])
+
+
+async def say_and_do_all(app: RunningApp) -> list[str]:
+    """What comes back of prompts, commands, the shell, stored keys and mistakes; a session's paths to read."""
+    answers = []
+    session = await app.create_session(title="T")
+    url = f"/session/{session['id']}"
+    for auth in (
+        {"type": "api", "key": secret("stored-key")},
+        {"type": "oauth", "refresh": secret("refresh"), "access": secret("access"), "expires": 0},
+        {"type": "wellknown", "key": "KEY", "token": secret("wellknown")},
+    ):
+        await app.call("PUT", f"/auth/{auth['type']}-provider", auth)
+        await app.call("PUT", "/auth/openrouter", {"type": "api", "key": secret("openrouter")})
+    for request in (
+        ("POST", f"{url}/message", {"parts": [{"type": "text", "text": "run"}]}),
+        ("POST", f"{url}/shell", {"agent": "build", "command": "env; cat /proc/self/environ"}),
+        ("POST", f"{url}/command", {"command": "look", "arguments": ""}),
+        (
+            "POST",
+            f"{url}/message",
+            {"model": {"providerID": "echo", "modelID": "main"}, "parts": [{"type": "text", "text": "x"}]},
+        ),
+        (
+            "POST",
+            f"{url}/message",
+            {"model": {"providerID": "company", "modelID": "main"}, "parts": [{"type": "text", "text": "x"}]},
+        ),
+        ("PUT", "/auth/wrong", {"type": "api", "key": [secret("mistaken-key")]}),
+        ("PUT", "/auth/wrong", {"type": "oauth", "access": secret("mistaken-access"), "token": secret("mistaken-token")}),
+        ("PATCH", "/config", {"provider": {"x": {"options": {"apiKey": secret("mistaken-config")}, "models": 5}}}),
+        ("GET", "/session?token=" + secret("in-an-address"), None),
+        ("GET", "/nowhere?key=" + secret("in-an-address"), None),
+    ):
+        response = await app.client.request(request[0], request[1], json=request[2])
+        assert response.status_code in (200, 400, 404), response.text
+        answers.append(f"{response.headers} {response.text}")
+    return answers
+
+
+async def read_all(app: RunningApp) -> dict[str, str]:
+    """The answer of every GET route, by its path, for every session that there is."""
+    found = {}
+    for session in await app.get("/session"):
+        messages = await app.messages(session["id"])
+        known = {"sessionID": session["id"], "messageID": messages[-1]["info"]["id"]} if messages else {}
+        for method, template in every_route(app.fastapi):
+            if method == "GET" and template not in STREAMS:
+                path = template
+                for name, value in known.items():
+                    path = path.replace(f"{{{name}}}", value)
+                query = {"path": ".", "pattern": MARK, "query": MARK, "provider": "echo", "model": "main"}
+                response = await app.client.get(path, params=query)
+                assert response.status_code < 500, (path, response.text)
+                found[path] = f"{response.headers} {response.text}"
+    return found
+
+
+def files_of(data_dir: Path) -> dict[str, str]:
+    """What the server has written, but for the keys that it keeps."""
+    kept = {"auth.json"}
+    return {
+        str(path): path.read_bytes().decode("latin-1") for path in data_dir.rglob("*") if path.is_file() and path.name not in kept
+    }
+
+
+async def test_no_secret_comes_out(
+    tmp_path: Path, environment: None, plain_environment: Path, caplog: pytest.LogCaptureFixture, figure: Any
+) -> None:
+    caplog.set_level(logging.DEBUG, "app")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # the test's own client
+    turns = [[bash("env; cat /proc/self/environ; git config -l")], [say("Done.")], [say("Done.")]]
+    with echoing_model() as url:
+        settings = plain_environment / ".config" / "opencode"
+        settings.mkdir(parents=True)
+        (settings / "opencode.json").write_text(json.dumps(config(url)))
+        async with running_app(tmp_path, turns=turns, workspace=configured(tmp_path, {}), auth=LOGIN) as app:
+            async with app.events("/global/event") as events:
+                seen = {"answers": "\n".join(await say_and_do_all(app))}
+                seen |= await read_all(app)
+                await app.create_session(title="last")
+                await events.until(lambda event: event.type == "session.created" and event.properties["info"]["title"] == "last")
+                seen["events"] = "\n".join(json.dumps(event.data) for event in events.seen)
+            ran = [part for message in await app.messages((await app.get("/session"))[-1]["id"]) for part in message["parts"]]
+        seen |= files_of(tmp_path / "data")
+    seen["log"] = caplog.text
+    assert sum("PATH=" in json.dumps(part) for part in ran) >= 3, "tool, shell and command have shown their environment"
+    leaks = {(place, leak) for place, text in seen.items() for leak in leaks_in(text)}
+    figure(f"{len(seen)} places searched for 20 secrets: {len(leaks)} leaks")
+    assert leaks == set(), "\n".join(sorted(map(str, leaks)))
+
+
+def leaks_in(text: str) -> set[str]:
+    return {text[at - 60 : at + 40] for at in range(len(text)) if text.startswith(MARK, at)}
