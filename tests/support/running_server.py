@@ -35,8 +35,9 @@ def skip_or_fail(reason: str) -> None:
 
 
 def this_checkout() -> tuple[list[str], dict[str, str]]:
-    """The command that serves this checkout's code, and the environment it needs."""
-    return [sys.executable, "-m", "app.cli", "serve", "--port", "PORT"], {"PYTHONPATH": str(ROOT)}
+    """The command that serves this checkout's code, and the environment it needs, with what is installed beside it."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return [sys.executable, "-m", "app.cli", "serve", "--port", "PORT"], {"PYTHONPATH": str(ROOT), "PATH": path}
 
 
 def free_port() -> int:
