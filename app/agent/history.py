@@ -1,5 +1,6 @@
 """A stored conversation as the model is sent it (behaviour §7.1). Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -15,6 +16,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
+from app.provider.transform import rename_calls
 from app.schema.errors import MessageAbortedError
 from app.schema.file import FilePart
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
@@ -38,7 +40,20 @@ _AS_TEXT = ("text/plain", "application/x-directory")
 
 
 def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
-    return tuple(turn for message in messages for turn in _turns(message, model))
+    return tuple(_with_distinct_calls(turn for message in messages for turn in _turns(message, model)))
+
+
+def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
+    """Some servers number the calls of each answer anew; others refuse a request in which two calls have one id."""
+    times: Counter[str] = Counter()
+
+    def distinct(call_id: str) -> str:
+        return call_id if times[call_id] < 2 else f"{call_id}_{times[call_id]}"
+
+    for turn in turns:
+        if isinstance(turn, AssistantTurn):
+            times.update(block.call_id for block in turn.content if isinstance(block, ToolCallBlock))
+        yield rename_calls((turn,), distinct)[0]
 
 
 def _turns(message: MessageWithParts, model: Model) -> Iterator[ModelMessage]:

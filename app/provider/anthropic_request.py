@@ -24,6 +24,7 @@ Json = dict[str, Any]
 
 METADATA_KEY = "anthropic"
 _DEFAULT_MAX_TOKENS = 32_000
+_BEFORE_ANSWER = "[What was asked here had no text.]"
 _EPHEMERAL = {"type": "ephemeral"}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 _UNMARKABLE = ("thinking", "redacted_thinking")
@@ -92,7 +93,7 @@ def _text(text: str) -> Json:
 
 
 def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
-    """Turns of one role in a row become one message; a turn with nothing to say is left out."""
+    """Turns of one role in a row become one message; a turn with nothing to say is left out. The first must be the user's."""
     messages: list[Json] = []
     for turn in turns:
         role, content = _role_and_content(turn)
@@ -100,6 +101,8 @@ def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
             messages[-1]["content"] += content
         elif content:
             messages.append({"role": role, "content": content})
+    if messages and messages[0]["role"] == "assistant":
+        messages.insert(0, {"role": "user", "content": [_text(_BEFORE_ANSWER)]})
     _trim_prefill(messages)
     return messages
 

@@ -1,0 +1,93 @@
+"""What a turn sends begins with what the turn before it sent, byte by byte: providers cache by that."""
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import running_app
+from turns import bash, call, configured, priced, requests, say
+
+from app.provider.anthropic_request import anthropic_body
+from app.provider.base import ModelRequest
+from app.provider.chat_request import chat_body
+from app.provider.responses_request import responses_body
+
+CONVERSATION = [
+    [{"reasoning": "Hm."}, say("I look."), bash("echo one", "c1"), call("read", "c2", filePath="a.txt")],
+    [say("Found it.")],
+    [bash("echo two", "c3")],
+    [say("Done.")],
+    [say("Bye.")],
+]
+
+
+async def conversation(tmp_path: Path) -> list[ModelRequest]:
+    directory = configured(tmp_path, {**priced(), "instructions": ["rules.md"]})
+    (directory / "AGENTS.md").write_text("Be kind.")
+    (directory / "rules.md").write_text("Be quick.")
+    async with running_app(tmp_path, workspace=directory, turns=CONVERSATION) as app:
+        session = (await app.create_session())["id"]
+        for prompt in ("Look", "Again", "Thanks"):
+            await app.prompt(session, prompt)
+        return requests(app)
+
+
+def unmarked(value: Any) -> Any:
+    """Without the marks that say how far to cache: they move on with the conversation."""
+    if isinstance(value, dict):
+        return {key: unmarked(inner) for key, inner in value.items() if key != "cache_control"}
+    return [unmarked(inner) for inner in value] if isinstance(value, list) else value
+
+
+def parts(body: dict[str, Any]) -> tuple[str, list[str]]:
+    """All that stands before the messages, and the messages, as they are sent."""
+    key = "input" if "input" in body else "messages"
+    return json.dumps({**body, key: None}), [json.dumps(message) for message in body[key]]
+
+
+@pytest.mark.parametrize("build", [chat_body, responses_body, anthropic_body])
+async def test_each_request_begins_with_the_one_before_it(
+    tmp_path: Path, build: Callable[[ModelRequest], dict[str, Any]]
+) -> None:
+    sent = [parts(unmarked(build(request))) for request in await conversation(tmp_path)]
+    assert len(sent) == len(CONVERSATION)
+    for (head, before), (next_head, after) in pairwise(sent):
+        assert next_head == head
+        assert after[: len(before)] == before and len(after) > len(before)
+
+
+async def test_the_system_texts_are_the_same_in_every_turn_and_hold_the_instructions(tmp_path: Path) -> None:
+    systems = [request.system for request in await conversation(tmp_path)]
+    assert set(systems) == {systems[0]}
+    stable, rest = systems[0]
+    assert "Be kind." not in stable and str(tmp_path) not in stable, "the first text is the same in every project"
+    assert "Be kind." in rest and "Be quick." in rest
+
+
+async def test_after_a_compaction_the_instructions_are_sent_again(tmp_path: Path) -> None:
+    directory = configured(tmp_path, priced())
+    (directory / "AGENTS.md").write_text("Be kind.")
+    async with running_app(tmp_path, workspace=directory, turns=[[say("Hi.")], [say("A summary.")], [say("Yes.")]]) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Hello", system="Rhyme.")
+        await app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"})
+        await app.prompt(session, "Still kind?", system="Rhyme.")
+        before, summary, after = requests(app)
+        assert after.system == before.system and "Be kind." in after.system[1] and "Rhyme." in after.system[1]
+        assert "Be kind." not in str(summary.system)
+
+
+async def test_changed_instructions_hold_from_the_next_step_on(tmp_path: Path) -> None:
+    directory = configured(tmp_path, priced())
+    turns = [[bash("echo Be brief. > AGENTS.md")], [say("Yes.")], [say("Hi.")]]
+    async with running_app(tmp_path, workspace=directory, turns=turns) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Write it down")
+        (directory / "AGENTS.md").write_text("Be long.")
+        await app.prompt(session, "And now?")
+        texts = [request.system[1] for request in requests(app)]
+        assert ["Be brief." in text for text in texts] == [False, True, False]
+        assert "Be long." in texts[2]
