@@ -3,24 +3,7 @@
 import os
 from collections.abc import Mapping
 
-_NEEDED = frozenset(
-    [
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "TZ",
-        "TMPDIR",
-        "SUDO_UID",
-        "LD_LIBRARY_PATH",
-        "DYLD_LIBRARY_PATH",
-        "SYSTEMROOT",
-        "TEMP",
-        "TMP",
-    ]
-)
+_NEEDED = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "SUDO_UID", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
 _PREFIXES = ("XDG_", "LC_")
 
 
