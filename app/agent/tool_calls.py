@@ -64,8 +64,7 @@ class ToolCalls:
         if name is not None:
             self._start(call.call_id, name, call.input, call.metadata)
             return
-        known = ", ".join(sorted(set(self._tools) - {INVALID}))
-        error = f"There is no tool {call.tool!r}. There are: {known}"
+        error = f"There is no tool {call.tool!r}. There are: {self._known()}"
         self._start(call.call_id, INVALID, {"tool": call.tool, "error": error}, None)
 
     def start_invalid(self, call: InvalidToolCall) -> None:
@@ -92,6 +91,15 @@ class ToolCalls:
         """Run a call that another tool makes, as a part of its own."""
         part = self._writer.tool_running(call_id, tool, arguments)
         return await self._settle(part)
+
+    def _find(self, name: str) -> Tool[Any]:
+        """A call that is resumed, or stands in a batch, may name a tool that is not there (any more)."""
+        if name not in self._tools:
+            raise ToolError(f"There is no tool {name!r}. There are: {self._known()}")
+        return self._tools[name]
+
+    def _known(self) -> str:
+        return ", ".join(sorted(set(self._tools) - {INVALID}))
 
     def _repaired(self, name: str) -> str | None:
         if name in self._tools:
@@ -133,7 +141,7 @@ class ToolCalls:
         return result
 
     async def _execute(self, part: ToolPart, looping: bool) -> ToolResult:
-        tool, context = self._tools[part.tool], self._context(part)
+        tool, context = self._find(part.tool), self._context(part)
         if looping:
             asked = {"tool": part.tool, "input": part.state.input}
             await context.host.ask(PermissionAsk("doom_loop", [part.tool], [part.tool], asked))

@@ -147,6 +147,17 @@ async def test_a_tool_of_a_server_cannot_take_the_place_of_one_of_ours(tmp_path:
     assert len(ids) == len(set(ids)) and {"apply_echo", "todo_echo", "read"} <= set(ids)
 
 
+async def test_a_batch_calls_tools_of_servers_and_tells_of_those_that_are_not_there(tmp_path: Path) -> None:
+    calls = [{"tool": "plain_echo", "parameters": {"text": "in a batch"}}, {"tool": "plain_gone", "parameters": {}}]
+    turns = [[call("batch", tool_calls=calls)], [say()]]
+    async with with_server(tmp_path, *turns, experimental={"batch_tool": True}) as app:
+        session = await app.create_session()
+        await app.prompt(session["id"], "Go")
+        states = {part["tool"]: part["state"] for part in tools(await app.messages(session["id"]))}
+    assert states["plain_echo"]["output"] == "in a batch"
+    assert states["plain_gone"]["error"].startswith("Error: There is no tool 'plain_gone'. There are: ")
+
+
 async def test_a_prompt_of_a_server_is_a_command_whose_text_runs_nothing(tmp_path: Path) -> None:
     async with with_server(tmp_path, [say("Hello.")], [say()]) as app:
         listed = [command for command in await app.get("/command") if command.get("mcp")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -119,6 +120,22 @@ async def test_a_call_that_is_cancelled_returns_at_once_and_the_server_goes_on(d
         await hanging
     assert time.monotonic() - began < 0.5
     assert (echo.text, (await servers.call_tool("plain", "echo", {"text": "after"})).text) == ("meanwhile", "after")
+
+
+async def test_a_call_to_a_server_that_reads_nothing_is_cancelled_at_once_too(directory: Directory) -> None:
+    servers = directory.configure(plain=plain())
+    await servers.statuses()
+    (process,) = running(directory.path)
+    os.kill(process, signal.SIGSTOP)
+    stuck = [asyncio.create_task(servers.call_tool("plain", "echo", {"text": "x" * 500_000})) for _ in range(3)]
+    await asyncio.wait(stuck, timeout=0.3)
+    began = time.monotonic()
+    for call in stuck:
+        call.cancel()
+    await asyncio.wait(stuck)
+    assert time.monotonic() - began < 0.5 and all(call.cancelled() for call in stuck)
+    os.kill(process, signal.SIGCONT)
+    assert (await servers.call_tool("plain", "echo", {"text": "goes on"})).text == "goes on"
 
 
 async def test_a_call_that_takes_too_long_fails_unless_it_reports_progress(directory: Directory) -> None:
