@@ -1,0 +1,64 @@
+"""The plugin and the tools that docs/configuration.md shows, as they stand there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from plugin_files import PluginFiles
+from running_app import running_app
+from turns import bash, call, configured, pending, priced, requests, say, tools, until
+
+from app.plugin.api import HOOK_NAMES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+
+
+def shown(kind: str) -> str:
+    found = re.search(rf"^```python {kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def files(plain_environment: Path) -> PluginFiles:
+    return PluginFiles(plain_environment)
+
+
+def test_the_page_names_every_hook() -> None:
+    section = PAGE.split("\n## Plugins\n")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `([\w.]+)` \|", section, re.MULTILINE)) == {*HOOK_NAMES, "tool"}
+
+
+async def test_the_plugin_does_what_the_page_says(tmp_path: Path, files: PluginFiles, caplog: pytest.LogCaptureFixture) -> None:
+    files.put("mine", shown("plugin"))
+    workspace = configured(tmp_path, {**priced(temperature=True), "agent": {"review": {"mode": "primary"}}})
+    (workspace / ".env").write_text("SECRET=1")
+    async with running_app(tmp_path, workspace=workspace) as app:
+        app.provider.add(
+            [call("read", filePath=str(workspace / ".env")), bash("echo $GIT_COMMITTER_NAME")],
+            [say()],
+        )
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Do it", agent="review")
+        read, shell = tools(await app.messages(session))
+        await until(lambda: f"{session}: " in caplog.text, "the plugin's line in the log")
+    assert read["state"]["error"] == "Error: The plugin mine stopped this: Do not read .env files"
+    assert shell["state"]["output"] == "opensession\n"
+    assert requests(app)[0].temperature == 0.1
+
+
+async def test_the_tools_do_what_the_page_says(tmp_path: Path, files: PluginFiles) -> None:
+    files.put("issue", shown("tool"), folder="tool")
+    workspace = configured(tmp_path, {**priced(), "permission": {"issue_close": "ask"}})
+    async with running_app(tmp_path, workspace=workspace) as app:
+        app.provider.add([call("issue", number=1), call("issue_close", number=1)], [say()])
+        session = (await app.create_session())["id"]
+        await app.prompt_async(session, "Read it and close it")
+        for patterns in (["*"], ["1"]):  # by the rule for the tool, then by the tool itself
+            request = await pending(app)
+            assert (request["permission"], request["patterns"]) == ("issue_close", patterns)
+            await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        await until(lambda: len(requests(app)) == 2, "the step after the calls")
+        read, close = [part["state"] for part in tools(await app.messages(session))]
+    assert (read["title"], read["output"]) == ("Issue 1", "The door squeaks")
+    assert close["output"] == "closed: The door squeaks"
