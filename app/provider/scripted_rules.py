@@ -32,6 +32,7 @@ What I understand:
 - `edit PATH: OLD -> NEW`
 - `run COMMAND`
 - `todo ITEM, ITEM, …`
+- `ask QUESTION: ANSWER, ANSWER, …`
 - `think`: reasoning before the answer
 - `long N`: an answer of N tokens
 - `fail STATUS`: a failed request, for example `fail 429` (retried) or `fail 400`
@@ -136,6 +137,12 @@ def _todo(request: ModelRequest, items: str) -> Turn:
     return _use(request, f"I will note {len(todos)} items.", {"todowrite": {"todos": todos}})
 
 
+def _ask(request: ModelRequest, question: str, answers: str) -> Turn:
+    options = [{"label": answer.strip(), "description": "One of the answers"} for answer in answers.split(",") if answer.strip()]
+    asked = {"question": question, "header": "Question", "options": options}
+    return _use(request, "I will ask you.", {"question": {"questions": [asked]}})
+
+
 def _think(request: ModelRequest) -> Turn:
     thought = "The user asks me to think. I have no thoughts, but I can show where they would be."
     return (Say(thought, "reasoning", _words(thought), WORD_SECONDS), _speak("I have thought about it: I am a list of rules."))
@@ -164,6 +171,7 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         (_EDIT.pattern, _edit),
         (r"run (.+)", _run),
         (r"todo:? (.+)", _todo),
+        (r"ask ([^:]+): ?(.+)", _ask),
         (r"think[.!?]?", _think),
         (r"long (\d{1,6})", _long),
         (r"fail ([45]\d\d)", _fail),

@@ -36,7 +36,7 @@ from app.provider.catalogue import scripted_info
 from app.provider.scripted import TITLE, Call, Cut, Fail, Say, ScriptedProvider, ScriptError, load_script, parse_step, play
 from app.provider.scripted_rules import answer, rules_provider, title
 
-TOOLS = ("read", "write", "edit", "bash", "glob", "todowrite")
+TOOLS = ("read", "write", "edit", "bash", "glob", "todowrite", "question")
 
 
 def request(*messages: ModelMessage, model: str = "rules", tools: Sequence[str] = TOOLS) -> ModelRequest:
@@ -231,6 +231,11 @@ def test_commands_become_calls(text, tool, args):
     said_first, call, *_ = steps(user(text))
     assert isinstance(said_first, Say)
     assert call == Call(tool, args)
+
+
+def test_a_question():
+    [asked] = only_call(user("ask Which colour?: red, blue")).args["questions"]
+    assert (asked["question"], [option["label"] for option in asked["options"]]) == ("Which colour?", ["red", "blue"])
 
 
 def test_a_todo_list():
