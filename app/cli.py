@@ -1,5 +1,6 @@
 """The command `opensession`."""
 
+import asyncio
 import gc
 import logging
 import re
@@ -18,6 +19,8 @@ from app.settings import Settings
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from app.util.finding import Finding
 
 app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True, add_completion=False)
 token = typer.Typer(help="Bearer tokens, with which clients log in.", no_args_is_help=True)
@@ -166,6 +169,30 @@ def migrate() -> None:
     with _database_must_do():
         upgrade(make_engine(Settings().resolved_database_url))
     typer.echo(f"The database is at revision {HEAD}.")
+
+
+@app.command()
+def doctor(
+    mend: Annotated[bool, typer.Option("--mend", help="Put right what can be.")] = False,
+) -> None:
+    """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
+    from app.doctor import examine
+
+    findings = asyncio.run(examine(Settings(), Path.cwd()))
+    left = [finding for finding in findings if not _told(finding, mend) and finding.level == "fault"]
+    if left:
+        typer.echo(f"{len(left)} faults." + (" `opensession doctor --mend` would mend some." if any(f.act for f in left) else ""))
+        raise typer.Exit(1)
+
+
+def _told(finding: "Finding", mend: bool) -> bool:
+    """Prints it; whether it was mended."""
+    mended = mend and finding.act is not None
+    if mended and finding.act:
+        finding.act()
+    remedy = f" ({'mended' if mended else '--mend would'}: {finding.mend})" if finding.mend else ""
+    typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
+    return mended
 
 
 @app.command()

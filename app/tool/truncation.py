@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -82,7 +83,8 @@ class OutputStore:
                 file.write(data)
         except OSError as error:
             log.warning("the whole of a long output could not be kept: %s", error)
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
             return None
         return path
 

@@ -1,0 +1,71 @@
+"""Looks over what a server works with: versions, data directory, database, snapshots, configuration."""
+
+import platform
+import shutil
+import stat
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from app import __version__
+from app.config.flags import Flags
+from app.config.loader import load
+from app.schema.errors import ServiceError
+from app.settings import Settings
+from app.snapshot import checkup as snapshots
+from app.storage import checkup as database
+from app.storage.engine import DatabaseUnusable, make_engine, require_writable
+from app.util.finding import Finding
+from app.util.git import git
+from app.workspace.project import discover
+
+_PRIVATE_FILES = ("auth.json", "opensession.db")
+
+
+async def examine(settings: Settings, directory: Path) -> list[Finding]:
+    """`directory` is the one whose configuration is read."""
+    try:
+        require_writable(settings.data_dir)
+        stored = database.check(make_engine(settings.resolved_database_url))
+    except DatabaseUnusable as error:
+        return [*await _versions(), Finding("data directory", "fault", str(error))]
+    return [
+        *await _versions(),
+        *_permissions(settings.data_dir),
+        *stored,
+        *await snapshots.check(settings.data_dir),
+        *await _configuration(directory),
+    ]
+
+
+async def _versions() -> list[Finding]:
+    told = f"opensession {__version__}, Python {platform.python_version()}"
+    if shutil.which("git") is None:
+        return [Finding("versions", "fine", told), Finding("versions", "fault", "git is not installed: no snapshots, no revert")]
+    return [Finding("versions", "fine", f"{told}, {(await git(['version'], Path.cwd())).text}")]
+
+
+def _permissions(data_dir: Path) -> Iterator[Finding]:
+    open_to_others = [path for path in (data_dir, *(data_dir / name for name in _PRIVATE_FILES)) if _is_open(path)]
+    for path in open_to_others:
+        mode = 0o700 if path.is_dir() else 0o600
+        yield Finding("data directory", "fault", f"others may read {path}", f"chmod {mode:o}", partial(path.chmod, mode))
+    if not open_to_others:
+        yield Finding("data directory", "fine", f"{data_dir}, for this user alone")
+
+
+def _is_open(path: Path) -> bool:
+    """A file in a directory that is closed to others is closed, too."""
+    if not path.exists() or not stat.S_IMODE(path.stat().st_mode) & 0o077:
+        return False
+    return path.is_dir() or _is_open(path.parent)
+
+
+async def _configuration(directory: Path) -> list[Finding]:
+    place = await discover(directory)
+    try:
+        loaded = load(directory, place.checkout, Flags.from_env())
+    except ServiceError as error:
+        return [Finding("configuration", "fault", error.message)]
+    left_out = [Finding("configuration", "fault", f"left out: {warning.message}") for warning in loaded.warnings]
+    return left_out or [Finding("configuration", "fine", f"of {directory}: every layer can be read")]

@@ -1,0 +1,34 @@
+"""Looks the snapshot repositories of a data directory over."""
+
+from functools import partial
+from pathlib import Path
+
+from app.snapshot.lock import RepositoryLock
+from app.util.finding import Finding
+from app.util.git import git
+
+SUBJECT = "snapshots"
+_TIMEOUT_SECONDS = 600
+
+
+async def check(data_dir: Path) -> list[Finding]:
+    places = sorted(path for path in (data_dir / "snapshot").glob("*/*") if (path / "HEAD").exists())
+    found = [finding for place in places if (finding := await _check_one(place)) is not None]
+    return found or [Finding(SUBJECT, "fine", f"{len(places)} repositories, all sound")]
+
+
+async def _check_one(place: Path) -> Finding | None:
+    async with RepositoryLock(place / "opensession.lock").held():
+        result = await git(
+            ["fsck", "--full", "--no-dangling", "--no-progress"], place, env={"GIT_DIR": str(place)}, timeout=_TIMEOUT_SECONDS
+        )
+    if result.ok:
+        return None
+    reason = (result.stderr or result.text).splitlines()
+    return Finding(
+        SUBJECT,
+        "fault",
+        f"{place} is damaged ({reason[0] if reason else f'git fsck ended with {result.code}'})",
+        "set it aside: new snapshots begin afresh, what stood in the old ones can no longer be reverted to",
+        partial(place.rename, place.with_name(f"{place.name}.damaged")),
+    )

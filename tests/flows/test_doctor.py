@@ -1,0 +1,105 @@
+"""`opensession doctor`: what it finds, what it mends, how it ends."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from running_app import running_app
+from turns import bash, configured, say, texts
+from typer.testing import CliRunner
+
+from app.cli import app as command
+
+BODY = '{"a":1}'
+
+
+@pytest.fixture
+async def session(tmp_path: Path) -> str:
+    """Of a server that has stopped."""
+    async with running_app(tmp_path, turns=[[bash("echo new > b.txt")], [say("So it is.")]]) as app:
+        made = (await app.create_session(title="The one"))["id"]
+        await app.prompt(made, "Go")
+        return str(made)
+
+
+def doctor(base: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[int, str]:
+    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(base / "data"))
+    monkeypatch.setenv("OPENCODE_TEST_HOME", str(base))
+    monkeypatch.chdir(base / "workspace")
+    result = CliRunner().invoke(command, ["doctor", *options])
+    return result.exit_code, result.output
+
+
+def execute(base: Path, *statements: str) -> None:
+    with sqlite3.connect(base / "data" / "opensession.db") as database:
+        for statement in statements:
+            database.execute(statement)
+    database.close()
+
+
+def test_all_is_well(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, told = doctor(tmp_path, monkeypatch)
+    assert code == 0 and "fault" not in told
+    for word in ("opensession ", "git version", "1 sessions, 3 messages", "1 repositories, all sound", "every layer can be read"):
+        assert word in told
+
+
+async def test_what_is_damaged_is_told_and_mended(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(
+        tmp_path,
+        "UPDATE part SET body = '{broken' WHERE type = 'tool'",
+        "UPDATE session SET body = ''",
+        f"INSERT INTO part (session_id, message_id, id, type, body) SELECT id, 'msg_0', 'prt_0', 'text', '{BODY}' FROM session",
+        f"INSERT INTO message (session_id, id, role, open, boundary, body) VALUES ('ses_none', 'msg_1', 'user', 0, 0, '{BODY}')",
+        "UPDATE message SET open = 1 WHERE role = 'assistant' AND session_id != 'ses_none'",
+    )
+    (tmp_path / "data").chmod(0o755)
+    code, told = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
+    assert code == 1 and "6 faults" in told and "--mend would: delete them" in told and "2 messages were left unfinished" in told
+    code, told = await asyncio.to_thread(doctor, tmp_path, monkeypatch, "--mend")
+    assert code == 0 and told.count("mended:") == 6
+    code, told = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
+    assert code == 0 and "fault" not in told
+    async with running_app(tmp_path) as app:
+        (listed,) = await app.get("/session")
+        assert (listed["id"], listed["title"]) == (session, "the one")
+        assert texts((await app.messages(session))[-1]) == ["So it is."]
+
+
+def test_a_damaged_snapshot_repository_is_set_aside(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place,) = (tmp_path / "data" / "snapshot").glob("*/*")
+    broken = next(path for path in (place / "objects").rglob("*") if path.is_file())
+    broken.chmod(0o600)
+    broken.write_bytes(b"nonsense")
+    code, told = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "is damaged" in told and str(place) in told
+    assert doctor(tmp_path, monkeypatch, "--mend")[0] == 0
+    assert not place.exists() and place.with_name(f"{place.name}.damaged").is_dir()
+
+
+def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(tmp_path, {"model": 7})
+    code, told = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "fault  configuration" in told and "opencode.json" in told
+
+
+def test_a_database_that_is_none_is_told(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data" / "opensession.db").write_bytes(b"nonsense" * 1000)
+    code, told = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "not a database" in told
+
+
+def test_pages_that_are_damaged_are_told(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "data" / "opensession.db"
+    content = bytearray(file.read_bytes())
+    content[8192 : len(content) // 2] = b"\x55" * (len(content) // 2 - 8192)
+    file.write_bytes(content)
+    code, told = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "fault  database" in told
+
+
+def test_a_first_start_has_nothing_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workspace").mkdir()
+    code, told = doctor(tmp_path, monkeypatch)
+    assert code == 0 and "the first start prepares it" in told
