@@ -47,8 +47,8 @@ const conversation = new Conversation({ actionsFor, showEarlier, empty: welcome(
 byID('sessions').append(sessions.element);
 byID('main').append(conversation.element, status.element, composer.element);
 byID('context').append(context.element);
-const sessionDrawer = new Drawer(byID('sessions'), byID('open-sessions'));
-const contextDrawer = new Drawer(byID('context'), byID('open-context'));
+const sessionDrawer = new Drawer(byID('sessions'), byID('open-sessions'), byID('main'));
+const contextDrawer = new Drawer(byID('context'), byID('open-context'), byID('main'));
 
 function welcome() {
   const examples = ['help', 'list files', 'write notes.md: # Notes', 'run ls -la', 'think'];

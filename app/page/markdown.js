@@ -1,8 +1,9 @@
 /**
  * Markdown as models write it, made of elements: headings, paragraphs, lists, quotes, code, tables, emphasis, links.
  *
- * Text is cut into blocks. Of a text that grows only its last block is made again, so an answer of a megabyte streams as
- * smoothly as a short one. A block ends at the latest after LONGEST characters, which bounds that work; code is only added to.
+ * Text is cut into blocks. Of a text that grows only its last block is made again, and in one frame not more than there is time
+ * for, so an answer of a megabyte streams as smoothly as a short one. A block ends at the latest after LONGEST characters, which
+ * bounds that work; code is only added to.
  */
 import { h } from './dom.js';
 import { inline } from './inline.js';
@@ -10,6 +11,8 @@ import { inline } from './inline.js';
 const LONGEST = 6000;
 const LONGEST_LINE = 20_000;
 const DEEPEST = 4;
+const FRAME_MS = 12;
+const BLOCKS_A_SECTION = 40;
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$/;
 const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$/;
@@ -23,6 +26,7 @@ export class Markdown {
   #text = '';
   #lastStart = 0;
   #last = null;
+  #waiting = false;
 
   constructor(element) {
     this.element = element;
@@ -32,7 +36,7 @@ export class Markdown {
     if (text === this.#text) return;
     if (!text.startsWith(this.#text)) this.#clear();
     this.#text = text;
-    this.#renderFrom(this.#lastStart);
+    if (!this.#waiting) this.#render();
   }
 
   #clear() {
@@ -41,13 +45,23 @@ export class Markdown {
     this.#lastStart = 0;
   }
 
-  /** What stands before `start` has been shown and will not change. */
-  #renderFrom(start) {
-    for (const block of blocks(this.#text, start)) {
+  /** Goes on where it was; what stands before the last block has been shown and will not change. */
+  #render() {
+    const end = performance.now() + FRAME_MS;
+    this.#waiting = false;
+    for (const block of blocks(this.#text, this.#lastStart)) {
       if (block.start === this.#lastStart && this.#last) this.#replaceLast(block);
       else this.#append(block);
       this.#lastStart = block.start;
+      if (performance.now() > end) return this.#goOn();
     }
+  }
+
+  #goOn() {
+    this.#waiting = true;
+    const goOn = () => this.#render();
+    if (document.hidden) setTimeout(goOn);
+    else requestAnimationFrame(goOn);
   }
 
   #replaceLast(block) {
@@ -60,9 +74,12 @@ export class Markdown {
     old.replaceWith(this.#last.element);
   }
 
+  /** Sections let the browser leave out what is not in sight. */
   #append(block) {
     this.#last = shown(block, 0);
-    this.element.append(this.#last.element);
+    const section = this.element.lastElementChild;
+    if (section && section.children.length < BLOCKS_A_SECTION) section.append(this.#last.element);
+    else this.element.append(h('div', { class: 'section' }, this.#last.element));
   }
 }
 

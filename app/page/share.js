@@ -14,7 +14,7 @@ async function start() {
   const context = new ContextPanel();
   byID('main').append(conversation.element);
   byID('context').append(context.element);
-  new Drawer(byID('context'), byID('open-context'));
+  new Drawer(byID('context'), byID('open-context'), byID('main'));
 
   const title = titleOf(session);
   setText(byID('title'), title);

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from model_server import ModelServer, model_server
@@ -71,7 +72,7 @@ def new_desk(browser: Browser, server: RunningServer, model: ModelServer) -> Ite
         desks.append(desk)
         desk.page.on("console", lambda message: desk.noise.extend(complaint(message)))
         desk.page.on("pageerror", lambda error: desk.noise.append(str(error)))
-        desk.page.goto(f"{server.base}{path}")
+        desk.page.goto(urljoin(server.base, path))
         return desk
 
     yield open_desk

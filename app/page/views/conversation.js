@@ -20,6 +20,7 @@ export class Conversation {
     this.scroller = h('div', { class: 'scroller', tabindex: '0', 'aria-label': 'Messages' }, this.earlier, empty, this.list);
     this.scroller.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     this.element = h('div', { class: 'messages-area' }, this.scroller, this.newest);
+    new ResizeObserver(() => this.#follows && this.toEnd()).observe(this.list);
   }
 
   /** `changed`: the ids of messages to show anew, null for all. */

@@ -2,13 +2,15 @@
 import { h } from '../dom.js';
 
 export class Drawer {
-  constructor(panel, button) {
+  /** `beside`: what cannot be reached while the drawer is open. */
+  constructor(panel, button, beside) {
     this.panel = panel;
     this.button = button;
+    this.beside = beside;
     this.shade = h('div', { class: 'shade', hidden: true, onclick: () => this.close() });
     panel.after(this.shade);
     button.addEventListener('click', () => (this.isOpen ? this.close() : this.open()));
-    panel.addEventListener('keydown', (event) => event.key === 'Escape' && this.isOpen && this.close());
+    document.addEventListener('keydown', (event) => event.key === 'Escape' && this.close());
   }
 
   get isOpen() {
@@ -29,6 +31,7 @@ export class Drawer {
   #set(open) {
     this.panel.classList.toggle('open', open);
     this.shade.hidden = !open;
+    this.beside.inert = open;
     this.button.setAttribute('aria-expanded', String(open));
   }
 }

@@ -1,0 +1,235 @@
+"""What the page must bear: hostile text, a megabyte, a server that goes away, a narrow window, no mouse."""
+
+import re
+import subprocess
+import threading
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from cable import cable
+from page_desk import Desk
+from playwright.sync_api import Page, expect
+from running_server import RunningServer, wait_until_it_answers
+
+RIGHT_TO_LEFT = "\u202e"
+HOSTILE = f"""\
+<img src=x onerror="window.hacked = 1"><script>window.hacked = 1</script>
+
+[click me](javascript:window.hacked=1) [data](data:text/html,<script>1</script>) ![beacon](http://127.0.0.1:9/beacon.png)
+
+<svg onload=window.hacked=1> **<b onclick=window.hacked=1>bold</b>** {RIGHT_TO_LEFT}txt.exe
+
+```html
+</code></pre><script>window.hacked = 1</script>
+```
+
+{"| <i>cell</i> " * 3}|
+|---|---|---|
+| </td><script>window.hacked=1</script> | b | c |
+
+> <iframe src="javascript:window.hacked=1"></iframe>
+
+{"x" * 30_000}
+"""
+COMMAND = ("bash", {"command": f"echo '{RIGHT_TO_LEFT}<img src=x onerror=window.hacked=1>'", "description": "<b>Hostile</b>"})
+MEGABYTE_PIECES = 250
+PIECE = "A line of *text* with `code`, **bold** and [a link](http://127.0.0.1/).\n\n" * 55
+
+
+def widths(page: Page) -> tuple[int, int]:
+    width: tuple[int, int] = page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
+    return width
+
+
+def test_what_a_model_says_stays_text(desk: Desk) -> None:
+    requests: list[str] = []
+    desk.page.on("request", lambda request: requests.append(request.url))
+    desk.say(f"<img src=x onerror=window.hacked=1> {HOSTILE[:400]}", [HOSTILE, COMMAND], ["Over."])
+    expect(desk.dialog.locator("pre.command")).to_have_text("echo '⟨U+202E⟩<img src=x onerror=window.hacked=1>'")
+    desk.button("Reject (Esc)").click()
+    desk.wait_until_idle()
+    answer = desk.messages.locator(".message.assistant").first
+    expect(answer).to_contain_text('<img src=x onerror="window.hacked = 1"><script>window.hacked = 1</script>')
+    expect(answer).to_contain_text("[click me](javascript:window.hacked=1)")
+    assert answer.locator("img, script, svg, iframe, b, i").count() == 0
+    links = answer.get_by_role("link").evaluate_all("links => links.map(link => [link.href, link.rel])")
+    assert links == [["http://127.0.0.1:9/beacon.png", "noopener noreferrer nofollow"]]
+    assert desk.page.evaluate("window.hacked") is None
+    assert [url for url in requests if not url.startswith(desk.server.base)] == []
+    shown, room = widths(desk.page)
+    assert shown <= room
+
+
+def test_a_megabyte_streams_without_freezing_the_page(desk: Desk, gate: threading.Event) -> None:
+    """The longest time between two frames, as the page itself measures it (a locator would take its share of that time)."""
+    desk.page.evaluate(
+        """() => {
+            window.longest = 0;
+            let last = performance.now();
+            requestAnimationFrame(function frame(now) {
+                window.longest = Math.max(window.longest, now - last);
+                last = now;
+                requestAnimationFrame(frame);
+            });
+        }"""
+    )
+    desk.say("a lot", ["It begins.\n\n", gate, *[PIECE] * MEGABYTE_PIECES, "It ends."])
+    expect(desk.answer).to_contain_text("It begins.")
+    paragraphs = 55 * MEGABYTE_PIECES + 2
+    desk.page.evaluate("window.longest = 0")
+    gate.set()
+    desk.page.wait_for_function(f"document.querySelectorAll('.message:last-child .markdown p').length == {paragraphs}")
+    assert desk.page.evaluate("window.longest") < 1000
+
+
+def test_an_answer_goes_on_where_it_was_when_the_connection_is_back(
+    new_desk: Callable[..., Desk], server: RunningServer, gate: threading.Event
+) -> None:
+    with cable(urlsplit(server.base).port or 0) as wire:
+        desk = new_desk(wire.base)
+        desk.say("hello", ["one ", gate, "two ", "three"])
+        expect(desk.answer).to_contain_text("one")
+        with desk.page.expect_request(lambda request: "/event" in request.url) as resumed:
+            wire.cut()
+        assert (resumed.value.headers.get("last-event-id") or "").isdigit()
+        gate.set()
+        expect(desk.answer.locator(".markdown")).to_have_text("one two three")
+        desk.wait_until_idle()
+        desk.page.close()
+        forgive(desk, "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION", "ERR_EMPTY_RESPONSE")
+
+
+def forgive(desk: Desk, *reasons: str) -> None:
+    """The browser itself notes a connection that was cut; anything else it says counts."""
+    assert [line for line in desk.noise if not any(reason in line for reason in reasons)] == []
+    desk.noise.clear()
+
+
+def test_nothing_is_lost_or_doubled_when_the_server_restarts(desk: Desk, gate: threading.Event) -> None:
+    desk.say("first", ["Before the restart."])
+    expect(desk.answer).to_contain_text("Before the restart.")
+    desk.wait_until_idle()
+    desk.say("second", ["It was saying ", gate])
+    expect(desk.answer).to_contain_text("It was saying")
+    with desk.page.expect_request(lambda request: "/event" in request.url, timeout=30_000) as resumed:
+        restart(desk.server)
+    assert (resumed.value.headers.get("last-event-id") or "").isdigit()
+    expect(desk.page.get_by_text("Connection lost")).to_be_hidden()
+    desk.wait_until_idle()
+    expect(desk.messages.get_by_text("Before the restart.")).to_have_count(1)
+    expect(desk.messages.get_by_text("It was saying")).to_have_count(1)
+    gate.set()
+    desk.say("third", ["And after it."])
+    expect(desk.answer).to_contain_text("And after it.")
+    desk.wait_until_idle()
+    shown = desk.messages.locator(".message").count()
+    desk.page.reload()
+    expect(desk.answer).to_contain_text("And after it.")
+    assert desk.messages.locator(".message").count() == shown
+    forgive(desk, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+
+
+def restart(server: RunningServer) -> None:
+    """The same server once more; the fixture stops the process that runs then."""
+    process, directory = server.process, server.data.parent
+    with open(f"/proc/{process.pid}/environ") as file:
+        environment = dict(line.split("=", 1) for line in file.read().split("\0") if line)
+    process.terminate()
+    process.wait()
+    log = directory / "again.log"
+    with log.open("wb") as output:
+        again = subprocess.Popen(process.args, cwd=server.workspace, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    object.__setattr__(server, "process", again)
+    wait_until_it_answers(again, server.base, log)
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(width=375, height=700)
+    table = "| a column | another column | a third column |\n|---|---|---|\n" + f"| {'wide' * 30} | b | c |\n"
+    code = f"```\n{'long line ' * 40}\n```\n"
+    todos = [{"id": "1", "content": "Look around", "status": "pending", "priority": "high"}]
+    turn = [f"# A heading\n\n{table}\n{code}\n{'unbroken' * 60}", ("todowrite", {"todos": todos})]
+    desk.say("show me " + "everything" * 20, turn, ["Done."])
+    expect(desk.messages).to_contain_text("Done.")
+    desk.wait_until_idle()
+    shown, room = widths(desk.page)
+    assert shown <= room == 375
+    sideways = desk.page.evaluate(
+        "[...document.querySelectorAll('.scroller')].map(box => box.scrollWidth - box.clientWidth)",
+    )
+    assert sideways == [0]
+
+    navigation = desk.page.get_by_role("navigation", name="Sessions")
+    expect(navigation).to_be_hidden()
+    desk.button("Sessions").click()
+    expect(navigation.get_by_role("link").first).to_be_visible()
+    desk.page.keyboard.press("Escape")
+    expect(navigation).to_be_hidden()
+    desk.button("Usage, todo and changes").click()
+    expect(desk.page.get_by_role("complementary").get_by_text("Look around")).to_be_visible()
+    desk.page.keyboard.press("Escape")
+    for target in ("Send", "Sessions", "Usage, todo and changes", "Session menu"):
+        box = desk.button(target).bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 375
+
+
+def test_a_prompt_a_permission_and_a_revert_need_no_mouse(desk: Desk) -> None:
+    keys = desk.page.keyboard
+    make = ("bash", {"command": "echo was-run > made.txt", "description": "Makes a file"})
+    desk.model.play([make], ["It is made."])
+    keys.press("n")
+    expect(desk.prompt).to_be_focused()
+    keys.type("make a file")
+    keys.press("Enter")
+    expect(desk.button("Allow once")).to_be_focused()
+    for _ in range(8):  # the focus stays in the dialog, whichever way it goes
+        keys.press("Tab")
+        assert desk.page.evaluate("document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))")
+    desk.button("Allow once").focus()
+    keys.press("Enter")
+    expect(desk.answer).to_contain_text("It is made.")
+    desk.wait_until_idle()
+    assert desk.file("made.txt") == "was-run\n"
+
+    desk.prompt.blur()
+    keys.press("k")
+    expect(desk.answer).to_be_focused()
+    for _ in range(2):
+        keys.press("k")
+    expect(desk.user_message).to_be_focused()
+    keys.press("r")
+    expect(desk.dialog).to_contain_text("Revert to before this prompt?")
+    keys.press("Enter")
+    expect(desk.button("Undo revert")).to_be_visible()
+    expect(desk.prompt).to_have_value("make a file")
+    assert desk.file("made.txt") is None
+    desk.prompt.blur()
+    keys.press("Shift+U")
+    expect(desk.button("Undo revert")).to_be_hidden()
+    assert desk.file("made.txt") == "was-run\n"
+
+
+def test_the_help_lists_the_keys_and_turns_single_ones_off(desk: Desk) -> None:
+    keys = desk.page.keyboard
+    keys.press("?")
+    expect(desk.dialog).to_contain_text(re.compile("Stop the answer"))
+    desk.page.get_by_label("Single keys work outside of fields").uncheck()
+    keys.press("Escape")
+    expect(desk.dialog).to_be_hidden()
+    keys.press("?")
+    expect(desk.dialog).to_be_hidden()
+    desk.button("Keyboard shortcuts").click()
+    desk.page.get_by_label("Single keys work outside of fields").check()
+
+
+def test_a_key_meant_for_the_prompt_allows_nothing(desk: Desk) -> None:
+    make = ("bash", {"command": "echo was-run > made.txt", "description": "Makes a file"})
+    desk.say("make a file", [make], ["It is made."])
+    desk.page.wait_for_selector("dialog[open]")
+    assert desk.button("Allow once").is_disabled(), "for a moment"
+    desk.page.keyboard.press("Enter")
+    desk.page.keyboard.press("Escape")
+    expect(desk.button("Allow once")).to_be_enabled()
+    expect(desk.dialog).to_be_visible()
+    assert desk.file("made.txt") is None
+    desk.button("Reject (Esc)").click()
