@@ -1,10 +1,10 @@
 """The turn, as one tool call sees it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.agent import hooks
+from app.agent import hooks, instructions
 from app.agent.instance import Instance
 from app.agent.part_writer import PartWriter
 from app.agent.tool_calls import ToolCalls
@@ -26,12 +26,13 @@ from app.util import ids
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a call: the session and agent at work, in the message being written."""
+    """Who makes a call: the session and agent at work, in the message being written; the instruction files shown so far."""
 
     instance: Instance
     session: Session
     agent: Agent
     writer: PartWriter
+    shown: set[str] = field(default_factory=set)
 
 
 class Subagents(Protocol):
@@ -93,6 +94,9 @@ class CallHost:
         change.put_todos(todos)
         await self._services.store.commit(change)
 
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return await instructions.near(path, instructions.Scope.of(self._caller.instance), self._caller.shown)
+
     async def file_edited(self, path: Path) -> None:
         change = self._services.store.change(self._caller.session.id, self._caller.instance.place.directory)
         change.announce(EventFileEdited(properties=FileRef(file=str(path))))
@@ -125,6 +129,9 @@ class Unattended:
 
     async def set_todos(self, todos: list[Todo]) -> None:
         raise ToolError("There is no todo list here")
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return {}
 
     async def file_edited(self, path: Path) -> None:
         return None

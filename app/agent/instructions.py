@@ -4,14 +4,21 @@ import asyncio
 import glob
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
+from app.agent.instance import Instance
 from app.config.flags import Flags
+from app.schema.message import MessageWithParts
+from app.schema.part import ToolPart
+from app.schema.tool_state import Completed
 from app.util import paths
 
 LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 URL_TIMEOUT = 5.0
 MAX_BYTES = 1_000_000
+MAX_NEARBY_BYTES = 32_000
+"""Of a file that comes with what a tool read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,11 @@ class Scope:
     worktree: Path
     flags: Flags
     configured: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, instance: Instance) -> "Scope":
+        place = instance.place
+        return cls(Path(place.directory), Path(place.worktree), instance.flags, instance.config.instructions)
 
     @property
     def upward(self) -> list[Path]:
@@ -39,15 +51,44 @@ async def blocks(scope: Scope) -> list[str]:
     return [f"Instructions from: {place}\n{text}" for place, text in (*files, *pages) if text.strip()]
 
 
+async def near(path: Path, scope: Scope, shown: set[str]) -> dict[str, str]:
+    """Path → text of the instruction files of the directories from a file's own up to the scope's, without those that are in the
+    system prompt or `shown`. They are `shown` from now on, also to what runs at the same time."""
+    found = [place for place in await asyncio.to_thread(_nearby, path, scope) if str(place) not in shown]
+    shown.update(map(str, found))
+    texts = [await asyncio.to_thread(_read, place, MAX_NEARBY_BYTES) for place in found]
+    return {str(place): text for place, text in zip(found, texts, strict=True) if text.strip()}
+
+
+def shown_in(history: Sequence[MessageWithParts]) -> set[str]:
+    """The instruction files that came with what was read in a conversation, as far as the model is still sent it."""
+    reads = (part.state for message in history for part in message.parts if isinstance(part, ToolPart) and part.tool == "read")
+    sent = (state for state in reads if isinstance(state, Completed) and state.time.compacted is None)
+    return {path for state in sent for path in state.metadata.get("loaded", ())}
+
+
+def _nearby(path: Path, scope: Scope) -> list[Path]:
+    if scope.flags.disable_project_config or scope.directory not in path.parents:
+        return []
+    below = takewhile(lambda place: place != scope.directory, path.parents)
+    found = [file for place in below if (file := _first_of(place)) is not None and file != path]
+    in_system = set(_configured(scope)) if found else set()
+    return [file for file in found if file not in in_system]
+
+
+def _first_of(place: Path) -> Path | None:
+    return next((place / name for name in LOCAL_NAMES if (place / name).is_file()), None)
+
+
 def _read_files(scope: Scope) -> list[tuple[str, str]]:
     found = dict.fromkeys((*_local(scope), *_global(scope.flags), *_configured(scope)))
     return [(str(path), _read(path)) for path in found]
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, most: int = MAX_BYTES) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(MAX_BYTES).decode("utf-8", "replace")
+            return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
 

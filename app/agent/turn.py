@@ -4,10 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, assert_never
 
-from app.agent import compaction, decide, hooks, prune, reminders, stored_error, subtask, system, window
+from app.agent import compaction, decide, hooks, instructions, prune, reminders, stored_error, subtask, system, window
 from app.agent.call_options import request_options
 from app.agent.compaction import Compactions
 from app.agent.decide import AskModel
@@ -15,7 +14,6 @@ from app.agent.definitions import find as find_agent
 from app.agent.definitions import prompt_text, subagents_for
 from app.agent.errors import aborted
 from app.agent.history import to_model_messages
-from app.agent.instructions import Scope, blocks
 from app.agent.step import Outcome, Step
 from app.agent.titles import Titles
 from app.agent.turn_scope import TurnScope
@@ -136,6 +134,7 @@ class Turn:
             agent,
             model,
             _calls_of_turn(history),
+            shown=instructions.shown_in(history),
             bypass_agent_check=any(isinstance(part, AgentPart) for part in prompt.parts),
         )
         outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))
@@ -168,9 +167,7 @@ class Turn:
         self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
     ) -> ModelRequest:
         instance = self._scope.instance
-        place = instance.place
-        scope = Scope(Path(place.directory), Path(place.worktree), instance.flags, instance.config.instructions)
-        call = [system.environment(place, model), *await blocks(scope)]
+        call = [system.environment(instance.place, model), *await instructions.blocks(instructions.Scope.of(instance))]
         told = await hooks.messages(instance.hooks, reminders.remind(history, agent, self._steps))
         messages = to_model_messages(told, model)
         if agent.steps is not None and self._steps >= agent.steps:

@@ -121,9 +121,10 @@ class TurnScope:
         model: Model,
         earlier: Sequence[ToolPart] = (),
         *,
+        shown: set[str] | None = None,
         bypass_agent_check: bool = False,
     ) -> ToolCalls:
-        caller = Caller(self.instance, session, agent, writer)
+        caller = Caller(self.instance, session, agent, writer, shown or set())
 
         def context(part: ToolPart) -> ToolContext:
             return ToolContext(

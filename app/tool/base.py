@@ -74,6 +74,11 @@ class ToolHost(Protocol):
 
     async def set_todos(self, todos: list[Todo]) -> None: ...
 
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        """Path → text of the instruction files that stand nearer to a file than the session's directory and that the conversation
+        has not shown yet."""
+        ...
+
     async def file_edited(self, path: Path) -> None:
         """Announce `file.edited`."""
         ...

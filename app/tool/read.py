@@ -3,7 +3,7 @@ import base64
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -80,10 +80,11 @@ class ReadTool(Tool[ReadParameters]):
         title = relative_name(ctx, path)
         match opened.content:
             case _Attachment() as attachment:
-                return _attached(title, path, attachment)
+                result = _attached(title, path, attachment)
             case _Page() as page:
                 self._times.record(ctx.session_id, path, opened.stamp)
-                return _shown(title, page)
+                result = _shown(title, page)
+        return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
 def _open(path: Path, offset: int, limit: int) -> _Opened:
@@ -225,6 +226,15 @@ def _shown(title: str, page: _Page) -> ToolResult:
         output=output,
         metadata={"preview": "\n".join(page.lines[:_PREVIEW_LINES]), "truncated": page.total is None},
     )
+
+
+def _with_instructions(result: ToolResult, found: dict[str, str]) -> ToolResult:
+    """What the project says of the directory that was read from."""
+    if not found:
+        return result
+    blocks = "\n\n".join(f"Instructions from: {path}\n{text}" for path, text in found.items())
+    output = f"{result.output}\n\n<system-reminder>\n{blocks}\n</system-reminder>"
+    return replace(result, output=output, metadata={**result.metadata, "loaded": list(found)})
 
 
 def _trailer(page: _Page) -> str:

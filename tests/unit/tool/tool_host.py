@@ -20,6 +20,7 @@ class FakeHost:
         self.asks: list[PermissionAsk] = []
         self.updates: list[dict[str, Any]] = []
         self.edited: list[Path] = []
+        self.instructions: dict[str, str] = {}
         self.stored_todos: list[Todo] = []
         self.questions: list[list[QuestionInfo]] = []
         self.answers: list[Answer] | Exception = []
@@ -67,6 +68,9 @@ class FakeHost:
 
     async def set_todos(self, todos: list[Todo]) -> None:
         self.stored_todos = todos
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return self.instructions
 
     async def file_edited(self, path: Path) -> None:
         self.edited.append(path)

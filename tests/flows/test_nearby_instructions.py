@@ -1,0 +1,97 @@
+"""AGENTS.md files below the session's directory: told with the first file that is read near them (behaviour §7.5)."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from turns import call, configured, priced, requests, say, tools
+
+NEAR, DEEP = "Tabs here.", "No globals here."
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    directory = configured(tmp_path, priced())
+    deep = directory / "lib" / "deep"
+    deep.mkdir(parents=True)
+    (directory / "AGENTS.md").write_text("Be kind.")
+    (directory / "lib" / "AGENTS.md").write_text(NEAR)
+    (deep / "CLAUDE.md").write_text(DEEP)
+    for place in (directory / "lib", deep):
+        (place / "code.py").write_text("x = 1\n")
+    async with running_app(tmp_path, workspace=directory) as running:
+        yield running
+
+
+def read(path: str, call_id: str = "c1") -> dict[str, Any]:
+    return call("read", call_id, filePath=path)
+
+
+async def states(app: RunningApp, *steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What comes of calls, each list of them a step."""
+    app.provider.add(*steps, [say("Read.")])
+    session = (await app.create_session())["id"]
+    await app.prompt(session, "Read")
+    return [part["state"] for part in tools(await app.messages(session))]
+
+
+async def test_they_come_with_what_is_read_the_nearest_first(app: RunningApp) -> None:
+    [state] = await states(app, [read("lib/deep/code.py")])
+    deep, near = str(app.directory / "lib/deep/CLAUDE.md"), str(app.directory / "lib/AGENTS.md")
+    assert state["metadata"]["loaded"] == [deep, near]
+    _, reminder = state["output"].split("</file>\n\n<system-reminder>\n")
+    assert reminder == f"Instructions from: {deep}\n{DEEP}\n\nInstructions from: {near}\n{NEAR}\n</system-reminder>"
+    assert "Be kind." not in state["output"], "what the system prompt says is not repeated"
+
+
+async def test_what_has_none_near_it_is_read_as_ever(app: RunningApp) -> None:
+    [state] = await states(app, [read("a.txt")])
+    assert "loaded" not in state["metadata"] and "system-reminder" not in state["output"]
+
+
+async def test_they_are_told_once(app: RunningApp) -> None:
+    together = [read("lib/code.py", "c1"), read("lib/code.py", "c2"), read("lib/deep/code.py", "c3")]
+    found = await states(app, together, [read("lib/code.py", "c4")])
+    loaded = [path for state in found for path in state["metadata"].get("loaded", [])]
+    assert sorted(loaded) == sorted({str(app.directory / "lib/AGENTS.md"), str(app.directory / "lib/deep/CLAUDE.md")})
+    assert "loaded" not in found[3]["metadata"]
+
+
+async def test_reading_them_themselves_is_enough(app: RunningApp) -> None:
+    [state] = await states(app, [read("lib/AGENTS.md")])
+    assert "system-reminder" not in state["output"] and NEAR in state["output"]
+
+
+async def test_those_in_the_system_prompt_are_not_told_again(app: RunningApp) -> None:
+    await app.call("PATCH", "/config", {"instructions": ["lib/*.md"]})
+    [state] = await states(app, [read("lib/code.py")])
+    assert "system-reminder" not in state["output"]
+    assert NEAR in requests(app)[0].system[1]
+
+
+async def test_after_a_compaction_they_are_told_again(app: RunningApp) -> None:
+    app.provider.add(
+        [read("lib/code.py", "c1")], [say("Read.")], [say("A summary.")], [read("lib/code.py", "c2")], [say("Again.")]
+    )
+    session = (await app.create_session())["id"]
+    await app.prompt(session, "Read")
+    await app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"})
+    await app.prompt(session, "Read it again")
+    loaded = [part["state"]["metadata"].get("loaded") for part in tools(await app.messages(session))]
+    assert loaded == [[str(app.directory / "lib/AGENTS.md")]] * 2
+
+
+async def test_when_their_read_was_pruned_they_are_told_again(app: RunningApp) -> None:
+    app.provider.add([read("lib/code.py", "c1")], [say("Read.")], [read("lib/code.py", "c2")], [say("Again.")])
+    session = (await app.create_session())["id"]
+    await app.prompt(session, "Read")
+    store = app.services.store
+    [part] = await store.parts_of_type(session, "tool")
+    part.state.time.compacted = 1  # type: ignore[union-attr]
+    change = store.change(session, str(app.directory))
+    change.put_part(part)
+    await store.commit(change)
+    await app.prompt(session, "Read it again")
+    assert "system-reminder" in tools(await app.messages(session))[1]["state"]["output"]
