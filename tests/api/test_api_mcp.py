@@ -1,9 +1,11 @@
 """MCP servers over HTTP: status, switching on and off, adding, resources, and signing in."""
 
 import asyncio
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -193,3 +195,32 @@ async def test_a_server_that_takes_no_sign_in_is_a_bad_request(app: RunningApp) 
     assert (await remote(app, url))["status"] == "failed"
     refused = await app.post("/mcp/web/auth", expect=400)
     assert "could not begin" in refused["errors"][0]["message"]
+
+
+class LetsNobodyIn(BaseHTTPRequestHandler):
+    """A server that wants a key and knows nothing of OAuth."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"] or 0))
+        self.send_response(401 if self.path == "/mcp" else 404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        return None
+
+
+async def test_a_server_without_oauth_that_lets_nobody_in_says_so(app: RunningApp) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), LetsNobodyIn) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}/mcp"
+        assert await remote(app, url) == {"status": "needs_auth"}
+        assert (await app.post("/mcp/web/auth", expect=400))["name"] == "BadRequest"
+        assert (await app.get("/mcp"))["web"]["status"] == "needs_client_registration"
+        assert (await remote(app, url, oauth=False))["status"] == "failed"
+        server.shutdown()
