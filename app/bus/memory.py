@@ -32,13 +32,14 @@ class Listener:
         self._known: dict[str, int] = {}
 
     def skip(self, covered: int, known: dict[str, int]) -> None:
-        """The client has been sent the events up to sequence `covered`, and of some parts so many characters: what of that is on
-        its way here comes no second time."""
+        """The client has been sent the events up to sequence `covered`, and of the parts that stream so many characters: what of
+        that is on its way here comes no second time. A part that streams no more is announced whole by its last event."""
         self._covered = covered
         self._known = known
         waiting, self._frames, self._size = self._frames, deque(), 0
         for frame in waiting:
-            self.push(frame)
+            if isinstance(frame, EventFrame) or frame.delta.part_id in known:
+                self.push(frame)
 
     def push(self, frame: Frame) -> None:
         if self._closed:

@@ -248,6 +248,17 @@ async def test_a_frame_that_was_merged_across_the_known_length_is_cut() -> None:
     assert gained((await heard(listener))[:-1]) == " you"
 
 
+async def test_what_is_on_its_way_of_a_part_that_has_ended_does_not_come_after_its_end() -> None:
+    bus = MemoryBus()
+    listener = bus.subscribe("/d", deltas=True)
+    Text(bus).gain("Hello")
+    bus.flush("ses_1")
+    bus.publish(numbered(5))
+    listener.skip(5, {})
+    bus.publish(numbered(6))
+    assert await heard(listener) == ["6"]
+
+
 async def test_other_parts_are_not_cut() -> None:
     bus = MemoryBus()
     listener = bus.subscribe("/d", deltas=True)
