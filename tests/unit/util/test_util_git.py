@@ -58,7 +58,14 @@ async def test_variables_that_point_elsewhere_are_dropped(tmp_path: Path, monkey
 
 
 def test_the_environment_is_safe() -> None:
-    inherited = {"HOME": "/h", "OPENAI_API_KEY": "k", "GIT_INDEX_FILE": "x", "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "de_DE.UTF-8"}
+    inherited = {
+        "HOME": "/h",
+        "OPENAI_API_KEY": "k",
+        "GIT_INDEX_FILE": "x",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_GLOBAL": "/g",
+        "LC_ALL": "de_DE.UTF-8",
+    }
     safe = safe_environment(inherited)
     assert safe == {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
