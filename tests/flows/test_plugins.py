@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from plugin_files import PluginFiles
 from running_app import RunningApp, running_app
-from turns import bash, configured, pending, priced, requests, say, texts, title_requests, tools, until
+from turns import PATIENCE, bash, configured, pending, priced, requests, say, texts, title_requests, tools, until
 
 from app.plugin.api import HOOK_NAMES
 from app.provider.base import ModelRequest, TextBlock, UserTurn
@@ -319,6 +319,20 @@ async def test_a_plugin_may_have_a_person_asked(tmp_path: Path, files: PluginFil
         request = await pending(app)
         await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
         assert (await running)["output"] == "ran\n"
+
+
+async def test_always_lets_nothing_through_that_a_plugin_has_a_person_asked_for(tmp_path: Path, files: PluginFiles) -> None:
+    files.put("decides", deciding("ask"))
+    async with opened(tmp_path) as app:
+        session = await new_session(app)
+        app.provider.add([bash("echo one"), bash("echo two")], [say()])
+        await app.prompt_async(session, "Run both")
+        async with asyncio.timeout(PATIENCE):
+            while len(waiting := await app.get("/permission")) < 2:
+                await asyncio.sleep(0.005)
+        await app.post(f"/permission/{waiting[0]['id']}/reply", {"reply": "always"})
+        assert [request["id"] for request in await app.get("/permission")] == [waiting[1]["id"]]
+        await app.post(f"/permission/{waiting[1]['id']}/reply", {"reply": "once"})
 
 
 async def test_an_unknown_decision_leaves_it_to_the_rules(
