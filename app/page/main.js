@@ -257,7 +257,7 @@ const shortcuts = new Shortcuts(
     { key: 'u', does: 'Undo: revert the last prompt', run: () => store.open && actions.undo() },
     { key: 'U', shown: 'Shift+U', does: 'Redo: undo the revert', run: () => store.open?.info.revert && actions.unrevert() },
     { key: 'm', does: 'Session menu', run: () => store.open && byID('open-menu').click() },
-    { key: 'Escape', does: 'Stop the answer, also from the prompt', run: () => store.open && store.statusOf(store.open.id).type !== 'idle' && actions.stop() },
+    { key: 'Escape', shown: 'Esc', does: 'Stop the answer, also from the prompt', run: () => store.open && store.statusOf(store.open.id).type !== 'idle' && actions.stop() },
   ],
   [
     { shown: 'Enter', does: 'Send; Shift+Enter begins a line' },

@@ -70,7 +70,7 @@ def test_a_permission_can_wait_and_another_window_may_answer_it(desk: Desk, new_
     desk.say("make a file", [ECHO], ["It is made."])
     desk.button("Later").click()
     expect(desk.dialog).to_be_hidden()
-    desk.button("1 request waits for you: answer").click()
+    desk.button("Answer 1 request").click()
     expect(desk.dialog).to_be_visible()
     other = new_desk(f"/{desk.page.url.rpartition('/')[2]}")
     other.button("Allow once").click()

@@ -31,7 +31,7 @@ export class Asks {
   update() {
     const waiting = [...this.store.permissions.values(), ...this.store.questions.values()].filter((ask) => this.store.isBelowOpen(ask.sessionID));
     this.button.hidden = waiting.length === 0;
-    this.button.textContent = `${count(waiting.length, 'request waits', 'requests wait')} for you: answer`;
+    this.button.textContent = `Answer ${count(waiting.length, 'request')}`;
     if (this.#shown && !waiting.some((ask) => ask.id === this.#shown.id)) this.#shown.closed.abort();
     const next = waiting.find((ask) => !this.#later.has(ask.id));
     if (next && !this.#shown) this.#show(next);

@@ -50,7 +50,7 @@ export class ContextPanel {
     this.#meter.value = percent;
     this.#meter.hidden = !limit;
     setText(this.#share, limit ? `${shortNumber(used)} of ${shortNumber(limit)} tokens` : `${shortNumber(used)} tokens`);
-    const rows = { Used: limit ? `${percent.toFixed(percent < 10 ? 1 : 0)} %` : '–', Read: shortNumber(input), Cached: shortNumber(cached), Written: shortNumber(output), Cost: dollars(cost) };
+    const rows = { 'Window used': limit ? `${percent.toFixed(percent < 10 ? 1 : 0)} %` : '–', Input: shortNumber(input), 'Cached input': shortNumber(cached), Output: shortNumber(output), Cost: dollars(cost) };
     this.#numbers.replaceChildren(...Object.entries(rows).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
     this.#numbers.title = partial ? 'Sums of the messages that are shown' : '';
   }

@@ -38,6 +38,7 @@ export class MessageView {
     this.element.setAttribute('aria-busy', String(!hasEnded(info)));
     this.element.classList.toggle('summary', Boolean(info.summary) && this.role === 'assistant');
     this.#error.hidden = !info.error;
+    this.#error.classList.toggle('stopped', info.error?.name === 'MessageAbortedError');
     if (info.error) setText(this.#error, errorText(info.error));
     setText(this.#foot, footOf(info));
     this.element.classList.toggle('empty', parts.length > 0 && !this.#body.children.length && !info.error);
@@ -49,6 +50,7 @@ function footOf(info) {
   if (info.role === 'user' || !info.time.completed || info.finish === 'tool-calls') return '';
   const { input, output, cache } = info.tokens;
   const took = duration(info.time.completed - info.time.created);
-  const tokens = `${shortNumber(input + cache.read + cache.write)} → ${shortNumber(output)} tokens`;
+  const read = input + cache.read + cache.write;
+  const tokens = read > 0 && `${shortNumber(read)} → ${shortNumber(output)} tokens`;
   return [info.modelID, took, tokens, info.cost > 0 ? dollars(info.cost) : ''].filter(Boolean).join(' · ');
 }
