@@ -27,6 +27,7 @@ from app.api.services import Services
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.config.flags import Flags
+from app.config.well_known import Organisations
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpEvent, McpSettings
 from app.permission.service import Permissions
@@ -132,8 +133,9 @@ class Server:
         database, sql, writer, store = self._storage.database, self._storage.sql, self._storage.writer, self._storage.store
         data_dir = self.settings.data_dir
         projects = Projects(database, sql, writer)
-        workspaces = Workspaces(WorkspaceSettings(data_dir, flags, os.environ), directory, self.settings.root_dirs, projects)
         known, auth = KnownCatalogue(), AuthStore(data_dir)
+        workspace_settings = WorkspaceSettings(data_dir, flags, Organisations(auth.all, os.environ))
+        workspaces = Workspaces(workspace_settings, directory, self.settings.root_dirs, projects)
         statuses, summaries = Statuses(store), Summaries(store)
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
         provider_env = frozenset(name for provider in known.providers.values() for name in provider.env)

@@ -133,7 +133,7 @@ class Instances:
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
         plugins = await self.plugins.open(workspace.place, loaded)
         config = plugins.config
-        connected = assemble(self._known, ProviderSettings.of(config.layer(), os.environ), os.environ, auth)
+        connected = assemble(self._known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
         providers = self._providers.setdefault(workspace.place.directory, Providers(connected, scripted=self._scripted))
         providers.update(connected)

@@ -4,7 +4,7 @@ import getpass
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -28,7 +28,7 @@ from app.util import paths
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
     `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
-    `watched`: every path that was looked at, with what a stat said of it."""
+    `watched`: every path that was looked at, with what a stat said of it. `environ`: what `{env:}` stood for."""
 
     config: Config
     directories: list[Path]
@@ -37,6 +37,7 @@ class LoadedConfig:
     plugins: list[Extension]
     tools: list[Extension]
     watched: Mapping[str, Stamp]
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def is_stale(self) -> bool:
         """Whether a file or directory that this was read from has changed, come or gone."""
@@ -60,9 +61,8 @@ def load(
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
-    return LoadedConfig(
-        config, loader.present, loader.skills(), loader.warnings, plugins, loader.tools, watched=loader.watch.stamps
-    )
+    found = (loader.present, loader.skills(), loader.warnings, plugins, loader.tools)
+    return LoadedConfig(config, *found, watched=loader.watch.stamps, environ=environ)
 
 
 @dataclass(frozen=True)

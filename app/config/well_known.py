@@ -2,17 +2,61 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.config.errors import ConfigInvalidError
 from app.config.parse import Substitution, parse_layer
+from app.schema.errors import ServiceError
 from app.schema.model import Auth, WellKnownAuth
 
 if TYPE_CHECKING:
     import httpx
 
 TIMEOUT = 10.0
+PAUSE = 10.0
+
+
+@dataclass(frozen=True)
+class Said:
+    """What all organisations say. `environ` is the server's, with the tokens that the user is signed in with."""
+
+    layers: Sequence[Mapping[str, Any]]
+    environ: Mapping[str, str]
+
+
+class Organisations:
+    """Those that the user has signed in to, asked once for each set of sign-ins; one that cannot be reached is asked again after
+    PAUSE seconds."""
+
+    def __init__(self, auth: Callable[[], Mapping[str, Auth]], environ: Mapping[str, str]) -> None:
+        self._auth = auth
+        self._environ = environ
+        self._asked: tuple[list[str], dict[str, str]] | None = None
+        self._answer: asyncio.Task[Said] | None = None
+        self._failed_at = 0.0
+
+    async def said(self) -> Said:
+        """The same object as long as nothing changed. Raises ConfigInvalidError, ConfigJsonError."""
+        asked = sign_ins(self._auth())
+        if self._answer is None or asked != self._asked or self._may_try_again(self._answer):
+            self._asked = asked
+            self._answer = asyncio.create_task(self._ask(*asked))
+        return await asyncio.shield(self._answer)
+
+    def _may_try_again(self, answer: "asyncio.Task[Said]") -> bool:
+        return self._failed_at > 0 and answer.done() and time.monotonic() - self._failed_at > PAUSE
+
+    async def _ask(self, urls: list[str], tokens: dict[str, str]) -> Said:
+        self._failed_at = 0.0
+        environ = {**self._environ, **tokens} if tokens else self._environ
+        try:
+            return Said(await fetch_well_known(urls, environ), environ)
+        except ServiceError:
+            self._failed_at = time.monotonic()
+            raise
 
 
 def sign_ins(auth: Mapping[str, Auth]) -> tuple[list[str], dict[str, str]]:

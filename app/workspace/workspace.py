@@ -4,13 +4,12 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig, load
+from app.config.well_known import Organisations, Said
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.workspace.place import Place
 from app.workspace.project import Found
@@ -23,12 +22,9 @@ FRESH_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class WorkspaceSettings:
-    """`remote`: what organisations' well-known configuration says; `environ` what `{env:}` reads."""
-
     data_dir: Path
     flags: Flags
-    environ: Mapping[str, str]
-    remote: Sequence[Mapping[str, Any]] = ()
+    organisations: Organisations
 
 
 class Workspace:
@@ -38,6 +34,7 @@ class Workspace:
         self.place = Place(directory, found.id, str(found.checkout), found.vcs == "git")
         self._snapshots: Snapshots | None = None
         self._config: LoadedConfig | None = None
+        self._said: Said | None = None
         self._loading = asyncio.Lock()
         self._checked = 0.0
         self.last_used = time.monotonic()
@@ -52,8 +49,10 @@ class Workspace:
             return self._config
         async with self._loading:
             # Who waited here finds what was loaded meanwhile: to those who ask at once it is one and the same object.
-            if self._config is None or self._config.is_stale():
-                self._config = await asyncio.to_thread(self._load)
+            said = await self._settings.organisations.said()
+            if self._config is None or said is not self._said or self._config.is_stale():
+                self._config = await asyncio.to_thread(self._load, said)
+                self._said = said
             self._checked = time.monotonic()
             return self._config
 
@@ -74,9 +73,8 @@ class Workspace:
             )
         return self._snapshots
 
-    def _load(self) -> LoadedConfig:
-        settings = self._settings
-        loaded = load(Path(self.place.directory), self.found.checkout, settings.flags, settings.remote or None, settings.environ)
+    def _load(self, said: Said) -> LoadedConfig:
+        loaded = load(Path(self.place.directory), self.found.checkout, self.flags, said.layers, said.environ)
         for warning in loaded.warnings:
             log.warning("a configuration file was left out: %s", warning.message)
         return loaded
