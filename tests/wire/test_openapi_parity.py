@@ -1,6 +1,7 @@
-"""For every route that OpenCode 1.1.34 has too, the operationId is the same: generated clients name their methods after it.
+"""The API is OpenCode 1.1.34's: what it has and this one does not is told in docs/compatibility.md, with a reason, line by line.
 
-opencode_operations.json lists OpenCode's: method, path, operationId.
+opencode_api.json is OpenCode's API without its prose: routes, parameters, schemas. Where both have a route, the operationId is
+the same: generated clients name their methods after it.
 """
 
 import json
@@ -8,10 +9,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from api_parity import Json, gaps, operations
 
 ROOT = Path(__file__).parents[2]
-METHODS = {"get", "post", "put", "patch", "delete"}
 
 # The routes that OpenCode's clients cannot start or run a session without.
 NEEDED = {
@@ -55,44 +57,107 @@ NEEDED = {
     "part.delete",
 }
 
-Operations = dict[tuple[str, str], str]
+
+@pytest.fixture(scope="module")
+def theirs() -> Json:
+    return dict(json.loads((Path(__file__).parent / "opencode_api.json").read_text()))
 
 
-def nameless(path: str) -> str:
-    """The path without the names of its parameters: `/session/{id}` and `/session/{sessionID}` are one route."""
-    return re.sub(r"\{[^}]*\}", "{}", path)
+@pytest.fixture(scope="module")
+def ours() -> Json:
+    return dict(yaml.load((ROOT / "openapi.yaml").read_text(), yaml.CSafeLoader))
 
 
-def theirs() -> Operations:
-    listed: list[dict[str, str]] = json.loads((Path(__file__).parent / "opencode_operations.json").read_text())
-    return {(operation["method"], nameless(operation["path"])): operation["operationId"] for operation in listed}
+@pytest.fixture(scope="module")
+def told() -> dict[str, str]:
+    """What docs/compatibility.md says is not here, and why; `*` stands for any text."""
+    text = (ROOT / "docs" / "compatibility.md").read_text().partition("## What is not here")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(.+?)` \| (.+?) \|$", text, re.MULTILINE)
+    return dict(rows)
 
 
-def ours() -> Operations:
-    paths: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "openapi.yaml").read_text())["paths"]
-    return {
-        (method.upper(), nameless(path)): operation["operationId"]
-        for path, item in paths.items()
-        for method, operation in item.items()
-        if method in METHODS
-    }
+def names(api: Json) -> dict[tuple[str, str], str]:
+    return {route: operation["operationId"] for route, operation in operations(api).items()}
 
 
-def test_shared_routes_have_opencodes_operation_ids() -> None:
-    expected, actual = theirs(), ours()
+def is_one_of(line: str, lines: str) -> bool:
+    return re.fullmatch(re.escape(lines).replace(r"\*", ".*"), line) is not None
+
+
+def test_what_is_not_here_is_told_with_a_reason(theirs: Json, ours: Json, told: dict[str, str]) -> None:
+    untold = {gap for gap in gaps(theirs, ours) if not any(is_one_of(gap, lines) for lines in told)}
+    assert sorted(untold) == []
+    assert all(len(reason) > 20 for reason in told.values())
+
+
+def test_what_is_told_is_not_here(theirs: Json, ours: Json, told: dict[str, str]) -> None:
+    found = gaps(theirs, ours)
+    assert [lines for lines in told if not any(is_one_of(gap, lines) for gap in found)] == []
+
+
+def test_shared_routes_have_opencodes_operation_ids(theirs: Json, ours: Json) -> None:
+    expected, actual = names(theirs), names(ours)
     shared = expected.keys() & actual.keys()
     assert {route: actual[route] for route in shared} == {route: expected[route] for route in shared}
 
 
-def test_no_other_route_takes_an_operation_id_of_opencode() -> None:
-    expected, actual = theirs(), ours()
+def test_no_other_route_takes_an_operation_id_of_opencode(theirs: Json, ours: Json) -> None:
+    expected, actual = names(theirs), names(ours)
     assert {route: name for route, name in actual.items() if route not in expected and name in expected.values()} == {}
 
 
-def test_operation_ids_are_unique() -> None:
-    names = list(ours().values())
-    assert sorted(set(names)) == sorted(names)
+def test_operation_ids_are_unique(ours: Json) -> None:
+    found = list(names(ours).values())
+    assert sorted(set(found)) == sorted(found)
 
 
-def test_the_routes_that_clients_need_are_there() -> None:
-    assert NEEDED - set(ours().values()) == set()
+def test_the_routes_that_clients_need_are_there(ours: Json) -> None:
+    assert NEEDED - set(names(ours).values()) == set()
+
+
+def changed(ours: Json, *path: str) -> Json:
+    """`ours` without what `path` leads to."""
+    copy: Json = json.loads(json.dumps(ours))
+    *way, last = path
+    inner = copy
+    for step in way:
+        inner = inner[step]
+    if isinstance(inner, list):
+        inner.remove(last)
+    else:
+        del inner[last]
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("path", "gap"),
+    [
+        (("paths", "/session/{sessionID}/todo"), "GET /session/{sessionID}/todo"),
+        (("paths", "/session/{sessionID}", "get", "responses", "404"), "GET /session/{sessionID} 404"),
+        (("components", "schemas", "Session", "properties", "parentID"), "Session.parentID"),
+        (("components", "schemas", "Session", "required", "title"), "Session.title: optional"),
+        (("components", "schemas", "FileDiff", "properties", "before"), "FileDiff.before"),
+        (("components", "schemas", "RetryPart", "properties", "type"), "Part (type=retry)"),
+        (("components", "schemas", "CommandInput", "properties", "agent"), "POST /session/{sessionID}/command body.agent"),
+    ],
+)
+def test_what_is_taken_out_is_missed(theirs: Json, ours: Json, path: tuple[str, ...], gap: str) -> None:
+    assert gap in gaps(theirs, changed(ours, *path)) - gaps(theirs, ours)
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "gap"),
+    [
+        (("Session", "properties", "title"), {"type": "number"}, "Session.title: number"),
+        (("Session", "properties", "title"), {"anyOf": [{"type": "string"}, {"type": "null"}]}, "Session.title: null"),
+        (("ToolPart", "properties", "state"), {"type": "object"}, "ToolState (status=pending)"),
+    ],
+)
+def test_another_type_is_seen(theirs: Json, ours: Json, path: tuple[str, ...], change: Any, gap: str) -> None:
+    copy: Json = json.loads(json.dumps(ours))
+    inner = copy["components"]["schemas"]
+    for step in path:
+        inner = inner[step]
+    inner.clear()
+    inner.update(change)
+    assert gap in gaps(theirs, copy) - gaps(theirs, ours)
