@@ -1,0 +1,94 @@
+"""The proxies' configurations that the documentation shows: they pass events on at once, under the public name."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from doc_snippets import SHOWN_BASE, blocks
+from running_server import ROOT, RunningServer, clean_environment, free_port, serving, this_checkout
+
+NAME = "agent.example.com"
+SECONDS = 5
+"""An event that a proxy holds back would come with the next heartbeat, after 10 s, or not at all."""
+
+Command = list[str]
+
+
+def shown(language: str) -> str:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    return next(block.code for block in blocks(page) if block.language == language)
+
+
+def installed(program: str) -> str:
+    path = shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")
+    if path is None:
+        pytest.skip(f"{program} is not installed")
+    return path
+
+
+def nginx(upstream: str, port: int, directory: Path) -> Command:
+    """Without TLS, for which there is no certificate here."""
+    program = installed("nginx")
+    server = re.sub(r"^\s*ssl_certificate.*\n", "", shown("nginx"), flags=re.MULTILINE)
+    server = server.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};").replace(SHOWN_BASE, upstream)
+    places = "".join(f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    config = directory / "nginx.conf"
+    head = f"daemon off;\npid {directory}/nginx.pid;\nerror_log {directory}/error.log;\nevents {{}}\n"
+    config.write_text(f"{head}http {{\naccess_log off;\n{places}{server}}}\n")
+    return [program, "-p", str(directory), "-e", str(directory / "error.log"), "-c", str(config)]
+
+
+def caddy(upstream: str, port: int, directory: Path) -> Command:
+    program = installed("caddy")
+    site = shown("caddy").replace(NAME, f"http://{NAME}:{port}").replace(SHOWN_BASE.removeprefix("http://"), upstream[7:])
+    config = directory / "Caddyfile"
+    config.write_text(f"{{\n\tadmin off\n\tgrace_period 1s\n\tstorage file_system {directory}/caddy\n}}\n{site}")
+    return [program, "run", "--adapter", "caddyfile", "--config", str(config)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    command, environment = this_checkout()
+    with serving(command, tmp_path, {**environment, "OPENSESSION_PUBLIC_URL": f"https://{NAME}"}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("proxy", [nginx, caddy], ids=["nginx", "caddy"])
+def test_events_come_through_at_once(proxy: Callable[[str, int, Path], Command], server: RunningServer, tmp_path: Path) -> None:
+    port = free_port()
+    command = proxy(server.base, port, tmp_path)
+    log = tmp_path / "proxy.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(tmp_path)) as running,
+    ):
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Host": NAME}, timeout=SECONDS) as client:
+                wait_for(client, running, log)
+                session = client.post("/session", json={}).raise_for_status().json()
+                with client.stream("GET", "/event") as events:
+                    assert "server.connected" in next(line for line in events.iter_lines() if line.startswith("data:"))
+                shared = client.post(f"/session/{session['id']}/share").json()
+            assert shared["share"]["url"].startswith(f"https://{NAME}/s/")
+        finally:
+            running.terminate()
+            running.wait(SECONDS)
+
+
+def wait_for(client: httpx.Client, running: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            if client.get("/global/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        if running.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"The proxy did not start:\n{log.read_text()}")
+        time.sleep(0.05)
