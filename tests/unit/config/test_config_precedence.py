@@ -150,3 +150,73 @@ def test_legacy_tools_stand_below_explicit_permission(world: Any) -> None:
     config = world.load().config
     assert config.permission == {"edit": "deny", "webfetch": "allow", "bash": "ask"}
     assert list(config.permission)[-1] == "bash"
+
+
+AGENT_LAYERS = [
+    "remote 1",
+    "global opencode.json",
+    "directory opencode.json",
+    "OPENCODE_CONFIG_CONTENT",
+    "global agent/x.md",
+    "directory .opencode/opencode.json",
+    "directory .opencode/agents/x.md",
+    "worktree .opencode/agent/x.md",
+    "home .opencode/agent/x.md",
+    "OPENCODE_CONFIG_DIR agent/x.md",
+    "OPENCODE_CONFIG_DIR mode/x.md",
+    "mode entry",
+]
+"""What says something of one agent: files, then markdown of their directory, and at last the entries of `mode`."""
+
+COMMAND_LAYERS = [layer.replace("agent", "command") for layer in AGENT_LAYERS if "mode" not in layer]
+
+PERMISSION_LAYERS = ["tools (legacy)", *[layer for layer in AGENT_LAYERS if "x.md" not in layer and "mode" not in layer]]
+PERMISSION_LAYERS += ["OPENCODE_CONFIG_DIR opencode.json", "OPENCODE_PERMISSION"]
+
+
+def put_markdown(layers: Layers, layer: str, text: str) -> None:
+    places = {
+        "global": layers.world.global_dir,
+        "directory": layers.world.directory,
+        "worktree": layers.world.worktree,
+        "home": layers.world.home,
+        "OPENCODE_CONFIG_DIR": layers.flags["OPENCODE_CONFIG_DIR"],
+    }
+    where, name = layer.split()
+    layers.world.write(places[where] / name, f"---\ndescription: {text}\n---\nprompt")
+    if where in layers.flags:
+        layers.env[where] = str(layers.flags[where])
+
+
+@pytest.mark.parametrize(("lower", "higher"), list(pairwise(AGENT_LAYERS)))
+def test_what_is_said_of_an_agent_in_a_layer_overrides_the_one_below(layers: Layers, lower: str, higher: str) -> None:
+    for layer in (lower, higher):
+        if layer.endswith(".md"):
+            put_markdown(layers, layer, layer)
+        elif layer == "mode entry":
+            layers.put("global config.json", {"mode": {"x": {"description": layer}}})
+        else:
+            layers.put(layer, {"agent": {"x": {"description": layer}}})
+    assert layers.load().agent["x"].description == higher
+
+
+@pytest.mark.parametrize(("lower", "higher"), list(pairwise(COMMAND_LAYERS)))
+def test_what_is_said_of_a_command_in_a_layer_overrides_the_one_below(layers: Layers, lower: str, higher: str) -> None:
+    for layer in (lower, higher):
+        if layer.endswith(".md"):
+            put_markdown(layers, layer, layer)
+        else:
+            layers.put(layer, {"command": {"x": {"template": "t", "description": layer}}})
+    assert layers.load().command["x"].description == higher
+
+
+@pytest.mark.parametrize(("lower", "higher"), list(pairwise(PERMISSION_LAYERS)))
+def test_a_permission_of_a_layer_overrides_the_one_below(layers: Layers, lower: str, higher: str) -> None:
+    for layer, action in ((lower, "deny"), (higher, "ask")):
+        if layer == "tools (legacy)":
+            layers.put("OPENCODE_CONFIG_DIR opencode.json", {"tools": {"bash": False}})
+        elif layer == "OPENCODE_PERMISSION":
+            layers.env[layer] = json.dumps({"bash": action})
+        else:
+            layers.put(layer, {"permission": {"bash": action}})
+    assert layers.load().permission["bash"] == "ask"
