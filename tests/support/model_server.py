@@ -37,6 +37,8 @@ class ModelServer:
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/v1"
         self._turns: deque[list[Step]] = deque()
+        self.requests: list[dict[str, Any]] = []
+        """What the model `main` was asked."""
 
     def play(self, *turns: list[Step]) -> None:
         self._turns = deque(turns)
@@ -83,6 +85,8 @@ def model_server() -> Iterator[ModelServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if body["model"] == "main":
+                model.requests.append(body)
             turn = model.answer(body["model"])
             refusal = next((step for step in turn if isinstance(step, Refusal)), None)
             if refusal is not None:

@@ -1,99 +1,47 @@
-"""A server that is killed (-9) at random moments and started again: what it acknowledged is there, what it had not finished is
-closed or answered, and every session takes the next prompt."""
+"""A server that is killed (-9) at random moments of turns, tools, forks and deletes, and started again: what it acknowledged is
+there, what it had not finished is closed or answered, nothing runs twice or goes on, and every session takes the next prompt."""
 
 import asyncio
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-from running_server import ROOT, clean_environment, free_port, new_workspace, wait_until_it_answers
+import psutil
+from conftest import LONG
+from killable import Client, Servers
+from model_server import ModelServer, model_server
+from processes import running_in
 from turns import assert_settled, bash, call, say, texts, tools
 
-KILLS = 3
-PROMPT = {"parts": [{"type": "text", "text": "Hi"}]}
-SCRIPT: list[list[dict[str, Any]]] = [
-    [say("A text that takes its time.", chunks=20, delay=0.01)],
-    [say("I run it."), bash("echo working; sleep 0.2; echo worked >> log.txt")],
-    [{"reasoning": "Hm.", "chunks": 3, "delay": 0.01}, say("And so on.", chunks=5, delay=0.01)],
-    [bash("sleep 0.1", "c1"), call("read", "c2", filePath="a.txt")],
-    [{"status": 429, "headers": {"retry-after-ms": "50"}, "message": "slow down"}],
-    [say("In the end.")],
-]
+from app.util import marks
+
+Figure = Callable[[str], None]
+
+KILLS = 30 if LONG else 2
+RECOVERED_WITHIN = 5.0
+ASKED = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
 
 
-class Servers:
-    """One server after another, on the same workspace and data."""
+def script(kill: int) -> list[list[dict[str, Any]]]:
+    """Every command has a name of its own, so that one which ran twice would show."""
 
-    def __init__(self, base: Path) -> None:
-        self._base = base
-        self.workspace = new_workspace(base / "workspace")
-        (base / "home").mkdir()
-        self.play(SCRIPT * 40)
+    def turns(number: int) -> list[list[dict[str, Any]]]:
+        log = f"echo {kill}.{number} >> log.txt"
+        return [
+            [say("A text that takes its time.", chunks=20, delay=0.01)],
+            [say("I run it."), bash(f"{log}; sleep 0.2; echo worked")],
+            [{"reasoning": "Hm.", "chunks": 3, "delay": 0.01}, say("And so on.", chunks=5, delay=0.01)],
+            [bash("setsid sleep 50 & trap '' TERM; sleep 0.1", "c1"), call("read", "c2", filePath="a.txt")],
+            [{"status": 429, "headers": {"retry-after-ms": "50"}, "message": "slow down"}],
+            [say("In the end.")],
+        ]
 
-    def play(self, turns: list[list[dict[str, Any]]]) -> None:
-        """What the model of the next server says."""
-        (self._base / "script.json").write_text(json.dumps({"turns": turns}))
-
-    @asynccontextmanager
-    async def start(self) -> AsyncIterator["Client"]:
-        """Killed when the block ends."""
-        port, log = free_port(), self._base / "server.log"
-        environment = clean_environment(
-            self._base / "home",
-            OPENSESSION_DATA_DIR=str(self._base / "data"),
-            OPENSESSION_SCRIPT=str(self._base / "script.json"),
-            PYTHONPATH=str(ROOT),
-        )
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve", "--port", str(port)],
-                cwd=self.workspace,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            url = f"http://127.0.0.1:{port}"
-            await asyncio.to_thread(wait_until_it_answers, process, url, log)
-            async with httpx.AsyncClient(base_url=url, timeout=30) as client:
-                yield Client(client)
-        finally:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-@dataclass
-class Client:
-    http: httpx.AsyncClient
-
-    async def get(self, path: str, expect: int = 200) -> Any:
-        response = await self.http.get(path)
-        assert response.status_code == expect, f"{path}: {response.status_code} {response.text}"
-        return response.json()
-
-    async def post(self, path: str, body: Any = None) -> Any:
-        """None when the connection broke before the whole answer was here."""
-        try:
-            response = await self.http.post(path, json=body or {})
-        except httpx.HTTPError:
-            return None
-        assert response.is_success, f"{path}: {response.status_code} {response.text}"
-        return response.json() if response.content.strip() else True
-
-    async def delete(self, path: str) -> bool:
-        try:
-            return (await self.http.delete(path)).is_success
-        except httpx.HTTPError:
-            return False
+    return [turn for number in range(40) for turn in turns(number)]
 
 
 @dataclass
@@ -181,14 +129,7 @@ async def work_until_killed(client: Client, seed: int, known: Acknowledged) -> N
         assert isinstance(outcome, asyncio.CancelledError), outcome
 
 
-async def idle(client: Client) -> None:
-    async with asyncio.timeout(30):
-        while await client.get("/session/status"):
-            await asyncio.sleep(0.02)
-
-
 async def check(client: Client, known: Acknowledged) -> None:
-    await idle(client)
     for session in known.deleted:
         await client.get(f"/session/{session}", expect=404)
     messages = {
@@ -217,42 +158,98 @@ def assert_answered(messages: list[dict[str, Any]]) -> None:
             assert all(tool["state"]["time"]["end"] for tool in tools(message))
 
 
-async def check_next_prompts(client: Client, known: Acknowledged) -> None:
-    for session in [session for session in known.sessions if session not in known.doomed][-5:]:
-        answer = await client.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "And now?"}]})
+async def check_next_prompts(client: Client, known: Acknowledged, model: ModelServer) -> int:
+    """Each gets its answer; returns how many calls the model was told of, each with a result."""
+    pairs = 0
+    for session in [session for session in known.sessions if session not in known.doomed][-40:]:
+        answer = await client.prompt(session, "And now?", model={"providerID": "fake", "modelID": "main"})
         assert answer["info"]["role"] == "assistant" and "error" not in answer["info"], answer
         assert texts(answer)
         assert_settled(await client.get(f"/session/{session}/message"))
+        pairs += paired(model.requests[-1]["messages"])
+    return pairs
 
 
-async def test_what_was_acknowledged_survives_being_killed(tmp_path: Path) -> None:
-    servers, known = Servers(tmp_path), Acknowledged()
-    for seed in range(KILLS):
+def paired(messages: list[dict[str, Any]]) -> int:
+    """Fails unless every call in a request has exactly one result, which comes after it."""
+    open_calls: Counter[str] = Counter()
+    count = 0
+    for message in messages:
+        if message["role"] == "tool":
+            open_calls.subtract([message["tool_call_id"]])
+            assert open_calls[message["tool_call_id"]] == 0, messages
+        else:
+            assert not +open_calls, messages
+        calls = [told["id"] for told in message.get("tool_calls", [])]
+        open_calls.update(calls)
+        count += len(calls)
+    assert not +open_calls, messages
+    return count
+
+
+async def recovered(client: Client, servers: Servers) -> float:
+    """Seconds until nothing is busy; what the killed server ran is gone by then."""
+    began = time.monotonic()
+    assert not left_behind(client, servers)
+    await client.idle()
+    return time.monotonic() - began
+
+
+def left_behind(client: Client, servers: Servers) -> list[str]:
+    """Commands of servers that are gone."""
+    others = (psutil.Process(pid) for pid in running_in(servers.workspace) if pid != client.process.pid)
+    found = {str(other): other.environ().get(marks.VARIABLE, "") for other in others if other.is_running()}
+    return [name for name, mark in found.items() if f":{client.process.pid}:" not in mark]
+
+
+def check_commands(servers: Servers) -> int:
+    """How many ran, each once."""
+    log = servers.workspace / "log.txt"
+    ran = Counter(log.read_text().split()) if log.exists() else Counter()
+    assert not [name for name, count in ran.items() if count > 1], ran
+    return len(ran)
+
+
+async def test_what_was_acknowledged_survives_being_killed(tmp_path: Path, figure: Figure) -> None:
+    servers, known, slowest = Servers(tmp_path), Acknowledged(), 0.0
+    for kill in range(KILLS):
+        servers.play(script(kill))
         async with servers.start() as client:
+            slowest = max(slowest, await recovered(client, servers))
             await check(client, known)
-            await work_until_killed(client, seed, known)
-    async with servers.start() as client:
-        await check(client, known)
-        await check_next_prompts(client, known)
-    assert len(known.sessions) > 5 and len(known.prompts) > 10 and known.answers and known.deleted
+            await work_until_killed(client, kill, known)
+    with model_server() as model:
+        servers.configure(model.config())
+        async with servers.start() as client:
+            slowest = max(slowest, await recovered(client, servers))
+            await check(client, known)
+            pairs = await check_next_prompts(client, known, model)
+    commands = check_commands(servers)
+    assert slowest < RECOVERED_WITHIN
+    assert len(known.sessions) > 5 and len(known.prompts) > 5 and known.answers and known.deleted and commands > 2
+    figure(
+        f"{KILLS} kills: of {len(known.sessions)} sessions, {len(known.prompts)} prompts, {len(known.answers)} answers and "
+        f"{len(known.deleted)} deletes acknowledged 0 lost; {commands} commands, 0 twice, 0 left running; {pairs} calls, each "
+        f"with a result; all idle {slowest:.1f} s after a restart at the most"
+    )
 
 
 async def test_an_interrupted_answer_is_closed_and_what_was_asked_is_still_asked(tmp_path: Path) -> None:
     servers = Servers(tmp_path)
-    (servers.workspace / "opencode.json").write_text(json.dumps({"permission": {"bash": {"*": "allow", "touch *": "ask"}}}))
+    servers.configure(ASKED)
     servers.play([[say("Half an answer."), bash("echo shown; sleep 2")], [bash("touch asked.txt")]])
     async with servers.start() as client:
         cut, asking = [(await client.post("/session"))["id"] for _ in range(2)]
-        await client.post(f"/session/{cut}/prompt_async", PROMPT)
-        await condition(client, f"/session/{cut}/message", lambda found: "shown" in json.dumps(found))
-        await client.post(f"/session/{asking}/prompt_async", PROMPT)
-        (request,) = await condition(client, "/permission", bool)
+        await client.post(f"/session/{cut}/prompt_async", {"parts": [{"type": "text", "text": "Hi"}]})
+        await client.condition(f"/session/{cut}/message", lambda found: "shown" in json.dumps(found))
+        await client.post(f"/session/{asking}/prompt_async", {"parts": [{"type": "text", "text": "Hi"}]})
+        (request,) = await client.condition("/permission", bool)
     servers.play([[say("Went on.")], [say("Anew.")]])
     async with servers.start() as client:
         assert await client.get("/permission") == [request]
         assert list(await client.get("/session/status")) == [asking]
         await client.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await idle(client)
+        await client.idle()
         assert (servers.workspace / "asked.txt").exists()
         asked = await client.get(f"/session/{asking}/message")
         assert texts(asked[-1]) == ["Went on."] and tools(asked)[0]["state"]["status"] == "completed"
@@ -261,11 +258,4 @@ async def test_an_interrupted_answer_is_closed_and_what_was_asked_is_still_asked
         assert closed[-1]["info"]["error"]["name"] == "UnknownError" and texts(closed[-1]) == ["Half an answer."]
         (tool,) = tools(closed)
         assert tool["state"]["error"] == "[Tool execution was interrupted]"
-        assert texts(await client.post(f"/session/{cut}/message", PROMPT)) == ["Anew."]
-
-
-async def condition(client: Client, path: str, holds: Callable[[Any], bool]) -> Any:
-    async with asyncio.timeout(20):
-        while not holds(found := await client.get(path)):
-            await asyncio.sleep(0.02)
-    return found
+        assert texts(await client.post(f"/session/{cut}/message", {"parts": [{"type": "text", "text": "Hi"}]})) == ["Anew."]
