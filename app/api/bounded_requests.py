@@ -14,6 +14,8 @@ HEAD_SECONDS = 30.0
 """So long a client may take for the head of a request."""
 STALL_SECONDS = 30.0
 """So long a client may take nothing of what is sent to it, before its connection is cut."""
+LINGER_SECONDS = 2.0
+"""So long what a refused client is still sending is thrown away: closed at once, it would not hear why."""
 SPARE_CONNECTIONS = 100
 """So many above the limit are told that there are too many; those above are closed at once."""
 
@@ -49,6 +51,7 @@ class BoundedRequests(_HttpProtocol):
     _received = 0
     """Bytes that have come while a head was not complete: the parser gives a long header out only when it has it whole."""
     _refusal = HTTPStatus.BAD_REQUEST
+    _refused = False
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
@@ -72,11 +75,13 @@ class BoundedRequests(_HttpProtocol):
     # ── the head of a request ───────────────────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         began_in_head = self._in_head
         super().data_received(data)
         if began_in_head and self._in_head:
             self._received += len(data)
-            if self._received > self.max_head_bytes and not self.transport.is_closing():
+            if self._received > self.max_head_bytes and not self._refused:
                 self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
                 self.send_400_response("")
 
@@ -112,7 +117,10 @@ class BoundedRequests(_HttpProtocol):
         """Called for whatever the parser does not take."""
         body = orjson.dumps(_REFUSALS[self._refusal])
         self.transport.write(_HEAD % (self._refusal, self._refusal.phrase.encode(), len(body)) + body)
-        self.transport.close()
+        self.transport.write_eof()
+        self._refused = True
+        _cancel(self._head_timer)
+        self._head_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     # ── a client that does not read ─────────────────────────────────────────────────────────────────────────────────────
 

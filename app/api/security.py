@@ -43,7 +43,8 @@ class Access:
 
     def knows_origin(self, origin: str, host: str | None) -> bool:
         """Configured, or the page comes from this server itself."""
-        return origin in self.origins or (host is not None and _authority(origin) == host.lower())
+        own = host is not None and self.knows_host(host) and _authority(origin) == host.lower()
+        return own or origin in self.origins
 
 
 def _host_name(header: str | None) -> str | None:

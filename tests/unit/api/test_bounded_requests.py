@@ -1,0 +1,126 @@
+"""What a connection may take before it is a request, on real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from over_sockets import listening
+from running_app import RunningApp, running_app
+
+from app.api import bounded_requests
+from app.bus.base import Event
+
+GET = b"GET /global/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path, max_head_bytes=4000, max_connections=3) as app:
+        yield app
+
+
+async def said(port: int, sent: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and body of the first answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(sent)
+        return await answer(reader)
+    finally:
+        writer.close()
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    length = int(head.lower().partition(b"content-length:")[2].split()[0])
+    return int(head.split()[1]), orjson.loads(await reader.readexactly(length))
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await asyncio.wait_for(reader.read(), 10) == b""
+    except ConnectionError:
+        return True
+
+
+async def test_addresses_and_headers_that_are_too_long(app: RunningApp) -> None:
+    async with listening(app) as port:
+        for sent, status in (
+            (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 414),
+            (b"GET /" + b"a" * 300_000, 414),
+            (GET + b"X-Long: " + b"a" * 5000 + b"\r\n\r\n", 431),
+            (GET + b"X-Long: " + b"a" * 300_000, 431),
+            (GET + b"X: y\r\n" * 2000 + b"\r\n", 431),
+            (b"\x00\x01\r\n\r\n", 400),
+            (GET + b"X: " + b"a" * 2000 + b"\r\n\r\n", 200),
+        ):
+            answered, body = await said(port, sent)
+            assert answered == status, sent[:40]
+            assert status == 200 or ("name" in body and body["data"]["message"])
+
+
+async def test_a_long_body_is_no_long_head(app: RunningApp) -> None:
+    body = orjson.dumps({"title": "x" * 500_000})
+    head = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    async with listening(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(head + body)
+            assert (await answer(reader))[0] == 200
+        writer.close()
+
+
+async def test_connections_beyond_the_limit_are_told_so(app: RunningApp) -> None:
+    async with listening(app) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for _, writer in held:
+            writer.write(GET + b"\r\n")
+        for reader, _ in held:
+            assert (await answer(reader))[0] == 200
+        status, body = await said(port, GET + b"\r\n")
+        assert status == 429 and body["name"] == "TooManyConnectionsError"
+        held[0][1].close()
+        await held[0][1].wait_closed()
+        async with asyncio.timeout(10):
+            while (await said(port, GET + b"\r\n"))[0] != 200:
+                await asyncio.sleep(0.01)
+        for _, writer in held:
+            writer.close()
+
+
+async def test_far_beyond_the_limit_they_are_closed(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_requests, "SPARE_CONNECTIONS", 1)
+    async with listening(app) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        assert await is_closed(held[4][0])
+        for _, writer in held:
+            writer.close()
+
+
+async def test_a_connection_that_sends_no_head_is_closed(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_requests, "HEAD_SECONDS", 0.1)
+    async with listening(app) as port:
+        for begun in (b"", b"GET / HT"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begun)
+            assert await is_closed(reader)
+            writer.close()
+
+
+async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_requests, "STALL_SECONDS", 0.2)
+    async with listening(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await reader.readuntil(b"server.connected")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        payload = orjson.dumps({"type": "test", "properties": {"padding": "x" * 100_000}})
+        async with asyncio.timeout(20):
+            while app.services.bus.listeners():
+                app.services.bus.publish(Event(payload, str(app.directory), durable=False))
+                await asyncio.sleep(0.005)
+        writer.close()
