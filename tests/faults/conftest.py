@@ -1,12 +1,8 @@
 """What the fault tests share: a short and a long form, and figures that are printed at the end of the run."""
 
-import os
 from collections.abc import Callable
 
 import pytest
-
-LONG = bool(os.environ.get("OPENSESSION_LONG"))
-"""`make faults` sets it: more repetitions of the same tests."""
 
 _figures = pytest.StashKey[list[str]]()
 

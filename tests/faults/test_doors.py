@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from conftest import LONG
+from long_form import LONG
 from every_route import WRITING, every_route, unknown
 from running_app import RunningApp, running_app
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from conftest import LONG
+from long_form import LONG
 from killable import Client, Servers
 from model_server import ModelServer, model_server
 from processes import running_in

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import LONG
+from long_form import LONG
 from killable import Client, Servers
 from turns import bash, say
 

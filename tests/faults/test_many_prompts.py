@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from conftest import LONG
+from long_form import LONG
 from over_sockets import clients
 from running_app import running_app
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from conftest import LONG
+from long_form import LONG
 from real_server import MIB, RealServer, real_server
 
 CHANGES = 1200 if LONG else 150

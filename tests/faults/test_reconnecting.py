@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from conftest import LONG
+from long_form import LONG
 from real_server import RealServer, real_server
 
 CLIENTS = 30
