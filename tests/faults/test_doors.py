@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from long_form import LONG
 from every_route import WRITING, every_route, unknown
+from long_form import LONG
 from running_app import RunningApp, running_app
 
 LISTED = "https://app.example.com"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from long_form import LONG
 from killable import Client, Servers
+from long_form import LONG
 from model_server import ModelServer, model_server
 from processes import running_in
 from turns import assert_settled, bash, call, say, texts, tools

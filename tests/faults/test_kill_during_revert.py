@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from long_form import LONG
 from killable import Client, Servers
+from long_form import LONG
 from turns import bash, say
 
 Figure = Callable[[str], None]
