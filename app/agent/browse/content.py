@@ -36,7 +36,7 @@ async def view_file(reach: Reach, name: str) -> ViewedFile:
     mime = _mime_of_bytes(Path(name), data)
     if mime is not None:
         return ViewedFile(content=base64.b64encode(data).decode(), encoding="base64", mime_type=mime)
-    hunks = await _hunks_since_head(Path(reach.real(name))) if reach.is_git else []
+    hunks = await _hunks_since_head(Path(reach.directory), reach.real(name)) if reach.is_git else []
     text = data.decode("utf-8-sig", "replace").strip()
     if not hunks:
         return ViewedFile(content=text)
@@ -77,9 +77,12 @@ def _mime_of_bytes(path: Path, data: bytes) -> str | None:
     return None
 
 
-async def _hunks_since_head(path: Path) -> list[PatchHunk]:
-    """One hunk that shows the whole file; none when nothing differs, git does not know the file or there is no commit yet."""
-    result = await git(["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", path.name], path.parent)
+async def _hunks_since_head(directory: Path, real: str) -> list[PatchHunk]:
+    """One hunk that shows the whole file; none when nothing differs, git does not know the file or there is no commit yet.
+
+    git is started where the request works and not where the file is: there it follows no link, also one that is put there now.
+    """
+    result = await git(["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real], directory)
     return parse_hunks(result.stdout.decode("utf-8", "replace")) if result.ok else []
 
 

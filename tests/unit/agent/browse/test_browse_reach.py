@@ -1,11 +1,17 @@
 """What was checked is what is read, also when links change in between."""
 
 import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from app.agent.browse.content import read
+from app.agent.browse.content import read, view_file
+from app.agent.browse.listing import list_directory
 from app.agent.browse.reach import FileForbidden, Reach, path_of
 from app.workspace.place import Place
 
@@ -63,6 +69,80 @@ def test_a_link_put_there_after_the_check_leads_nowhere(project: Path) -> None:
     swapped = Swapped(Place(str(project), "global", "/", is_git=False), lambda real: True)
     with pytest.raises(FileForbidden):
         read(swapped, "sub/secret.txt")
+
+
+@contextmanager
+def swapping(folder: Path, link: Path) -> Iterator[None]:
+    """Meanwhile `folder` is over and over changed for a link and back."""
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            folder.rename(folder.with_name("aside"))
+            os.symlink(link, folder)
+            folder.unlink()
+            folder.with_name("aside").rename(folder)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+async def test_a_folder_that_is_swapped_all_the_time_never_shows_what_is_outside(project: Path) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (outside / "a.txt").write_text("secret\n")
+    (outside / "secret.txt").touch()
+    seen: set[str] = set()
+    looks, deadline = 0, time.monotonic() + 10
+    with swapping(project / "sub", outside):
+        while (looks < 300 or not {"inside\n", "refused"} <= seen) and time.monotonic() < deadline:
+            looks += 1
+            seen |= await looked_at(project)
+    assert {"inside\n", "refused"} <= seen <= {"inside\n", "", "a.txt", "refused"}
+
+
+async def looked_at(project: Path) -> set[str]:
+    try:
+        text = (read(reach_of(project), "sub/a.txt") or b"").decode()
+        return {text, *(node.name for node in await list_directory(reach_of(project), "sub"))}
+    except FileForbidden:
+        return {"refused"}
+
+
+def repository(directory: Path, name: str, committed: str, changed: str) -> None:
+    file = directory / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(committed)
+    for command in (["init", "-q"], ["add", name], ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"]):
+        subprocess.run(["git", *command], cwd=directory, check=True)
+    file.write_text(changed)
+
+
+class SwappedAfterReading(Swapped):
+    """The same, once the text was read and before git is asked."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place, lambda real: True)
+        self._looks = 0
+
+    def real(self, name: str) -> str:
+        self._looks += 1
+        return super().real(name) if self._looks == 2 else Reach.real(self, name)
+
+
+async def test_the_difference_is_of_the_file_that_was_read(tmp_path: Path) -> None:
+    outside = tmp_path.resolve()
+    project = outside / "project"
+    repository(outside, "a.txt", "secret\n", "more secret\n")
+    repository(project, "sub/a.txt", "inside\n", "inside, too\n")
+    viewed = await view_file(SwappedAfterReading(Place(str(project), "id", str(project), is_git=True)), "sub/a.txt")
+    assert viewed.content == "inside, too"
+    assert "secret" not in (viewed.diff or "")
 
 
 def test_a_descriptor_tells_where_its_file_is(project: Path) -> None:
