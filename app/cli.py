@@ -41,13 +41,13 @@ def serve(
     from app.api.security import is_loopback
 
     settings = Settings()
-    _require_data_dir(settings)
     login = _login(settings)
     if not is_loopback(hostname) and login is None:
         _fail(
             f"Refusing to listen on {hostname} without a login: whoever reaches this server can run commands on this machine. "
             "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
+    _require_data_dir(settings)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "httpx2", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
