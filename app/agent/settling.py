@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from app.agent.compaction import compacting
 from app.agent.errors import TurnFailure, to_message_error
 from app.agent.history import INTERRUPTED
 from app.schema.message import AssistantMessage, MessageWithParts
@@ -24,6 +25,8 @@ async def settle_answer(store: Store, message: MessageWithParts, reason: str, ke
         info.error = info.error or to_message_error(TurnFailure(reason))
         info.time.completed = clock.now_ms()
         change.put_message(info)
+        if info.summary:
+            change.update_session(compacting(await store.session(info.session_id), since=None))
     await store.commit(change)
 
 

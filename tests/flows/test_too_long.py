@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import bash, configured, priced, requests, say, texts
+from turns import bash, configured, priced, requests, say, texts, tools
 
 from app.agent.compaction import MAX_TRIES, REPEATED_TOKENS, compacting
+from app.agent.history import CLEARED
 from app.agent.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
 from app.provider.scripted import Fail, Say, ScriptedProvider, SetUsage, Turn
@@ -236,3 +237,25 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
     async with running_app(tmp_path, workspace=directory) as app:
         assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
         assert "error" in (await app.messages(session))[-1]["info"]
+
+
+# ── pruning ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("setting", "kept"), [({}, False), ({"compaction": {"prune": False}}, True)], ids=["on", "off"])
+async def test_old_outputs_are_pruned_after_a_turn_unless_that_is_switched_off(
+    tmp_path: Path, setting: dict[str, Any], kept: bool
+) -> None:
+    config = {**priced(limit={"context": 16_000, "output": 1_000}), **setting}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        session = (await app.create_session())["id"]
+        counted = {"usage": {"input": 9_000, "output": 10}}
+        for number in range(4):
+            app.provider.add([bash(f"seq 1{number}0000 1{number}1500"), counted], [say("Counted."), counted])
+            await app.prompt(session, "Count")
+        app.provider.add([say("Done.")])
+        await app.prompt(session, "Thanks")
+        states = [part["state"] for part in tools(await app.messages(session))]
+        assert ["compacted" in state["time"] for state in states] == ([False] * 4 if kept else [True, False, False, False])
+        assert all(len(state["output"]) > 5_000 for state in states), "the record keeps them"
+        assert str(requests(app)[-1].messages).count(CLEARED) == (0 if kept else 1)
