@@ -303,6 +303,15 @@ async def test_a_command_of_an_unknown_session_is_404(app: RunningApp) -> None:
     await run(app, "ses_unknown", "plain", expect=404)
 
 
+async def test_review_is_done_by_a_session_of_its_own(app: RunningApp, session: str) -> None:
+    app.provider.add([say("One bug.")], [say("The review found one bug.")])
+    assert texts(await run(app, session, "review", "HEAD~1")) == ["The review found one bug."]
+    (child,) = await app.get(f"/session/{session}/children")
+    prompt = texts((await app.messages(child["id"]))[0])[0]
+    assert "HEAD~1" in prompt and "$ARGUMENTS" not in prompt
+    assert (await app.messages(session))[0]["parts"][0]["command"] == "review"
+
+
 async def test_init_is_a_command_that_marks_the_project(app: RunningApp, session: str) -> None:
     body = {"providerID": "acme", "modelID": "other", "messageID": "msg_init"}
     async with app.events() as events:
