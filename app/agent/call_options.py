@@ -21,6 +21,12 @@ def request_options(instance: Instance, model: Model, agent: Agent, user: UserMe
         session_id=user.session_id,
         flags=instance.flags,
         provider_options=instance.connected[model.provider_id].options,
+        origin={
+            "project": instance.place.project_id,
+            "session": user.session_id,
+            "request": user.id,
+            "client": instance.flags.client,
+        },
     )
     return asdict(options)
 

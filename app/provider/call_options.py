@@ -40,8 +40,10 @@ def call_options(
     session_id: str,
     flags: Flags,
     provider_options: Mapping[str, Any] | None = None,
+    origin: Mapping[str, str] | None = None,
 ) -> CallOptions:
-    """`small`: a title or another side task, asked with as little reasoning as the model allows and without the variant."""
+    """`small`: a title or another side task, asked with as little reasoning as the model allows and without the variant.
+    `origin`: what OpenCode's own providers are told of where a call comes from."""
     base = small_options(model) if small else default_options(model, session_id, provider_options or {})
     chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
     options = merge_layers(base, model.options, agent.options, chosen)
@@ -51,7 +53,7 @@ def call_options(
         top_k=default_top_k(model.id),
         max_output_tokens=max_output_tokens(model, options, flags.experimental_output_token_max or OUTPUT_TOKEN_MAX),
         options=options,
-        headers=call_headers(model),
+        headers=call_headers(model, origin or {}),
     )
 
 
@@ -61,7 +63,9 @@ def _temperature(model: Model, agent: Agent) -> float | None:
     return agent.temperature if agent.temperature is not None else default_temperature(model.id)
 
 
-def call_headers(model: Model) -> dict[str, str]:
+def call_headers(model: Model, origin: Mapping[str, str]) -> dict[str, str]:
+    if model.provider_id.startswith("opencode"):
+        return {**{f"x-opencode-{name}": value for name, value in origin.items()}, **model.headers}
     own = {} if model.provider_id == "anthropic" else {"User-Agent": f"opensession/{__version__}"}
     return {**own, **model.headers}
 

@@ -140,3 +140,13 @@ def test_headers_name_us_except_to_anthropic_and_the_models_own_win():
     assert call(model("m")).headers == {"User-Agent": f"opensession/{__version__}"}
     assert call(model("m", headers={"User-Agent": "mine", "X": "1"})).headers == {"User-Agent": "mine", "X": "1"}
     assert call(model("m", "anthropic")).headers == {}
+
+
+def test_opencodes_own_providers_are_told_where_a_call_comes_from():
+    origin = {"project": "p", "session": "ses_1", "request": "msg_1", "client": "cli"}
+    assert call(model("m", "opencode"), origin=origin).headers == {
+        "x-opencode-project": "p",
+        "x-opencode-session": "ses_1",
+        "x-opencode-request": "msg_1",
+        "x-opencode-client": "cli",
+    }
