@@ -43,7 +43,7 @@ def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "reasoning": True,
     }
     config["compaction"] = {"auto": False}
-    environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh"}
+    environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh", "OPENSESSION_SHUTDOWN_SECONDS": "1"}
     with serving(command, tmp_path_factory.mktemp("page"), environment) as running:
         yield running
 
