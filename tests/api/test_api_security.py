@@ -167,7 +167,9 @@ async def test_every_route_wants_the_password(
         preflights = [("OPTIONS", "/session"), ("GET", "/nowhere")]
         answered = await statuses(app, [*every_route, *preflights], JSON)
         without = {route for route, status in answered.items() if status != (401, "UnauthorizedError")}
-        assert {path for _, path in without} == {path for _, path in every_route if path.startswith(("/s/", "/page/"))} | {"/global/health"}
+        assert {path for _, path in without} == {path for _, path in every_route if path.startswith(("/s/", "/page/"))} | {
+            "/global/health"
+        }
         assert {method for method, _ in without} == {"GET"}
         response = await app.client.get("/session")
         assert response.headers["www-authenticate"].startswith("Basic ")
