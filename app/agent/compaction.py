@@ -22,7 +22,7 @@ from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import CompactionPart, ModelRef, Span, TextPart
-from app.schema.session import Session
+from app.session.status import compacting
 from app.util import clock, ids
 
 NO_SUMMARY = "The model did not sum the conversation up. It goes on with its whole history."
@@ -153,11 +153,6 @@ async def _shown_as_compacting(scope: TurnScope) -> AsyncIterator[None]:
 
 async def _set_compacting(scope: TurnScope, since: int | None) -> None:
     await scope.store.update_session(scope.session_id, scope.directory, partial(compacting, since=since), touch=False)
-
-
-def compacting(session: Session, since: int | None) -> Session:
-    """The session as being compacted since a moment, or not at all."""
-    return session.model_copy(update={"time": session.time.model_copy(update={"compacting": since})})
 
 
 async def _says_something(scope: TurnScope, message: AssistantMessage) -> bool:

@@ -9,6 +9,7 @@
 import logging
 from dataclasses import dataclass, field
 
+from app.agent.errors import TurnFailure, to_message_error
 from app.agent.instances import Instances
 from app.agent.requests import Requests
 from app.agent.runner import Runner
@@ -76,7 +77,7 @@ class Recovery:
         info = message.info
         assert isinstance(info, AssistantMessage)
         calls = {part.id for part in message.parts if isinstance(part, ToolPart) and (info.session_id, part.call_id) in waiting}
-        await settle_answer(self._store, message, REASON, keep=calls)
+        await settle_answer(self._store, message, to_message_error(TurnFailure(REASON)), keep=calls)
         if calls:
             recovered.resume[info.session_id] = info.path.cwd
         else:

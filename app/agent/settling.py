@@ -2,18 +2,18 @@
 
 from collections.abc import Collection
 
-from app.agent.compaction import compacting
-from app.agent.errors import TurnFailure, to_message_error
 from app.agent.history import INTERRUPTED
+from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
 from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.session.status import compacting
 from app.session.store import Store
 from app.util import clock
 
 
-async def settle_answer(store: Store, message: MessageWithParts, reason: str, keep: Collection[str] = ()) -> None:
-    """Close what is open in an answer, except for the parts to `keep`, with which it stays open itself."""
+async def settle_answer(store: Store, message: MessageWithParts, error: MessageError, keep: Collection[str] = ()) -> None:
+    """Close what is open in an answer, with the error, except for the parts to `keep`, with which it stays open itself."""
     info = message.info
     assert isinstance(info, AssistantMessage)
     change = store.change(info.session_id, info.path.cwd)
@@ -22,7 +22,7 @@ async def settle_answer(store: Store, message: MessageWithParts, reason: str, ke
         if settled is not None:
             change.put_part(settled)
     if not keep:
-        info.error = info.error or to_message_error(TurnFailure(reason))
+        info.error = info.error or error
         info.time.completed = clock.now_ms()
         change.put_message(info)
         if info.summary:

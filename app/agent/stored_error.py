@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from app.agent.decide import last_assistant, last_user
 from app.agent.errors import TurnFailure, to_message_error
+from app.agent.settling import settle_answer
 from app.agent.turn_scope import TurnScope
 from app.schema.errors import MessageError, ServiceError
 from app.schema.event import ErrorOfSession, EventSessionError
@@ -18,8 +19,12 @@ def of_turn(error: Exception) -> MessageError:
 
 
 async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
-    """The newest prompt gets the error as its answer, unless it has one: an unknown model, an early abort."""
+    """The newest prompt gets the error as its answer, unless it has one: an unknown model, an early abort. An answer that stands
+    open ends with the error, too."""
     history = await store.live_messages(session_id)
+    for stored in history:
+        if isinstance(stored.info, AssistantMessage) and stored.info.time.completed is None:
+            await settle_answer(store, stored, error)
     user, answer = last_user(history), last_assistant(history)
     if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
         return

@@ -5,12 +5,10 @@ import logging
 
 from app.agent import stored_error
 from app.agent.errors import TurnFailure, to_message_error
-from app.agent.settling import settle_answer
 from app.schema.message import MessagePath
 from app.schema.session import Idle
 from app.session.status import Statuses
 from app.session.store import Store
-from app.storage import queries
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +46,6 @@ class Unsettled:
             await asyncio.wait({self._retrying})
 
     async def _close_record(self, session_id: str, directory: str) -> None:
-        for message_id in await self._store.ask(queries.open_answers, session_id):
-            await settle_answer(self._store, await self._store.message(session_id, message_id), REASON)
         error = to_message_error(TurnFailure(REASON))
         await stored_error.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
         await self._statuses.set(session_id, directory, Idle())

@@ -3,7 +3,7 @@
 import asyncio
 
 from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
-from app.schema.session import Busy, Idle, Retry, SessionStatus
+from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.store import Store
 
 
@@ -30,3 +30,8 @@ class Statuses:
         else:
             self._working[session_id] = (directory, status)
         return self._store.post(change)
+
+
+def compacting(session: Session, since: int | None) -> Session:
+    """The session as being compacted since a moment, or not at all."""
+    return session.model_copy(update={"time": session.time.model_copy(update={"compacting": since})})

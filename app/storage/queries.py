@@ -380,12 +380,6 @@ _WAITING_PROMPTS = (
 )
 
 
-def open_answers(connection: Connection, session_id: str) -> list[str]:
-    """Ids of the answers in a session that are not completed."""
-    query = select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.role == "assistant", MESSAGE.c.open)
-    return list(connection.execute(query.order_by(MESSAGE.c.seq)).scalars())
-
-
 def abandoned_messages(connection: Connection) -> list[tuple[str, str, str]]:
     """(session, message, role) of what no server works on any more: answers left open, and prompts that wait for one."""
     query = (
