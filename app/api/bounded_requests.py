@@ -2,6 +2,7 @@
 its own for an address and headers, for connections that send nothing and for clients that do not read."""
 
 import asyncio
+from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         loop: asyncio.AbstractEventLoop
         transport: asyncio.Transport
         connections: set[Any]
+        pipeline: deque[Any]
+        cycle: Any
 
         def on_message_begin(self) -> None: ...
         def on_url(self, url: bytes) -> None: ...
@@ -115,12 +118,20 @@ class BoundedRequests(_HttpProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Called for whatever the parser does not take."""
+        self._give_up_earlier_requests()
         body = orjson.dumps(_REFUSALS[self._refusal])
         self.transport.write(_HEAD % (self._refusal, self._refusal.phrase.encode(), len(body)) + body)
         self.transport.write_eof()
         self._refused = True
         _cancel(self._head_timer)
         self._head_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _give_up_earlier_requests(self) -> None:
+        """Those that came on the same connection and are not answered yet: the refusal is the last that is written."""
+        self.pipeline.clear()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     # ── a client that does not read ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.provider.masking import mask_secrets
 from app.schema.errors import ServiceError, TooMany, bad_request_body
@@ -67,6 +68,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return named(error.status_code, _NAMES.get(error.status_code, "HTTPError"), message, headers)
 
 
+async def _client_gone(_request: Request, _error: Exception) -> Response:
+    """Nobody hears it; it stands in the audit log."""
+    return named(400, "BadRequest", "The body ended before it was complete.")
+
+
 async def _storage_error(_request: Request, error: Exception) -> Response:
     """The disk is full, the database locked or out of reach: nothing was stored."""
     log.error("the database refused: %s", error)
@@ -82,5 +88,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(StorageError, _storage_error)
     app.add_exception_handler(Exception, _unexpected)

@@ -8,6 +8,7 @@
 
 import asyncio
 import ipaddress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -25,6 +26,10 @@ _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
 _READING = ("GET", "HEAD")
 BODY_SECONDS = 30.0
 """So long a client may pause within a body that it sends."""
+LARGE_BYTES = 1024 * 1024
+LARGE_AT_ONCE = 2
+"""So many bodies above LARGE_BYTES are read and worked on at a time: each takes several times its size while it is. Others wait,
+unread."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,7 @@ class Guard:
         self._access = access
         self._login = login
         self._max_body_bytes = max_body_bytes
+        self._large_bodies = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -102,8 +108,21 @@ class Guard:
             await refusal(scope, receive, send)
         elif origin is not None and scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
+        elif _may_be_large(headers):
+            await self._one_of_few(scope, _bounded(receive, self._max_body_bytes), send)
         else:
             await self._app(scope, _bounded(receive, self._max_body_bytes), send)
+
+    async def _one_of_few(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Until the answer begins: it may take its time, and the body has been dealt with."""
+        async with AsyncExitStack() as place:
+            await place.enter_async_context(self._large_bodies)
+
+            async def sending(message: Message) -> None:
+                await place.aclose()
+                await send(message)
+
+            await self._app(scope, receive, sending)
 
     def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Response | None:
         """None for what may go on; whom it comes from is noted in the scope."""
@@ -131,6 +150,11 @@ class Guard:
         if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
             return None
         return named(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
+
+
+def _may_be_large(headers: Headers) -> bool:
+    length = headers.get("content-length", "")
+    return "transfer-encoding" in headers or (length.isdigit() and int(length) > LARGE_BYTES)
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:
