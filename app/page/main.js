@@ -287,7 +287,17 @@ window.addEventListener('hashchange', open);
 
 // Start
 
-const stream = new EventStream({ load, onEvent: (event) => store.apply(event), onState: showConnection });
+const stream = new EventStream({ load, onEvent: take, onState: showConnection });
+
+function take(event) {
+  store.apply(event);
+  if (event.type === 'session.error') tellError(event.properties);
+}
+
+/** What fails in a turn is told by its message; what fails outside of one, as files that an unrevert could not put back, only here. */
+function tellError({ sessionID, error }) {
+  if (sessionID === store.open?.id && store.statusOf(sessionID).type === 'idle') notify(errorText(error));
+}
 
 async function start() {
   const [agents, connected, known, config] = await Promise.all([api.agents(), api.providers(), api.commands(), api.config()]);

@@ -34,7 +34,7 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
     change_two_files(desk)
     expect(desk.messages.locator(".tool", has_text="edit").locator(".row.added")).to_contain_text("goodbye")
     files = desk.page.get_by_role("region", name="Changed files")
-    expect(files.get_by_role("button")).to_have_text(["a.txt+1−1", "made.txt+2−0"])
+    expect(files.get_by_role("button")).to_have_text(["a.txt +1 −1", "made.txt +2 −0"])
 
     desk.user_message.hover()
     desk.user_message.get_by_role("button", name="Revert").click()
@@ -69,7 +69,7 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
 
 def test_the_changes_of_a_file_are_shown_whole(desk: Desk) -> None:
     change_two_files(desk)
-    desk.page.get_by_role("button", name="a.txt: 1 line added, 1 removed").click()
+    desk.page.get_by_role("button", name="a.txt +1 −1").click()
     expect(desk.dialog.locator(".row")).to_have_text(
         [re.compile("removed: hello"), re.compile("added: goodbye"), re.compile("world")]
     )
@@ -158,7 +158,7 @@ def test_a_shared_session_is_read_by_its_link_until_it_is_unshared(desk: Desk, n
     expect(visitor.page.get_by_role("heading", level=1)).to_have_text("A scripted title")
     expect(visitor.messages).to_contain_text("change two files")
     expect(visitor.messages).to_contain_text("Both are done.")
-    expect(visitor.page.get_by_role("button", name="a.txt: 1 line added, 1 removed")).to_be_visible()
+    expect(visitor.page.get_by_role("button", name="a.txt +1 −1")).to_be_visible()
     expect(visitor.prompt).to_have_count(0)
     expect(visitor.button("Revert")).to_have_count(0)
 

@@ -50,8 +50,14 @@ export class ContextPanel {
     this.#meter.value = percent;
     this.#meter.hidden = !limit;
     setText(this.#share, limit ? `${shortNumber(used)} of ${shortNumber(limit)} tokens` : `${shortNumber(used)} tokens`);
-    const rows = { 'Window used': limit ? `${percent.toFixed(percent < 10 ? 1 : 0)} %` : '–', Input: shortNumber(input), 'Cached input': shortNumber(cached), Output: shortNumber(output), Cost: dollars(cost) };
-    this.#numbers.replaceChildren(...Object.entries(rows).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+    const rows = [
+      ['Window used', percent > 0 && `${percent.toFixed(percent < 10 ? 1 : 0)} %`],
+      ['Input', input > 0 && shortNumber(input)],
+      ['Cached input', cached > 0 && shortNumber(cached)],
+      ['Output', output > 0 && shortNumber(output)],
+      ['Cost', dollars(cost)],
+    ].filter(([, value]) => value);
+    this.#numbers.replaceChildren(...rows.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
     this.#numbers.title = partial ? 'Sums of the messages that are shown' : '';
   }
 
@@ -76,6 +82,11 @@ export class ContextPanel {
 
 function fileButton(diff) {
   const open = () => showDialog({ title: 'Changes', body: [fileDiffView(diff)], wide: true });
-  const label = `${revealed(diff.file)}: ${count(diff.additions, 'line')} added, ${diff.deletions} removed`;
-  return h('button', { type: 'button', class: 'file-button', 'aria-label': label, onclick: open }, h('bdi', { class: 'path' }, revealed(diff.file)), h('span', { class: 'added' }, `+${diff.additions}`), h('span', { class: 'removed' }, `−${diff.deletions}`));
+  return h(
+    'button',
+    { type: 'button', class: 'file-button', onclick: open },
+    h('bdi', { class: 'path' }, revealed(diff.file)),
+    h('span', { class: 'added', title: `${count(diff.additions, 'line')} added` }, ` +${diff.additions}`),
+    h('span', { class: 'removed', title: `${count(diff.deletions, 'line')} removed` }, ` −${diff.deletions}`),
+  );
 }

@@ -17,7 +17,7 @@ export class Conversation {
     this.earlier = h('button', { type: 'button', class: 'quiet earlier', onclick: showEarlier, hidden: true }, 'Show earlier messages');
     this.list = h('div', { class: 'messages', role: 'log', 'aria-label': 'Messages' });
     this.newest = h('button', { type: 'button', class: 'newest', hidden: true, onclick: () => this.toEnd() }, '↓ Newest');
-    this.scroller = h('div', { class: 'scroller', tabindex: '0', 'aria-label': 'Messages' }, this.earlier, empty, this.list);
+    this.scroller = h('div', { class: 'scroller', tabindex: '0' }, this.earlier, empty, this.list);
     this.scroller.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     this.element = h('div', { class: 'messages-area' }, this.scroller, this.newest);
     new ResizeObserver(() => this.#follows && this.toEnd()).observe(this.list);

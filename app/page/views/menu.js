@@ -8,7 +8,7 @@ export class Menu {
     this.items = items;
     this.element = h('div', { id: 'menu', class: 'menu', role: 'menu', popover: 'auto', onkeydown: (event) => this.#key(event), ontoggle: (event) => this.#toggled(event) });
     button.addEventListener('click', () => this.#open());
-    document.body.append(this.element);
+    button.after(this.element);
   }
 
   #open() {

@@ -4,7 +4,6 @@ import { h, setText } from '../dom.js';
 import { LongText } from '../markdown.js';
 import { duration, revealed } from '../text.js';
 
-const STATES = { pending: 'is being prepared', running: 'is running', completed: 'is done', error: 'failed' };
 /** Calls whose result is what one wants to see; those of others are folded once they are done. */
 const SHOWN = new Set(['bash', 'edit', 'write', 'multiedit', 'apply_patch', 'question', 'task']);
 const LONG_DIFF = 60;
@@ -32,7 +31,7 @@ export class ToolView {
     this.name = h('span', { class: 'name' });
     this.subject = h('bdi', { class: 'subject' });
     this.note = h('span', { class: 'note' });
-    this.summary = h('summary', { onclick: () => (this.#touched = true) }, h('span', { class: 'mark', 'aria-hidden': 'true' }), this.name, this.subject, this.note);
+    this.summary = h('summary', { onclick: () => (this.#touched = true) }, h('span', { class: 'mark', 'aria-hidden': 'true' }), h('span', { class: 'unseen' }, 'Tool '), this.name, this.subject, this.note);
     this.pre = h('pre', { class: 'output', tabindex: '0', 'aria-label': 'Output' }, this.#output.element);
     this.element = h('details', { class: 'tool' }, this.summary, this.#input, this.#diff, this.pre);
   }
@@ -52,7 +51,6 @@ export class ToolView {
     setText(this.name, tool);
     setText(this.subject, revealed(subjectOf(this.#part)));
     setText(this.note, noteOf(state));
-    this.summary.setAttribute('aria-label', `Tool ${tool} ${STATES[state.status]}: ${this.subject.textContent}`);
   }
 
   #body(part, before) {
