@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LONG
+from long_form import LONG
 from processes import running_in
 from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received

@@ -25,18 +25,38 @@ class Reasoning:
     text: str
 
 
-Step = str | tuple[str, dict[str, Any]] | threading.Event | Reasoning | Refusal
-"""A piece of text, a tool call (name, arguments), what to wait for, a piece of reasoning, or an error."""
+@dataclass(frozen=True)
+class Chunk:
+    """The fields of a delta, as they are sent, and how it finishes."""
+
+    delta: dict[str, Any]
+    finish: str | None = None
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What the answer is said to have cost."""
+
+    prompt: int
+
+
+class Cut:
+    """The connection ends here."""
+
+
+Step = str | tuple[str, dict[str, Any]] | threading.Event | Reasoning | Refusal | Chunk | Tokens | Cut
+"""A piece of text, a tool call (name, arguments), what to wait for, a piece of reasoning, an error, or something odd."""
 
 
 class ModelServer:
-    """The model `main` plays the turns in order and then says "ok"; `title` answers with TITLE."""
+    """The model `main` plays the turns in order and then for ever `otherwise`; `title` answers with TITLE."""
 
     TITLE = "A scripted title"
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/v1"
         self._turns: deque[list[Step]] = deque()
+        self.otherwise: list[Step] = ["ok"]
         self.requests: list[dict[str, Any]] = []
         """What the model `main` was asked."""
 
@@ -52,18 +72,24 @@ class ModelServer:
     def answer(self, model: str) -> list[Step]:
         if model == "title":
             return [self.TITLE]
-        return self._turns.popleft() if self._turns else ["ok"]
+        return self._turns.popleft() if self._turns else self.otherwise
 
 
-def chunks(turn: list[Step]) -> Iterator[dict[str, Any]]:
-    """The events of an answer; a wait is over when its event is set."""
-    calls = 0
+def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
+    """The events of an answer, None for its proper end; a wait is over when its event is set."""
+    calls, prompt = 0, 100
     for step in turn:
         match step:
             case str():
                 yield choice({"content": step})
             case threading.Event():
                 step.wait(HELD_SECONDS)
+            case Chunk(delta, finish):
+                yield choice(delta, finish)
+            case Tokens(prompt):
+                pass
+            case Cut():
+                return
             case Reasoning(text):
                 yield choice({"reasoning_content": text})
             case (name, arguments):
@@ -73,7 +99,8 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any]]:
                 )
                 calls += 1
     yield choice({}, "tool_calls" if calls else "stop")
-    yield {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}}
+    yield {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 20, "total_tokens": prompt + 20}}
+    yield None
 
 
 def choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -106,8 +133,7 @@ def model_server() -> Iterator[ModelServer]:
             self.end_headers()
             try:
                 for chunk in chunks(turn):
-                    self.wfile.write(b"data: %b\n\n" % json.dumps(chunk).encode())
-                self.wfile.write(b"data: [DONE]\n\n")
+                    self.wfile.write(b"data: %b\n\n" % (json.dumps(chunk).encode() if chunk else b"[DONE]"))
             except (BrokenPipeError, ConnectionResetError):
                 pass  # the turn was aborted
 
