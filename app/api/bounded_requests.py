@@ -3,6 +3,7 @@ its own for an address and headers, for connections that send nothing and for cl
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,6 +56,8 @@ class BoundedRequests(_HttpProtocol):
     """Bytes that have come while a head was not complete: the parser gives a long header out only when it has it whole."""
     _refusal = HTTPStatus.BAD_REQUEST
     _refused = False
+    _cycles: Sequence[Any] = ()
+    """Requests and their answers, of which one may wait for another."""
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
@@ -73,6 +76,7 @@ class BoundedRequests(_HttpProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._head_timer)
         _cancel(self._stall_timer)
+        self._give_up_requests()
         super().connection_lost(exc)
 
     # ── the head of a request ───────────────────────────────────────────────────────────────────────────────────────────
@@ -105,6 +109,7 @@ class BoundedRequests(_HttpProtocol):
         self._in_head, self._received = False, 0
         _cancel(self._head_timer)
         super().on_headers_complete()
+        self._cycles = [cycle for cycle in (*self._cycles, self.cycle) if not cycle.response_complete]
 
     def _expect_head(self) -> None:
         _cancel(self._head_timer)
@@ -118,7 +123,7 @@ class BoundedRequests(_HttpProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Called for whatever the parser does not take."""
-        self._give_up_earlier_requests()
+        self._give_up_requests()
         body = orjson.dumps(_REFUSALS[self._refusal])
         self.transport.write(_HEAD % (self._refusal, self._refusal.phrase.encode(), len(body)) + body)
         self.transport.write_eof()
@@ -126,12 +131,12 @@ class BoundedRequests(_HttpProtocol):
         _cancel(self._head_timer)
         self._head_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
-    def _give_up_earlier_requests(self) -> None:
-        """Those that came on the same connection and are not answered yet: the refusal is the last that is written."""
+    def _give_up_requests(self) -> None:
+        """All that came on this connection and are not answered yet; uvicorn itself thinks of the latest alone."""
         self.pipeline.clear()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        for cycle in self._cycles:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     # ── a client that does not read ─────────────────────────────────────────────────────────────────────────────────────
 

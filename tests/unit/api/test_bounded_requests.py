@@ -124,3 +124,27 @@ async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, monkeypat
                 app.services.bus.publish(Event(payload, str(app.directory), durable=False))
                 await asyncio.sleep(0.005)
         writer.close()
+
+
+async def test_a_stream_ends_with_its_connection_though_another_request_waits_behind_it(app: RunningApp) -> None:
+    async with listening(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + GET + b"\r\n")
+        await reader.readuntil(b"server.connected")
+        writer.close()
+        async with asyncio.timeout(5):
+            while app.services.bus.listeners():
+                await asyncio.sleep(0.01)
+
+
+async def test_a_request_that_is_refused_ends_what_is_under_way_on_its_connection(app: RunningApp) -> None:
+    async with listening(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await reader.readuntil(b"server.connected")
+        writer.write(b"\x00nonsense\r\n\r\n")
+        assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        async with asyncio.timeout(5):
+            while app.services.bus.listeners():
+                await asyncio.sleep(0.01)
