@@ -157,7 +157,7 @@ def _greet(hostname: str, port: int, login: str) -> None:
     url = f"http://{host}:{port}"
     typer.echo(f"opensession server listening on {url}")
     typer.echo(f"It works in {Path.cwd()}")
-    typer.echo(f"Try:  curl -s {login}-X POST {url}/session")
+    typer.echo(f"Open {url} in a browser, or try:  curl -s {login}-X POST {url}/session")
 
 
 @app.command()

@@ -5,7 +5,7 @@ import pathlib
 from functools import cache
 from typing import Annotated
 
-from fastapi import Path
+from fastapi import Path, Request
 from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
 
@@ -41,24 +41,24 @@ _PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
 
 
 @routes.get("/")
-async def page() -> Response:
-    return _file("index.html")
+async def page(request: Request) -> Response:
+    return _file(request, "index.html")
 
 
 @routes.get("/page/{name:path}")
-async def asset(name: str) -> Response:
+async def asset(request: Request, name: str) -> Response:
     if name not in _names():
         raise HTTPException(404)
-    return _file(name)
+    return _file(request, name)
 
 
 @routes.get("/s/{shareID}")
-async def shared(app: ServicesDep, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
+async def shared(request: Request, app: ServicesDep, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
     try:
         await app.shares.visit(share_id)
     except NotFound:
-        return _file("not-shared.html", 404, _PRIVATE)
-    return _file("share.html", 200, _PRIVATE)
+        return _file(request, "not-shared.html", 404, _PRIVATE)
+    return _file(request, "share.html", 200, _PRIVATE)
 
 
 @cache
@@ -67,6 +67,9 @@ def _names() -> frozenset[str]:
     return frozenset(file.relative_to(FILES).as_posix() for file in FILES.rglob("*") if file.is_file())
 
 
-def _file(name: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    kind = mimetypes.guess_type(name)[0]
-    return FileResponse(FILES / name, status, {**HEADERS, **(headers or {})}, media_type=kind)
+def _file(request: Request, name: str, status: int = 200, extra: dict[str, str] | None = None) -> Response:
+    path, headers = FILES / name, {**HEADERS, **(extra or {})}
+    response = FileResponse(path, status, headers, mimetypes.guess_type(name)[0], stat_result=path.stat())
+    if status == 200 and request.headers.get("if-none-match") == response.headers["etag"]:
+        return Response(status_code=304, headers={**headers, "ETag": response.headers["etag"]})
+    return response

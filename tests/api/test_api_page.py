@@ -1,0 +1,96 @@
+"""The page's files: what is served, to whom, and with which headers."""
+
+import re
+from pathlib import Path
+
+import pytest
+from running_app import RunningApp, running_app
+
+PAGE = Path(__file__).parents[2] / "app" / "page"
+REFERENCE = re.compile(r"""(?:from |import |src=|href=|url\()['"]?(?P<target>(?:\.|/page/)[^'")\s]+)""")
+UNSAFE = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\('style'|srcdoc")
+INLINE = re.compile(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:")
+
+
+def files(kind: str = "*") -> list[Path]:
+    return sorted(file for file in PAGE.rglob(kind) if file.is_file())
+
+
+async def policy_of(app: RunningApp, path: str, status: int = 200) -> str:
+    response = await app.client.get(path)
+    assert response.status_code == status
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    return response.headers["content-security-policy"]
+
+
+async def test_every_file_of_the_page_is_served_with_its_type_and_a_strict_policy(tmp_path: Path) -> None:
+    types = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+    async with running_app(tmp_path) as app:
+        for file in files():
+            path = f"/page/{file.relative_to(PAGE).as_posix()}"
+            policy = await policy_of(app, path)
+            assert "default-src 'none'" in policy and "unsafe" not in policy
+            response = await app.client.get(path)
+            assert response.content == file.read_bytes()
+            assert response.headers["content-type"].partition(";")[0] == types[file.suffix]
+        assert (await app.client.get("/")).content == (PAGE / "index.html").read_bytes()
+        assert "frame-ancestors 'none'" in await policy_of(app, "/")
+
+
+async def test_a_file_that_is_unchanged_is_not_sent_again(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        tag = (await app.client.get("/page/main.js")).headers["etag"]
+        again = await app.client.get("/page/main.js", headers={"if-none-match": tag})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "name", ["../api/page.py", "..%2Fapi%2Fpage.py", "%2e%2e/main.py", "/etc/passwd", "views", "", "none.js"]
+)
+async def test_nothing_else_is_served_from_there(tmp_path: Path, name: str) -> None:
+    async with running_app(tmp_path) as app:
+        assert (await app.client.get(f"/page/{name}")).status_code == 404
+
+
+async def test_the_page_needs_the_password_and_a_shared_session_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+    async with running_app(tmp_path, auth=("opencode", "right")) as app:
+        session = await app.create_session()
+        url = (await app.post(f"/session/{session['id']}/share"))["share"]["url"]
+        app.client.auth = None
+        refused = await app.client.get("/")
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"].startswith("Basic "), "so that a browser asks for it"
+        shown = await app.client.get(url)
+        assert shown.content == (PAGE / "share.html").read_bytes()
+        assert shown.headers["cache-control"] == "no-store"
+        for file in files():
+            assert (await app.client.get(f"/page/{file.relative_to(PAGE).as_posix()}")).status_code == 200
+
+
+async def test_a_link_that_is_not_in_use_finds_a_page_that_says_so(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        assert "default-src 'none'" in await policy_of(app, f"/s/{'0' * 40}", status=404)
+        assert "Not shared (any more)" in (await app.client.get("/s/nope")).text
+
+
+@pytest.mark.parametrize("file", files("*.js"), ids=lambda file: file.name)
+def test_text_never_becomes_markup(file: Path) -> None:
+    assert UNSAFE.findall(file.read_text()) == []
+
+
+@pytest.mark.parametrize("file", files("*.html"), ids=lambda file: file.name)
+def test_documents_have_no_scripts_or_styles_of_their_own(file: Path) -> None:
+    assert INLINE.findall(file.read_text()) == []
+
+
+def test_every_reference_leads_to_a_file_of_the_page_and_every_file_is_reached() -> None:
+    reached = {"index.html", "share.html", "not-shared.html"}
+    for file in files():
+        for found in REFERENCE.finditer(file.read_text()):
+            target = found["target"]
+            path = PAGE / target.removeprefix("/page/") if target.startswith("/page/") else file.parent / target
+            assert path.is_file(), f"{file.name} refers to {target}"
+            reached.add(path.resolve().relative_to(PAGE).as_posix())
+    assert {file.relative_to(PAGE).as_posix() for file in files()} == reached
