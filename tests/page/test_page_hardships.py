@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from cable import cable
 from page_desk import Desk
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from running_server import RunningServer, wait_until_it_answers
 
 RIGHT_TO_LEFT = "\u202e"
@@ -93,6 +93,27 @@ def test_an_answer_goes_on_where_it_was_when_the_connection_is_back(
         desk.wait_until_idle()
         desk.page.close()
         forgive(desk, "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION", "ERR_EMPTY_RESPONSE")
+
+
+def test_a_cursor_that_the_server_does_not_know_makes_the_page_read_everything_anew(
+    new_desk: Callable[..., Desk], server: RunningServer, gate: threading.Event
+) -> None:
+    with cable(urlsplit(server.base).port or 0) as wire:
+        desk = new_desk(wire.base)
+        desk.say("hello", ["one ", gate, "two ", "three"])
+        expect(desk.answer).to_contain_text("one")
+        desk.page.route("**/event?*", forget_the_cursor, times=1)
+        with desk.page.expect_response(lambda response: response.url.endswith("/message?limit=100")):
+            wire.cut()
+        gate.set()
+        expect(desk.answer.locator(".markdown")).to_have_text("one two three")
+        desk.wait_until_idle()
+        desk.page.close()
+        forgive(desk, "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION", "ERR_EMPTY_RESPONSE")
+
+
+def forget_the_cursor(route: Route) -> None:
+    route.continue_(headers={**route.request.headers, "last-event-id": str(10**15)})
 
 
 def forgive(desk: Desk, *reasons: str) -> None:
