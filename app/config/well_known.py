@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0
 PAUSE = 10.0
+_WEB = ("https://", "http://")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Organisations:
 
 def sign_ins(auth: Mapping[str, Auth]) -> tuple[list[str], dict[str, str]]:
     """The urls to ask, and the tokens that they are signed in with, as environment variables."""
-    known = {url: entry for url, entry in auth.items() if isinstance(entry, WellKnownAuth)}
+    known = {url: entry for url, entry in auth.items() if isinstance(entry, WellKnownAuth) and url.startswith(_WEB)}
     return list(known), {entry.key: entry.token for entry in known.values()}
 
 

@@ -59,8 +59,8 @@ class RealServer:
         return found
 
     def tracebacks(self) -> list[str]:
-        """What of the log tells of an error that nobody expected."""
-        return re.findall(r"^(?:Traceback|.* ERROR ).*$", self._log.read_text(errors="replace"), re.MULTILINE)
+        """What of the log tells of an error that nobody expected; what clients ask to be noted is none."""
+        return re.findall(r"^(?:Traceback|ERROR:|\S+ \S+ ERROR (?!client:)).*$", self._log.read_text(errors="replace"), re.MULTILINE)
 
 
 @contextmanager

@@ -1,0 +1,145 @@
+"""Whatever a client sends to a route, the answer is no server error, shows no traceback, and an error is JSON {name, data}."""
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from long_form import LONG
+from real_server import MIB, RealServer, real_server
+from schemathesis import GenerationMode
+from schemathesis.core.result import Ok
+
+ROOT = Path(__file__).parents[2]
+ANSWER_SECONDS = 15
+MOST_MIB = 150
+MOST_DESCRIPTORS = 40
+"""Both: the database's caches and connections are filled, git and rg are at work."""
+
+# An event stream does not end by itself; a shell command and a terminal would run what the fuzzer makes up.
+LEFT_OUT = {"event.subscribe", "global.event", "session.shell", "pty.create", "pty.update", "pty.connect", "tui.control.next"}
+
+SCHEMA = schemathesis.openapi.from_path(ROOT / "openapi.yaml", config=schemathesis.Config())
+OPERATIONS = {
+    operation.ok().definition.raw["operationId"]: operation.ok()
+    for operation in SCHEMA.get_all_operations()
+    if isinstance(operation, Ok) and operation.ok().definition.raw["operationId"] not in LEFT_OUT
+}
+WITH_BODY = [name for name, operation in OPERATIONS.items() if operation.body]
+
+MALFORMED = {
+    "nothing": b"",
+    "cut off": b'{"parts": [',
+    "not UTF-8": b'{"title": "\xff\xfe"}',
+    "a lone surrogate": b'{"title": "\\ud800", "parts": [{"type": "text", "text": "\\ud800"}]}',
+    "a NUL": b'{"title": "\\u0000", "parts": [{"type": "text", "text": "\\u0000"}]}',
+    "null": b"null",
+    "a list": b"[]",
+    "a string": b'"x"',
+    "a huge number": b'{"time": {"archived": 1e999}, "limit": 123456789012345678901234567890}',
+    "not a number": b'{"time": {"archived": NaN}}',
+    "deeply nested": b'{"a":' * 20_000 + b"1" + b"}" * 20_000,
+}
+
+enough_examples = settings(
+    max_examples=200 if LONG else 12,
+    deadline=None,
+    derandomize=not LONG,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@dataclass
+class Tally:
+    cases: int = 0
+    memory: int = 0
+    descriptors: int = 0
+
+
+tally = Tally()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with real_server(tmp_path_factory.mktemp("fuzzed")) as running:
+        tally.memory, tally.descriptors = running.memory, running.descriptors
+        yield running
+
+
+@pytest.fixture
+def known(server: RealServer) -> dict[str, str]:
+    """The ids of a session with one message, as path parameters."""
+    with httpx.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
+        created = client.post("/session", json={})
+        assert created.status_code == 200, created.text
+        session = created.json()
+        prompt = {"noReply": True, "parts": [{"type": "text", "text": "known"}]}
+        message = client.post(f"/session/{session['id']}/message", json=prompt).json()
+    return {"sessionID": session["id"], "messageID": message["info"]["id"], "partID": message["parts"][0]["id"]}
+
+
+def check(status: int, content: bytes, sent: str) -> None:
+    tally.cases += 1
+    text = content.decode(errors="replace")
+    assert status < 500, f"{sent}: {status} {text[:500]}"
+    assert "Traceback (most recent call last)" not in text, sent
+    if status >= 400:
+        error = json.loads(text)
+        assert isinstance(error["name"], str) and "data" in error, f"{sent}: {text[:500]}"
+
+
+def path_parameters(name: str, known: dict[str, str]) -> dict[str, str]:
+    return {parameter: value for parameter, value in known.items() if f"{{{parameter}}}" in OPERATIONS[name].path}
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_generated_requests(name: str, mode: GenerationMode, server: RealServer, known: dict[str, str]) -> None:
+    operation = OPERATIONS[name]
+    anywhere = operation.as_strategy(generation_mode=mode)
+    here = operation.as_strategy(
+        generation_mode=mode, path_parameters=path_parameters(name, known), query={"directory": str(server.workspace)}
+    )
+
+    @enough_examples
+    @given(st.one_of(here, anywhere))
+    def run(case: schemathesis.Case) -> None:
+        response = case.call(base_url=server.url, timeout=ANSWER_SECONDS)
+        check(response.status_code, response.content, case.as_curl_command())
+
+    # Some operations have nothing that could be wrong in a generated way.
+    with suppress(Unsatisfiable) if mode.is_negative else nullcontext():
+        run()
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+def test_malformed_bodies(name: str, server: RealServer, known: dict[str, str]) -> None:
+    operation = OPERATIONS[name]
+    path = operation.path.format_map({**dict.fromkeys(parameters_of(operation), "unknown"), **known})
+    with httpx.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
+        for described, body in MALFORMED.items():
+            for content_type in ("application/json", "text/plain"):
+                response = client.request(operation.method, path, content=body, headers={"content-type": content_type})
+                check(response.status_code, response.content, f"{name}: {described} as {content_type}")
+
+
+def parameters_of(operation: Any) -> list[str]:
+    return [parameter.name for parameter in operation.path_parameters]
+
+
+def test_the_server_is_well_after_all_that(server: RealServer, figure: Any) -> None:
+    assert httpx.get(f"{server.url}/global/health", timeout=ANSWER_SECONDS).json()["healthy"] is True
+    grown, opened = (server.memory - tally.memory) / MIB, server.descriptors - tally.descriptors
+    figure(f"{tally.cases} requests: 0 5xx, {len(server.tracebacks())} tracebacks, +{grown:.0f} MiB, +{opened} open files")
+    assert server.tracebacks() == []
+    assert grown < MOST_MIB and opened < MOST_DESCRIPTORS
