@@ -50,7 +50,7 @@ MALFORMED = {
 }
 
 enough_examples = settings(
-    max_examples=200 if LONG else 12,
+    max_examples=130 if LONG else 6,
     deadline=None,
     derandomize=not LONG,
     database=None,
