@@ -116,13 +116,11 @@ class Server:
         self._storage.database.close()
 
     async def wind_down(self) -> None:
-        """Before `stop`, while clients are still connected: turns may finish for a while and are aborted then; clients are told,
-        and their event streams end, which have no end of their own."""
+        """Before `stop`, while clients are connected: turns may finish for a while and are aborted then, which clients are told.
+        Then event streams end, which have no end of their own. There is no `server.instance.disposed`: OpenCode's terminal client
+        would load all anew, from a server that answers no more, and end itself."""
         await self.services.runner.finish(self.settings.shutdown_seconds, self._hurry)
-        try:
-            await self.services.disposal.all()
-        except Exception:
-            log.exception("the end could not be told to all clients")
+        await self.services.runner.close()
         self._storage.bus.close()
 
     def hurry(self) -> None:

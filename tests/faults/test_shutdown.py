@@ -54,8 +54,8 @@ async def test_a_turn_may_finish_and_clients_are_told(tmp_path: Path, figure: Fi
         answer = await answering
     assert texts(answer) == ["It is done."] and (servers.workspace / "done.txt").exists()
     types = [event["type"] for event in events]
-    assert types[-1] == "server.instance.disposed" and "session.idle" in types
-    assert 1 <= took < 6
+    assert "session.idle" in types and "server.instance.disposed" not in types
+    assert 0.5 <= took < 6
     figure(f"a turn of 1 s finished, its client answered, listeners told; the server ended {took:.1f} s after SIGTERM")
     async with servers.start() as client:
         assert (await client.get(f"/session/{session}/message"))[-1] == answer
@@ -71,7 +71,7 @@ async def test_a_turn_that_takes_too_long_is_settled(tmp_path: Path, figure: Fig
         answer = await answering
     assert answer["info"]["error"]["name"] == "MessageAbortedError"
     assert tools(answer)[0]["state"]["status"] == "error"
-    assert events[-1]["type"] == "server.instance.disposed"
+    assert "session.idle" in [event["type"] for event in events]
     assert not running_in(servers.workspace)
     assert took < 5
     figure(f"{'SIGTERM twice' if again else 'patience of 1 s'}: aborted, settled, no process left, ended after {took:.1f} s")
