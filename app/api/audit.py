@@ -24,6 +24,8 @@ OLD_FILES = 9
 LONGEST_PATH = 500
 WHO = "opensession.who"
 """Where in a request's scope its login is noted."""
+CREATED = "opensession.created"
+"""Where the route that makes a session notes its id."""
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
@@ -97,6 +99,7 @@ def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
         "route": getattr(scope.get("route"), "path", None),
         "path": scope["path"][:LONGEST_PATH],
         "session": parameters.get("sessionID"),
+        "created": scope.get(CREATED),
         "status": status,
         "ms": round((time.monotonic() - began) * 1000),
     }

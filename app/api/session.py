@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Query, Request
 from fastapi.responses import Response
 
+from app.api.audit import CREATED
 from app.api.deps import (
     TRUE,
     Directory,
@@ -49,9 +50,12 @@ async def list_sessions(
 
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
-async def create(app: ServicesDep, where: Directory, base: PublicBase, body: CreateInput | None = None) -> Response:
+async def create(
+    request: Request, app: ServicesDep, where: Directory, base: PublicBase, body: CreateInput | None = None
+) -> Response:
     instance = await app.instances.get(where)
     session = await app.sessions.create(instance.place, body or CreateInput())
+    request.scope[CREATED] = session.id
     if shares_by_itself(instance.config, instance.flags) and session.parent_id is None:
         session = await app.shares.share(instance.place, session.id, base)
     return wire(session)
@@ -103,9 +107,13 @@ async def diff(
 
 
 @routes.post("/{sessionID}/fork", operation_id="session.fork", response_model=Session, responses=documented(400, 404))
-async def fork(app: ServicesDep, where: Directory, session_id: SessionPath, body: ForkInput | None = None) -> Response:
+async def fork(
+    request: Request, app: ServicesDep, where: Directory, session_id: SessionPath, body: ForkInput | None = None
+) -> Response:
     place = await session_place(app, session_id, where)
-    return wire(await app.forks.fork(place, session_id, body.message_id if body else None))
+    forked = await app.forks.fork(place, session_id, body.message_id if body else None)
+    request.scope[CREATED] = forked.id
+    return wire(forked)
 
 
 @routes.post("/{sessionID}/abort", operation_id="session.abort", response_model=bool, responses=documented(400, 404))

@@ -85,6 +85,7 @@ async def test_what_is_noted_of_a_write(tmp_path: Path) -> None:
         await app.call("DELETE", "/session/ses_unknown", expect=404)
         await app.call("PUT", "/auth/x", {"type": "api", "key": "sk-secret"})
         await app.get("/session")
+        fork = await app.post(f"/session/{session['id']}/fork")
         lines, path = audited(app), app.data_dir / "audit.log"
     assert [(line["method"], line["route"], line["session"], line["status"]) for line in lines] == [
         ("POST", "/session", None, 200),
@@ -92,7 +93,9 @@ async def test_what_is_noted_of_a_write(tmp_path: Path) -> None:
         ("PATCH", "/session/{sessionID}", session["id"], 200),
         ("DELETE", "/session/{sessionID}", "ses_unknown", 404),
         ("PUT", "/auth/{providerID}", None, 200),
+        ("POST", "/session/{sessionID}/fork", session["id"], 200),
     ]
+    assert [line["created"] for line in lines] == [session["id"], None, None, None, None, fork["id"]]
     assert all(line["who"] == "anyone" and line["from"] == "127.0.0.1" and line["ms"] >= 0 for line in lines)
     assert "secret" not in path.read_text() and stat.S_IMODE(path.stat().st_mode) == 0o600
 

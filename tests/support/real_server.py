@@ -60,7 +60,8 @@ class RealServer:
 
     def tracebacks(self) -> list[str]:
         """What of the log tells of an error that nobody expected; what clients ask to be noted is none."""
-        return re.findall(r"^(?:Traceback|ERROR:|\S+ \S+ ERROR (?!client:)).*$", self._log.read_text(errors="replace"), re.MULTILINE)
+        log = self._log.read_text(errors="replace")
+        return re.findall(r"^(?:Traceback|ERROR:|\S+ \S+ ERROR (?!client:)).*$", log, re.MULTILINE)
 
 
 @contextmanager
