@@ -5,14 +5,15 @@ import re
 import shutil
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from model_server import ModelServer, model_server
-from running_server import RunningServer, clean_environment, serving, skip_or_fail, this_checkout
+from running_server import RunningServer, clean_environment, serving, serving_again, skip_or_fail, this_checkout
 from terminal import Terminal, terminal
 
 WRITE = ("write", {"filePath": "made.txt", "content": "one\ntwo\n"})
@@ -56,11 +57,15 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(scope="module")
-def server(program: Path, model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
+def environment(model: ModelServer) -> dict[str, str]:
+    """The server's."""
     config = json.dumps({**model.config(), "permission": {"bash": "ask"}})
-    environment |= {"OPENCODE_CONFIG_CONTENT": config, "SHELL": "/bin/sh"}
-    with serving(command, tmp_path_factory.mktemp("ui"), environment) as running:
+    return {**this_checkout()[1], "OPENCODE_CONFIG_CONTENT": config, "SHELL": "/bin/sh"}
+
+
+@pytest.fixture(scope="module")
+def server(program: Path, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with serving(this_checkout()[0], tmp_path_factory.mktemp("ui"), environment) as running:
         yield running
 
 
@@ -69,8 +74,14 @@ def client(program: Path, server: RunningServer, model: ModelServer, tmp_path: P
     """A client that was just started, in a workspace as it was committed."""
     for command in (["reset", "-q", "--hard"], ["clean", "-qfdx"]):
         subprocess.run(["git", *command], cwd=server.workspace, check=True)
+    with attached(program, server, model, tmp_path) as opened:
+        yield opened
+
+
+@contextmanager
+def attached(program: Path, server: RunningServer, model: ModelServer, home: Path) -> Iterator[Client]:
     offline = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS")}
-    environment = clean_environment(tmp_path, TERM="xterm-256color", LC_ALL="C.UTF-8", **offline)
+    environment = clean_environment(home, TERM="xterm-256color", LC_ALL="C.UTF-8", **offline)
     with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
         opened.wait_for("Ask anything...")
         yield Client(opened, model, server.workspace)
@@ -204,3 +215,64 @@ def test_a_subagents_session_is_shown(client: Client) -> None:
     client.terminal.wait_for("# General Task", "look around", "All is fine.", without=BUSY)
     client.terminal.press("C-x", "Right")
     client.terminal.wait_for("Subagent session", "┃  look around well", "The child has looked.")
+
+
+def test_a_session_is_shared_and_shared_no_more(client: Client) -> None:
+    client.model.play(["An answer to share."])
+    client.say("hello there")
+    client.terminal.wait_for("An answer to share.", TITLE, without=BUSY)
+    client.command("share")
+    client.terminal.wait_for("Share URL copied to clipboard!")
+    client.command("unshare")
+    client.terminal.wait_for("Session unshared successfully")
+
+
+def test_a_client_has_missed_nothing_when_a_killed_server_comes_back(
+    program: Path, environment: dict[str, str], model: ModelServer, tmp_path: Path, gate: threading.Event
+) -> None:
+    command = this_checkout()[0]
+    with ExitStack() as stack:
+        with serving(command, tmp_path, environment) as server:
+            client = stack.enter_context(attached(program, server, model, tmp_path / "home"))
+            talk_before(client)
+            server.process.kill()
+        stack.enter_context(serving_again(command, tmp_path, server.port, environment))
+        talk_after(client, gate)
+
+
+def test_a_client_follows_a_server_that_is_stopped_and_started(
+    program: Path, environment: dict[str, str], model: ModelServer, tmp_path: Path, gate: threading.Event
+) -> None:
+    command = this_checkout()[0]
+    with ExitStack() as stack:
+        with serving(command, tmp_path, environment) as server:
+            client = stack.enter_context(attached(program, server, model, tmp_path / "home"))
+            talk_before(client)
+        stack.enter_context(serving_again(command, tmp_path, server.port, environment))
+        # It listens again after a while, and not from where it stopped: until then it is told in vain.
+        client.terminal.wait_until(lambda screen: "# Renamed" in screen or rename(server, "Renamed"), "the title of now")
+        talk_after(client, gate)
+
+
+def talk_before(client: Client) -> None:
+    client.model.play(["Said before."])
+    client.say("hello there")
+    client.terminal.wait_for("Said before.", TITLE, without=BUSY)
+
+
+def talk_after(client: Client, gate: threading.Event) -> None:
+    client.model.play(["Said after ", gate, "the restart."])
+    client.say("are you there")
+    client.terminal.wait_for("Said before.", "┃  are you there", "Said after", BUSY)
+    gate.set()
+    client.terminal.wait_for("Said after the restart.", without=BUSY)
+
+
+def rename(server: RunningServer, title: str) -> bool:
+    """The only session. False: whether the terminal shows it is to be seen."""
+    with urllib.request.urlopen(f"{server.base}/session", timeout=10) as response:
+        [session] = json.load(response)
+    body, header = json.dumps({"title": title}).encode(), {"content-type": "application/json"}
+    request = urllib.request.Request(f"{server.base}/session/{session['id']}", body, header, method="PATCH")
+    with urllib.request.urlopen(request, timeout=10):
+        return False

@@ -26,6 +26,10 @@ class RunningServer:
     data: Path
     process: subprocess.Popen[bytes]
 
+    @property
+    def port(self) -> int:
+        return int(self.base.rpartition(":")[2])
+
 
 def skip_or_fail(reason: str) -> None:
     """A test that cannot run here is skipped, but CI has all that is needed, so there it fails."""
@@ -83,15 +87,19 @@ def wait_until_it_answers(process: subprocess.Popen[bytes], base: str, log: Path
 @contextmanager
 def serving(command: list[str], directory: Path, environment: dict[str, str] | None = None) -> Iterator[RunningServer]:
     """Run `command`, in which PORT stands for a free port, in a fresh git workspace below `directory` until the block ends."""
-    workspace, data, home, log = (
-        new_workspace(directory / "workspace"),
-        directory / "data",
-        directory / "home",
-        directory / "server.log",
-    )
-    home.mkdir()
-    port = free_port()
-    with log.open("wb") as output:
+    new_workspace(directory / "workspace")
+    (directory / "home").mkdir()
+    with serving_again(command, directory, free_port(), environment) as running:
+        yield running
+
+
+@contextmanager
+def serving_again(
+    command: list[str], directory: Path, port: int, environment: dict[str, str] | None = None
+) -> Iterator[RunningServer]:
+    """Run it on `port`, with what an earlier one left below `directory`."""
+    workspace, data, home, log = (directory / name for name in ("workspace", "data", "home", "server.log"))
+    with log.open("ab") as output:
         process = subprocess.Popen(
             [word.replace("PORT", str(port)) for word in command],
             cwd=workspace,
