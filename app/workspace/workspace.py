@@ -16,9 +16,6 @@ from app.workspace.project import Found
 
 log = logging.getLogger(__name__)
 
-FRESH_SECONDS = 0.5
-"""For so long a check of the configuration's files holds."""
-
 
 @dataclass(frozen=True)
 class WorkspaceSettings:
@@ -36,7 +33,6 @@ class Workspace:
         self._config: LoadedConfig | None = None
         self._said: Said | None = None
         self._loading = asyncio.Lock()
-        self._checked = 0.0
         self.last_used = time.monotonic()
 
     @property
@@ -45,15 +41,12 @@ class Workspace:
 
     async def config(self) -> LoadedConfig:
         """As the files say now. Raises ConfigJsonError, ConfigInvalidError."""
-        if self._config is not None and time.monotonic() - self._checked < FRESH_SECONDS:
-            return self._config
         async with self._loading:
             # Who waited here finds what was loaded meanwhile: to those who ask at once it is one and the same object.
             said = await self._settings.organisations.said()
             if self._config is None or said is not self._said or self._config.is_stale():
                 self._config = await asyncio.to_thread(self._load, said)
                 self._said = said
-            self._checked = time.monotonic()
             return self._config
 
     def forget_config(self) -> None:
