@@ -1,0 +1,46 @@
+"""Which of a provider's settings are secret, which variables hold them, and how they are taken out of a failure."""
+
+from app.provider.base import ApiFailure, MissingKey
+from app.provider.secrets import key_variables, redact, secrets_of
+from app.schema.model import ProviderInfo
+
+
+def test_what_is_secret_in_a_tree_of_options() -> None:
+    options = {
+        "apiKey": "sk-secret-1",
+        "baseURL": "https://user:secret-2@host/v1",
+        "headers": {"Authorization": "Bearer secret-3", "X-Model-Key": "secret-4", "X-Title": "Ours"},
+        "nested": [{"clientSecret": "secret-5"}],
+        "token": "short",
+        "timeout": 5,
+        "region": "eu-central-1",
+    }
+    assert set(secrets_of(options)) == {"sk-secret-1", "secret-2", "secret-3", "secret-4", "secret-5"}
+
+
+def test_variables_that_hold_a_key_are_those_that_are_named_and_those_whose_value_is_used() -> None:
+    info = ProviderInfo(
+        id="company",
+        name="Company",
+        source="config",
+        env=["COMPANY_LLM"],
+        options={"headers": {"Authorization": "Bearer from-a-variable"}, "region": "eu-central-1"},
+        models={},
+    )
+    environ = {"COMPANY_LLM": "a", "LOGIN": "from-a-variable", "REGION": "eu-central-1", "HOME": "/home"}
+    assert key_variables([info], environ) == {"COMPANY_LLM", "LOGIN"}
+
+
+def test_a_failure_tells_no_secret() -> None:
+    said = "Wrong key sk-secret-1."
+    failure = ApiFailure(said, status=401, headers={"x-echo": said, "date": "now"}, body=said * 2, metadata={"url": said})
+    redact(failure, ["sk-secret-1"])
+    assert failure.message == str(failure) == "Wrong key ********."
+    assert "sk-secret-1" not in f"{failure.headers} {failure.body} {failure.metadata}"
+    assert failure.headers is not None and failure.headers["date"] == "now"
+
+
+def test_a_failure_without_details_is_redacted_too() -> None:
+    for failure in (ApiFailure("sk-secret-1"), MissingKey("x", "sk-secret-1")):
+        redact(failure, ["sk-secret-1"])
+        assert str(failure) == "********"
