@@ -38,7 +38,12 @@ export class Actions {
   sendCommand(command, args, { agent, model }) {
     return this.attempt(async () => {
       const id = await this.#session();
-      const running = this.api.command(id, { command, arguments: args, agent, model: model && `${model.providerID}/${model.modelID}` });
+      const running = this.api.command(id, {
+        command,
+        arguments: args,
+        agent,
+        model: model && `${model.providerID}/${model.modelID}`,
+      });
       running.catch((error) => notify(errorText(error)));
     });
   }
@@ -65,7 +70,11 @@ export class Actions {
 
   async remove() {
     const { id, info } = this.store.open;
-    const sure = await confirm({ title: 'Delete session?', text: `“${titleOf(info)}” and all it says will be gone. Files stay as they are.`, action: 'Delete' });
+    const sure = await confirm({
+      title: 'Delete session?',
+      text: `“${titleOf(info)}” and all it says will be gone. Files stay as they are.`,
+      action: 'Delete',
+    });
     return sure && this.attempt(() => this.api.remove(id));
   }
 
@@ -93,7 +102,11 @@ export class Actions {
     const value = await showDialog({
       title: 'Shared session',
       body: [h('p', {}, 'Whoever has this link can read the session:'), h('p', { class: 'link' }, link)],
-      buttons: [{ label: 'Copy link', value: 'copy', kind: 'primary' }, { label: 'Stop sharing', value: 'stop', kind: 'danger' }, { label: 'Close', value: null }],
+      buttons: [
+        { label: 'Copy link', value: 'copy', kind: 'primary' },
+        { label: 'Stop sharing', value: 'stop', kind: 'danger' },
+        { label: 'Close', value: null },
+      ],
     });
     if (value === 'copy') await this.attempt(() => navigator.clipboard.writeText(share.url));
     if (value === 'stop') await this.attempt(() => this.api.unshare(id));
@@ -106,9 +119,15 @@ export class Actions {
       const { revert } = await this.api.revert(id, message.info.id, true);
       const sure = await showDialog({
         title: 'Revert to before this prompt?',
-        body: [h('p', {}, 'This prompt and all that follows is taken back. So are these changes of files:'), ...changesOf(revert)],
+        body: [
+          h('p', {}, 'This prompt and all that follows is taken back. So are these changes of files:'),
+          ...changesOf(revert),
+        ],
         wide: Boolean(revert?.diff),
-        buttons: [{ label: 'Revert', value: true, kind: 'danger' }, { label: 'Cancel', value: null }],
+        buttons: [
+          { label: 'Revert', value: true, kind: 'danger' },
+          { label: 'Cancel', value: null },
+        ],
       });
       if (!sure) return;
       await this.api.revert(id, message.info.id, false);
@@ -138,7 +157,17 @@ function changesOf(revert) {
   const left = revert?.notReverted ?? [];
   return [
     revert?.diff ? diffView(revert.diff) : h('p', { class: 'hint' }, 'No file changes.'),
-    left.length > 0 && h('div', { class: 'warning' }, h('p', {}, 'These stay as they are:'), h('ul', {}, left.map(({ file, reason }) => h('li', {}, h('bdi', { class: 'path' }, revealed(file)), `: ${reason}`)))),
+    left.length > 0 &&
+      h(
+        'div',
+        { class: 'warning' },
+        h('p', {}, 'These stay as they are:'),
+        h(
+          'ul',
+          {},
+          left.map(({ file, reason }) => h('li', {}, h('bdi', { class: 'path' }, revealed(file)), `: ${reason}`)),
+        ),
+      ),
   ];
 }
 
@@ -147,5 +176,11 @@ function filePart(path, text, directory) {
   const start = text.indexOf(value);
   const url = new URL('file://');
   url.pathname = `${directory}/${path}`;
-  return { type: 'file', mime: 'text/plain', filename: path, url: url.href, source: { type: 'file', path, text: { value, start, end: start + value.length } } };
+  return {
+    type: 'file',
+    mime: 'text/plain',
+    filename: path,
+    url: url.href,
+    source: { type: 'file', path, text: { value, start, end: start + value.length } },
+  };
 }

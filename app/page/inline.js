@@ -7,7 +7,13 @@ import { h } from './dom.js';
 const SPECIAL = /[\\`*_~[]|https?:\/\//g;
 const ADDRESS = /https?:\/\/[^\s<>"'`)\]]+/y;
 const LINK = /\[([^[\]]*)\]\(\s*<?([^\s()<>]+(?:\([^\s()]*\)[^\s()<>]*)*)>?(?:\s+"[^"]*")?\s*\)/y;
-const MARKS = [['**', 'strong'], ['__', 'strong'], ['~~', 'del'], ['*', 'em'], ['_', 'em']];
+const MARKS = [
+  ['**', 'strong'],
+  ['__', 'strong'],
+  ['~~', 'del'],
+  ['*', 'em'],
+  ['_', 'em'],
+];
 const ESCAPABLE = /[\\`*_~[\]()#+\-.!>|{}]/;
 
 /** The nodes of a piece of text. */
@@ -105,7 +111,8 @@ class Inline {
     if (!mark || !this.#opens(mark)) return false;
     const start = this.#at + mark.length;
     const end = this.#closing(mark, start);
-    if (end <= start || /\s/.test(this.#text[end - 1]) || (mark.includes('_') && /\w/.test(this.#text[end + mark.length] ?? ''))) return false;
+    if (end <= start || /\s/.test(this.#text[end - 1]) || (mark.includes('_') && /\w/.test(this.#text[end + mark.length] ?? '')))
+      return false;
     return this.#add(h(tag, {}, inline(this.#text.slice(start, end))), end + mark.length);
   }
 

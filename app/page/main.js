@@ -1,7 +1,8 @@
 /** The page at `/`: makes the views, keeps them current, and gives keys and buttons their meaning. */
 import { Actions } from './actions.js';
 import { api } from './api.js';
-import { h, setText } from './dom.js';
+import { setText } from './dom.js';
+import { Reader } from './reader.js';
 import { Store } from './store.js';
 import { EventStream } from './stream.js';
 import { errorText, titleOf } from './text.js';
@@ -15,16 +16,15 @@ import { Menu } from './views/menu.js';
 import { SessionList } from './views/sessions.js';
 import { Shortcuts } from './views/shortcuts.js';
 import { StatusBar } from './views/status.js';
+import { welcome } from './views/welcome.js';
 
-const PAGE_OF_SESSIONS = 100;
 const QUIET_MS = 1500;
 const byID = (id) => document.getElementById(id);
 
 const store = new Store();
-let place = { directory: '' };
+const reader = new Reader(api, store);
 let providers = [];
 let commands = [];
-let sessionLimit = PAGE_OF_SESSIONS;
 let wanted = location.hash.slice(1);
 let opened = Promise.withResolvers();
 
@@ -34,28 +34,32 @@ const actions = new Actions({ api, store, composer: () => composer, go });
 const context = new ContextPanel();
 const status = new StatusBar({ unrevert: () => actions.unrevert(), showReverted: () => actions.showReverted() });
 const asks = new Asks(store, api, status.asks);
-const sessions = new SessionList(store, { create: newSession, search: findSessions, more: moreSessions });
+const sessions = new SessionList(store, {
+  create: newSession,
+  search: (text) => actions.attempt(() => reader.sessionsNamed(text)),
+  more: () => actions.attempt(() => reader.moreSessions()),
+});
 const composer = new Composer({
   send: (prompt) => actions.send(prompt),
   stop: () => actions.stop(),
   run: (name, text, chosen) => (name in OWN_COMMANDS && store.open ? runOwn(name) : actions.sendCommand(name, text, chosen)),
-  commands: () => [...commands, ...Object.entries(store.open ? OWN_COMMANDS : {}).map(([name, { description }]) => ({ name, description }))],
+  commands: () => [
+    ...commands,
+    ...Object.entries(store.open ? OWN_COMMANDS : {}).map(([name, { description }]) => ({ name, description })),
+  ],
   findFiles: (text) => api.findFiles(text),
 });
-const conversation = new Conversation({ actionsFor, showEarlier, empty: welcome() });
+const conversation = new Conversation({
+  actionsFor,
+  showEarlier: () => actions.attempt(() => reader.earlierMessages()),
+  empty: welcome((text) => composer.put(text)),
+});
 
 byID('sessions').append(sessions.element);
 byID('main').append(conversation.element, status.element, composer.element);
 byID('context').append(context.element);
 const sessionDrawer = new Drawer(byID('sessions'), byID('open-sessions'), byID('main'));
-const contextDrawer = new Drawer(byID('context'), byID('open-context'), byID('main'));
-
-function welcome() {
-  const examples = ['help', 'list files', 'write notes.md: # Notes', 'run ls -la', 'think'];
-  const buttons = examples.map((text) => h('button', { type: 'button', class: 'example', onclick: () => composer.put(text) }, text));
-  const scripted = h('div', { class: 'scripted' }, h('p', {}, 'No model is connected, so a script answers by rule. It understands:'), h('div', { class: 'examples' }, buttons));
-  return h('div', { class: 'welcome' }, h('h2', {}, 'What shall be done?'), h('p', { id: 'where', class: 'hint' }), scripted);
-}
+new Drawer(byID('context'), byID('open-context'), byID('main'));
 
 function actionsFor(role) {
   const copy = { label: 'Copy', title: 'Copy the text', run: (message) => actions.copy(message) };
@@ -107,43 +111,19 @@ function open() {
 }
 
 async function load() {
-  place = await api.place();
-  store.directory = place.directory;
   const id = wanted;
-  const [list, statuses, permissions, questions, found] = await Promise.all([
-    api.sessions(place.directory, { limit: sessionLimit }),
-    api.statuses(),
-    api.permissions(),
-    api.questions(),
-    id ? readSession(id) : null,
-  ]);
-  store.replaceLists({ sessions: list, statuses, permissions, questions });
-  store.putSessions(found?.family ?? []);
+  const found = await reader.everything(id);
   if (id !== wanted) return;
-  store.openSession(found?.open ?? null);
-  if (found) composer.choose(lastChoice(found.open.messages));
+  if (id && !found) forgetAddress();
+  store.openSession(found);
+  if (found) composer.choose(lastChoice(found.messages));
   opened.resolve();
 }
 
-/** The session with its latest messages, and its family: the sessions above it and below. */
-async function readSession(id) {
-  try {
-    const [info, page, todos, diff, children] = await Promise.all([api.session(id), api.messages(id), api.todos(id), api.diff(id), api.children(id)]);
-    const above = await ancestorsOf(info);
-    return { open: { id, info, ...page, todos, diff }, family: [...above, info, ...children] };
-  } catch (error) {
-    if (error.status !== 404 && error.status !== 400) throw error;
-    notify(errorText(error));
-    history.replaceState(null, '', `${location.pathname}${location.search}`);
-    wanted = '';
-    return null;
-  }
-}
-
-async function ancestorsOf({ parentID }) {
-  if (!parentID) return [];
-  const parent = await api.session(parentID);
-  return [...(await ancestorsOf(parent)), parent];
+function forgetAddress() {
+  notify('There is no such session (any more).');
+  wanted = '';
+  history.replaceState(null, '', `${location.pathname}${location.search}`);
 }
 
 function lastChoice(messages) {
@@ -151,38 +131,27 @@ function lastChoice(messages) {
   return { agent: prompt?.agent, model: prompt?.model };
 }
 
-async function showEarlier() {
-  const { id, cursor } = store.open;
-  await actions.attempt(async () => {
-    const page = await api.messages(id, { before: cursor });
-    if (store.open?.id === id) store.prepend(page.messages, page.cursor);
-  });
-}
-
-function findSessions(search) {
-  if (search) actions.attempt(async () => store.putSessions(await api.sessions(place.directory, { search, limit: PAGE_OF_SESSIONS })));
-}
-
-function moreSessions() {
-  sessionLimit += PAGE_OF_SESSIONS;
-  actions.attempt(async () => store.putSessions(await api.sessions(place.directory, { limit: sessionLimit })));
-}
-
 // From what has changed to what is shown
 
 const NO_SESSION = { id: '', info: null, messages: [], cursor: null, todos: [], diff: [] };
 
+/** Which topics need which part of the page shown anew. */
+const UPDATES = [
+  [['sessions', 'asks'], () => sessions.update({ hasMore: reader.hasMore })],
+  [['session', 'conversation'], (shown) => conversation.update(shown)],
+  [['message', 'part'], (shown, messages) => conversation.update(shown, messages)],
+  [['session'], showSession],
+  [['status'], showStatus],
+  [['asks', 'sessions'], () => asks.update()],
+  [['conversation', 'message', 'todos'], showUsage],
+  [['todos'], ({ todos }) => context.showTodos(todos)],
+  [['diff'], ({ diff }) => context.showFiles(diff)],
+];
+
 store.subscribe(({ topics, messages }) => {
-  const shown = store.open ?? NO_SESSION;
-  if (topics.has('sessions') || topics.has('asks')) sessions.update({ hasMore: store.sessions.size >= sessionLimit });
-  if (topics.has('session') || topics.has('conversation')) conversation.update(shown);
-  else if (messages.size) conversation.update(shown, messages);
-  if (topics.has('session')) showSession(shown);
-  if (topics.has('status')) showStatus(shown);
-  if (topics.has('asks') || topics.has('sessions')) asks.update();
-  if (topics.has('conversation') || topics.has('message') || topics.has('todos')) showUsage(shown);
-  if (topics.has('todos')) context.showTodos(shown.todos);
-  if (topics.has('diff')) context.showFiles(shown.diff);
+  for (const [wanted, update] of UPDATES) {
+    if (wanted.some((topic) => topics.has(topic))) update(store.open ?? NO_SESSION, messages);
+  }
 });
 
 function showSession({ info, messages }) {
@@ -224,7 +193,7 @@ function showConnection({ open, retryAt }) {
 
 // Keys and menus
 
-const menu = new Menu(byID('open-menu'), () => [
+new Menu(byID('open-menu'), () => [
   { label: 'Rename…', run: OWN_COMMANDS.rename.run },
   { label: 'Fork', run: OWN_COMMANDS.fork.run },
   { label: 'Compact', run: OWN_COMMANDS.compact.run },
@@ -257,7 +226,12 @@ const shortcuts = new Shortcuts(
     { key: 'u', does: 'Undo: revert the last prompt', run: () => store.open && actions.undo() },
     { key: 'U', shown: 'Shift+U', does: 'Redo: undo the revert', run: () => store.open?.info.revert && actions.unrevert() },
     { key: 'm', does: 'Session menu', run: () => store.open && byID('open-menu').click() },
-    { key: 'Escape', shown: 'Esc', does: 'Stop the answer, also from the prompt', run: () => store.open && store.statusOf(store.open.id).type !== 'idle' && actions.stop() },
+    {
+      key: 'Escape',
+      shown: 'Esc',
+      does: 'Stop the answer, also from the prompt',
+      run: () => store.open && store.statusOf(store.open.id).type !== 'idle' && actions.stop(),
+    },
   ],
   [
     { shown: 'Enter', does: 'Send; Shift+Enter begins a line' },
@@ -305,9 +279,11 @@ async function start() {
   commands = known;
   composer.offer(agents, providers);
   composer.choose({ agent: config.default_agent, model: configuredModel(config, connected) });
-  document.body.classList.toggle('is-scripted', providers.every(({ id }) => id === 'scripted'));
-  place = await api.place();
-  setText(byID('where'), place.directory);
+  document.body.classList.toggle(
+    'is-scripted',
+    providers.every(({ id }) => id === 'scripted'),
+  );
+  setText(byID('where'), (await api.place()).directory);
   stream.run();
 }
 

@@ -32,7 +32,7 @@ export class EventStream {
   }
 
   async run() {
-    for (let failures = 0; ; ) {
+    for (let failures = 0; ;) {
       this.#connection = new AbortController();
       try {
         await this.#connect(() => (failures = 0));

@@ -29,7 +29,12 @@ export function duration(milliseconds) {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
-const STEPS = [[60, 'second', 1], [3600, 'minute', 60], [86_400, 'hour', 3600], [Infinity, 'day', 86_400]];
+const STEPS = [
+  [60, 'second', 1],
+  [3600, 'minute', 60],
+  [86_400, 'hour', 3600],
+  [Infinity, 'day', 86_400],
+];
 const RELATIVE = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 
 /** "3 min. ago"; `then` in milliseconds. */

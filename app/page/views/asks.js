@@ -29,7 +29,9 @@ export class Asks {
   }
 
   update() {
-    const waiting = [...this.store.permissions.values(), ...this.store.questions.values()].filter((ask) => this.store.isBelowOpen(ask.sessionID));
+    const waiting = [...this.store.permissions.values(), ...this.store.questions.values()].filter((ask) =>
+      this.store.isBelowOpen(ask.sessionID),
+    );
     this.button.hidden = waiting.length === 0;
     this.button.textContent = `Answer ${count(waiting.length, 'request')}`;
     if (this.#shown && !waiting.some((ask) => ask.id === this.#shown.id)) this.#shown.closed.abort();
@@ -52,7 +54,13 @@ export class Asks {
   // Permissions
 
   async #permission(ask, closed) {
-    const message = h('input', { type: 'text', class: 'text-field', placeholder: 'What to do instead (optional)', 'data-enter': 'reject', dir: 'auto' });
+    const message = h('input', {
+      type: 'text',
+      class: 'text-field',
+      placeholder: 'What to do instead (optional)',
+      'data-enter': 'reject',
+      dir: 'auto',
+    });
     const body = [...(await this.#subject(ask)), always(ask), h('label', { class: 'reject-with' }, 'If you reject it', message)];
     if (closed.aborted) return;
     const value = await showDialog({
@@ -70,14 +78,28 @@ export class Asks {
     });
     if (closed.aborted) return;
     if (value === 'later') this.#putOff(ask);
-    else await this.#settle(ask, this.store.permissions, () => this.api.replyPermission(ask.id, value ?? 'reject', value === 'always' || value === 'once' ? undefined : message.value.trim() || undefined));
+    else
+      await this.#settle(ask, this.store.permissions, () =>
+        this.api.replyPermission(
+          ask.id,
+          value ?? 'reject',
+          value === 'always' || value === 'once' ? undefined : message.value.trim() || undefined,
+        ),
+      );
   }
 
   /** The command, path or difference that is asked for. A command stands in its tool call, its request has the patterns alone. */
   async #subject(ask) {
     if (ask.metadata.diff) return [diffView(ask.metadata.diff)];
-    if (ask.permission === 'bash') return [h('pre', { class: 'command' }, h('code', {}, revealed((await this.#command(ask)) ?? ask.patterns.join('\n'))))];
-    return [h('ul', { class: 'patterns' }, ask.patterns.map((pattern) => h('li', {}, h('bdi', {}, revealed(pattern)))))];
+    if (ask.permission === 'bash')
+      return [h('pre', { class: 'command' }, h('code', {}, revealed((await this.#command(ask)) ?? ask.patterns.join('\n'))))];
+    return [
+      h(
+        'ul',
+        { class: 'patterns' },
+        ask.patterns.map((pattern) => h('li', {}, h('bdi', {}, revealed(pattern)))),
+      ),
+    ];
   }
 
   async #command({ sessionID, tool }) {
@@ -95,11 +117,23 @@ export class Asks {
       body: fields.map((field) => field.element),
       guarded: true,
       closed,
-      buttons: [{ label: 'Answer', value: 'answer', kind: 'primary' }, { label: 'Dismiss (Esc)', value: null, kind: 'danger' }, { label: 'Later', value: 'later', kind: 'quiet' }],
+      buttons: [
+        { label: 'Answer', value: 'answer', kind: 'primary' },
+        { label: 'Dismiss (Esc)', value: null, kind: 'danger' },
+        { label: 'Later', value: 'later', kind: 'quiet' },
+      ],
     });
     if (closed.aborted) return;
     if (value === 'later') this.#putOff(ask);
-    else await this.#settle(ask, this.store.questions, () => (value === 'answer' ? this.api.replyQuestion(ask.id, fields.map((field) => field.answer())) : this.api.rejectQuestion(ask.id)));
+    else
+      await this.#settle(ask, this.store.questions, () =>
+        value === 'answer'
+          ? this.api.replyQuestion(
+              ask.id,
+              fields.map((field) => field.answer()),
+            )
+          : this.api.rejectQuestion(ask.id),
+      );
   }
 
   #putOff(ask) {
@@ -119,7 +153,13 @@ function always({ always }) {
   if (!always.length) return null;
   const everything = always.includes('*');
   const patterns = always.filter((pattern) => pattern !== '*').map((pattern) => [h('code', {}, revealed(pattern)), ' ']);
-  return h('p', { class: 'hint' }, 'Always would allow ', everything ? 'all of this kind' : patterns, ' in this project from now on.');
+  return h(
+    'p',
+    { class: 'hint' },
+    'Always would allow ',
+    everything ? 'all of this kind' : patterns,
+    ' in this project from now on.',
+  );
 }
 
 let fieldNumber = 0;
@@ -128,14 +168,40 @@ function questionField({ question, header, options, multiple, custom }) {
   const name = `question-${++fieldNumber}`;
   const choices = options.map(({ label, description }, place) => {
     const input = h('input', { type: multiple ? 'checkbox' : 'radio', name, value: label, autofocus: place === 0 });
-    return { input, element: h('label', { class: 'option' }, input, h('span', {}, h('strong', { dir: 'auto' }, label), h('span', { class: 'hint', dir: 'auto' }, description))) };
+    return {
+      input,
+      element: h(
+        'label',
+        { class: 'option' },
+        input,
+        h('span', {}, h('strong', { dir: 'auto' }, label), h('span', { class: 'hint', dir: 'auto' }, description)),
+      ),
+    };
   });
-  const own = custom === false ? null : h('input', { type: 'text', class: 'text-field', placeholder: 'Your own answer', 'aria-label': `Your own answer: ${header}`, dir: 'auto' });
+  const own =
+    custom === false
+      ? null
+      : h('input', {
+          type: 'text',
+          class: 'text-field',
+          placeholder: 'Your own answer',
+          'aria-label': `Your own answer: ${header}`,
+          dir: 'auto',
+        });
   own?.addEventListener('input', () => {
     if (!multiple && own.value) for (const { input } of choices) input.checked = false;
   });
   return {
-    element: h('fieldset', {}, h('legend', { dir: 'auto' }, question), choices.map(({ element }) => element), own),
-    answer: () => [...choices.filter(({ input }) => input.checked).map(({ input }) => input.value), ...(own?.value.trim() ? [own.value.trim()] : [])],
+    element: h(
+      'fieldset',
+      {},
+      h('legend', { dir: 'auto' }, question),
+      choices.map(({ element }) => element),
+      own,
+    ),
+    answer: () => [
+      ...choices.filter(({ input }) => input.checked).map(({ input }) => input.value),
+      ...(own?.value.trim() ? [own.value.trim()] : []),
+    ],
   };
 }

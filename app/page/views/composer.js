@@ -9,7 +9,15 @@ export class Composer {
    * the server has got the prompt. */
   constructor(actions) {
     this.actions = actions;
-    this.input = h('textarea', { id: 'prompt', rows: '1', placeholder: 'Ask for something. / for commands, @ for files', 'aria-label': 'Prompt', dir: 'auto', onkeydown: (event) => this.#key(event), oninput: () => this.#grow() });
+    this.input = h('textarea', {
+      id: 'prompt',
+      rows: '1',
+      placeholder: 'Ask for something. / for commands, @ for files',
+      'aria-label': 'Prompt',
+      dir: 'auto',
+      onkeydown: (event) => this.#key(event),
+      oninput: () => this.#grow(),
+    });
     this.suggestions = new Suggestions(this.input, {
       commands: actions.commands,
       findFiles: actions.findFiles,
@@ -23,7 +31,12 @@ export class Composer {
       'div',
       { class: 'composer' },
       this.suggestions.element,
-      h('div', { class: 'composer-box' }, this.input, h('div', { class: 'composer-row' }, this.agent, this.model, h('span', { class: 'gap' }), this.stop, this.sendButton)),
+      h(
+        'div',
+        { class: 'composer-box' },
+        this.input,
+        h('div', { class: 'composer-row' }, this.agent, this.model, h('span', { class: 'gap' }), this.stop, this.sendButton),
+      ),
     );
   }
 
@@ -32,7 +45,11 @@ export class Composer {
     this.agent.replaceChildren(...own.map(({ name, description }) => h('option', { value: name, title: description }, name)));
     this.model.replaceChildren(
       ...providers.map(({ id, name, models }) =>
-        h('optgroup', { label: name }, Object.values(models).map((model) => h('option', { value: `${id}/${model.id}` }, model.name))),
+        h(
+          'optgroup',
+          { label: name },
+          Object.values(models).map((model) => h('option', { value: `${id}/${model.id}` }, model.name)),
+        ),
       ),
     );
   }
@@ -82,7 +99,8 @@ export class Composer {
   #run(text) {
     const [, name, rest] = /^\/([\w-]+)(?:\s+([\s\S]*))?$/.exec(text.trim()) ?? [];
     const chosen = { agent: this.agent.value || undefined, model: this.chosenModel() };
-    if (name && this.actions.commands().some((command) => command.name === name)) return this.actions.run(name, rest ?? '', chosen);
+    if (name && this.actions.commands().some((command) => command.name === name))
+      return this.actions.run(name, rest ?? '', chosen);
     return this.actions.send({ text, files: this.#mentioned(text), ...chosen });
   }
 

@@ -64,7 +64,16 @@ export class ContextPanel {
   showTodos(todos) {
     const done = todos.filter((todo) => todo.status === 'completed').length;
     setText(this.#todoTitle, todos.length ? `Todo ${done}/${todos.length}` : 'Todo');
-    this.#todos.replaceChildren(...todos.map((todo) => h('li', { 'data-status': todo.status }, h('span', { class: 'unseen' }, `${todo.status.replace('_', ' ')}: `), h('span', { dir: 'auto' }, todo.content))));
+    this.#todos.replaceChildren(
+      ...todos.map((todo) =>
+        h(
+          'li',
+          { 'data-status': todo.status },
+          h('span', { class: 'unseen' }, `${todo.status.replace('_', ' ')}: `),
+          h('span', { dir: 'auto' }, todo.content),
+        ),
+      ),
+    );
     this.#noTodos.hidden = todos.length > 0;
   }
 
@@ -76,7 +85,11 @@ export class ContextPanel {
   /** The panel in a few characters, for the button that opens it where there is no room for it. */
   brief({ used, limit, cost }, todos) {
     const left = todos.filter((todo) => todo.status !== 'completed' && todo.status !== 'cancelled').length;
-    return [limit ? `${Math.round((used / limit) * 100)} %` : '', cost > 0 ? dollars(cost) : '', left ? `${left} to do` : ''].filter(Boolean).join(' · ') || 'Info';
+    return (
+      [limit ? `${Math.round((used / limit) * 100)} %` : '', cost > 0 ? dollars(cost) : '', left ? `${left} to do` : '']
+        .filter(Boolean)
+        .join(' · ') || 'Info'
+    );
   }
 }
 

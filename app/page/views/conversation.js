@@ -14,7 +14,11 @@ export class Conversation {
   constructor({ actionsFor = () => [], showEarlier, empty }) {
     this.actionsFor = actionsFor;
     this.empty = empty;
-    this.earlier = h('button', { type: 'button', class: 'quiet earlier', onclick: showEarlier, hidden: true }, 'Show earlier messages');
+    this.earlier = h(
+      'button',
+      { type: 'button', class: 'quiet earlier', onclick: showEarlier, hidden: true },
+      'Show earlier messages',
+    );
     this.list = h('div', { class: 'messages', role: 'log', 'aria-label': 'Messages' });
     this.newest = h('button', { type: 'button', class: 'newest', hidden: true, onclick: () => this.toEnd() }, '↓ Newest');
     this.scroller = h('div', { class: 'scroller', tabindex: '0' }, this.earlier, empty, this.list);
@@ -28,11 +32,18 @@ export class Conversation {
     this.earlier.hidden = !cursor;
     this.empty.hidden = messages.length > 0;
     const kept = notReverted(messages, info?.revert);
-    const views = this.#views.match(kept, ({ info }) => `${id} ${info.id}`, (message) => new MessageView(message, this.actionsFor(message.info.role)));
+    const views = this.#views.match(
+      kept,
+      ({ info }) => `${id} ${info.id}`,
+      (message) => new MessageView(message, this.actionsFor(message.info.role)),
+    );
     kept.forEach((message, place) => {
       if (changed === null || changed.has(message.info.id) || views[place].message !== message) views[place].update(message);
     });
-    arrange(this.list, views.map((view) => view.element));
+    arrange(
+      this.list,
+      views.map((view) => view.element),
+    );
     if (this.#follows) this.toEnd();
   }
 

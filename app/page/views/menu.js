@@ -6,7 +6,14 @@ export class Menu {
   constructor(button, items) {
     this.button = button;
     this.items = items;
-    this.element = h('div', { id: 'menu', class: 'menu', role: 'menu', popover: 'auto', onkeydown: (event) => this.#key(event), ontoggle: (event) => this.#toggled(event) });
+    this.element = h('div', {
+      id: 'menu',
+      class: 'menu',
+      role: 'menu',
+      popover: 'auto',
+      onkeydown: (event) => this.#key(event),
+      ontoggle: (event) => this.#toggled(event),
+    });
     button.addEventListener('click', () => this.#open());
     button.after(this.element);
   }
@@ -23,7 +30,12 @@ export class Menu {
       this.button.focus();
       run();
     };
-    return h('button', { type: 'button', role: 'menuitem', class: kind, tabindex: '-1', onclick: chosen }, label, hint && h('kbd', {}, hint));
+    return h(
+      'button',
+      { type: 'button', role: 'menuitem', class: kind, tabindex: '-1', onclick: chosen },
+      label,
+      hint && h('kbd', {}, hint),
+    );
   }
 
   #toggled({ newState }) {

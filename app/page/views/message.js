@@ -5,7 +5,10 @@ import { partView } from './part.js';
 
 /** What a message says, as it was written. */
 export function textOf({ parts }) {
-  return parts.filter((part) => part.type === 'text' && !part.synthetic && !part.ignored).map((part) => part.text).join('\n\n');
+  return parts
+    .filter((part) => part.type === 'text' && !part.synthetic && !part.ignored)
+    .map((part) => part.text)
+    .join('\n\n');
 }
 
 const hasEnded = (info) => info.role === 'user' || Boolean(info.time.completed || info.error);
@@ -20,17 +23,33 @@ export class MessageView {
   constructor(message, actions) {
     this.role = message.info.role;
     this.message = message;
-    const buttons = actions.map(({ label, title, run }) => h('button', { type: 'button', class: 'quiet', title, onclick: () => run(this.message) }, label));
+    const buttons = actions.map(({ label, title, run }) =>
+      h('button', { type: 'button', class: 'quiet', title, onclick: () => run(this.message) }, label),
+    );
     const tools = buttons.length > 0 && h('div', { class: 'actions' }, buttons);
     const name = this.role === 'user' ? 'You' : 'Answer';
-    this.element = h('article', { class: `message ${this.role}`, id: message.info.id, tabindex: '-1', 'aria-label': name }, this.#body, this.#error, this.#foot, tools);
+    this.element = h(
+      'article',
+      { class: `message ${this.role}`, id: message.info.id, tabindex: '-1', 'aria-label': name },
+      this.#body,
+      this.#error,
+      this.#foot,
+      tools,
+    );
   }
 
   update(message) {
     this.message = message;
-    const views = this.#parts.match(message.parts, (part) => part.id, (part) => ({ shown: partView(part, this.role) }));
+    const views = this.#parts.match(
+      message.parts,
+      (part) => part.id,
+      (part) => ({ shown: partView(part, this.role) }),
+    );
     message.parts.forEach((part, place) => views[place].shown?.update(part));
-    arrange(this.#body, views.filter(({ shown }) => shown).map(({ shown }) => shown.element));
+    arrange(
+      this.#body,
+      views.filter(({ shown }) => shown).map(({ shown }) => shown.element),
+    );
     this.#status(message);
   }
 

@@ -1,6 +1,7 @@
 /** One part of a message. Each kind of part that is worth showing has a view with an `element` and `update(part)`. */
 import { h, setText } from '../dom.js';
-import { LongText, Markdown } from '../markdown.js';
+import { LongText } from '../longtext.js';
+import { Markdown } from '../markdown.js';
 import { count, duration, errorText, revealed } from '../text.js';
 import { ToolView } from './tool.js';
 

@@ -11,7 +11,12 @@ export class SessionList {
   /** `actions`: `{create(), search(text), more()}`. */
   constructor(store, actions) {
     this.store = store;
-    this.search = h('input', { type: 'search', placeholder: 'Search sessions', 'aria-label': 'Search sessions', oninput: () => this.#searched(actions) });
+    this.search = h('input', {
+      type: 'search',
+      placeholder: 'Search sessions',
+      'aria-label': 'Search sessions',
+      oninput: () => this.#searched(actions),
+    });
     this.list = h('ul');
     this.none = h('p', { class: 'hint' });
     this.more = h('button', { type: 'button', class: 'quiet', hidden: true, onclick: actions.more }, 'Show more');
@@ -29,9 +34,16 @@ export class SessionList {
   update({ hasMore }) {
     const wanted = this.search.value.trim().toLowerCase();
     const found = this.#roots().filter((session) => titleOf(session).toLowerCase().includes(wanted));
-    const items = this.#items.match(found, (session) => session.id, () => new SessionItem());
+    const items = this.#items.match(
+      found,
+      (session) => session.id,
+      () => new SessionItem(),
+    );
     found.forEach((session, place) => items[place].update(session, this.#stateOf(session.id), this.#isOpen(session.id)));
-    arrange(this.list, items.map((item) => item.element));
+    arrange(
+      this.list,
+      items.map((item) => item.element),
+    );
     this.none.hidden = found.length > 0;
     setText(this.none, wanted ? 'No session has that in its title.' : 'No sessions yet.');
     this.more.hidden = !hasMore || Boolean(wanted);

@@ -25,8 +25,15 @@ export class Shortcuts {
     const rows = [...this.keys.filter(({ does }) => does), ...this.others];
     const letters = h('input', { type: 'checkbox', checked: localStorage.getItem(SETTING) !== 'off' });
     letters.addEventListener('change', () => localStorage.setItem(SETTING, letters.checked ? 'on' : 'off'));
-    const list = h('dl', { class: 'keys' }, rows.map(({ key, shown, does }) => h('div', {}, h('dt', {}, h('kbd', {}, shown ?? key)), h('dd', {}, does))));
-    await showDialog({ title: 'Keyboard shortcuts', body: [list, h('label', { class: 'option' }, letters, 'Single keys work outside of fields')] });
+    const list = h(
+      'dl',
+      { class: 'keys' },
+      rows.map(({ key, shown, does }) => h('div', {}, h('dt', {}, h('kbd', {}, shown ?? key)), h('dd', {}, does))),
+    );
+    await showDialog({
+      title: 'Keyboard shortcuts',
+      body: [list, h('label', { class: 'option' }, letters, 'Single keys work outside of fields')],
+    });
   }
 }
 

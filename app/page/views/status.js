@@ -23,7 +23,12 @@ export class StatusBar {
       h('button', { type: 'button', class: 'quiet', onclick: actions.showReverted }, 'Show files'),
       h('button', { type: 'button', onclick: actions.unrevert, id: 'unrevert' }, 'Undo revert'),
     );
-    this.element = h('div', { class: 'status' }, this.revert, h('div', { class: 'status-line' }, this.#spinner, this.#said, this.#seconds, this.asks));
+    this.element = h(
+      'div',
+      { class: 'status' },
+      this.revert,
+      h('div', { class: 'status-line' }, this.#spinner, this.#said, this.#seconds, this.asks),
+    );
   }
 
   show(status) {
@@ -44,7 +49,11 @@ export class StatusBar {
   #tick() {
     const { type, next, since } = this.#status;
     if (type === 'retry') setText(this.#seconds, `next try in ${Math.max(0, Math.ceil((next - Date.now()) / 1000))} s`);
-    else setText(this.#seconds, type === 'busy' && since ? duration(Math.floor((Date.now() - since) / 1000) * 1000).replace('.0', '') : '');
+    else
+      setText(
+        this.#seconds,
+        type === 'busy' && since ? duration(Math.floor((Date.now() - since) / 1000) * 1000).replace('.0', '') : '',
+      );
   }
 }
 

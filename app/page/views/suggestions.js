@@ -12,7 +12,13 @@ export class Suggestions {
   /** `commands()`: `{name, description}`; `findFiles(text)` finds paths; `picked(item)` is told `{name}` or `{path, start, end}`. */
   constructor(input, { commands, findFiles, picked }) {
     Object.assign(this, { input, commands, findFiles, picked });
-    this.element = h('ul', { class: 'suggestions', id: 'suggestions', role: 'listbox', 'aria-label': 'Suggestions', hidden: true });
+    this.element = h('ul', {
+      class: 'suggestions',
+      id: 'suggestions',
+      role: 'listbox',
+      'aria-label': 'Suggestions',
+      hidden: true,
+    });
     input.setAttribute('aria-controls', 'suggestions');
     input.setAttribute('aria-autocomplete', 'list');
     input.addEventListener('input', () => this.#look());
@@ -44,7 +50,12 @@ export class Suggestions {
     const command = /^\/([\w-]*)$/.exec(before);
     const file = /(?:^|\s)@([^\s@]*)$/.exec(before);
     this.#wanted = before;
-    if (command) this.#show(this.commands().filter(({ name }) => name.startsWith(command[1])).map(({ name, description }) => ({ name, label: `/${name}`, description })));
+    if (command)
+      this.#show(
+        this.commands()
+          .filter(({ name }) => name.startsWith(command[1]))
+          .map(({ name, description }) => ({ name, label: `/${name}`, description })),
+      );
     else if (file) await this.#lookForFiles(file[1], before);
     else this.#show([]);
   }
@@ -71,7 +82,12 @@ export class Suggestions {
       event.preventDefault();
       this.#pick(item);
     };
-    return h('li', { role: 'option', id: `suggestion-${place}`, onmousedown: pick }, h('bdi', {}, revealed(item.label)), h('span', { class: 'hint' }, item.description ?? ''));
+    return h(
+      'li',
+      { role: 'option', id: `suggestion-${place}`, onmousedown: pick },
+      h('bdi', {}, revealed(item.label)),
+      h('span', { class: 'hint' }, item.description ?? ''),
+    );
   }
 
   #move(by) {

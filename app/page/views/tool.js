@@ -1,7 +1,7 @@
 /** A tool call: what is called with what, its output while it runs, its difference when it changed files. */
 import { diffView } from '../diff.js';
 import { h, setText } from '../dom.js';
-import { LongText } from '../markdown.js';
+import { LongText } from '../longtext.js';
 import { duration, revealed } from '../text.js';
 
 /** Calls whose result is what one wants to see; those of others are folded once they are done. */
@@ -31,7 +31,15 @@ export class ToolView {
     this.name = h('span', { class: 'name' });
     this.subject = h('bdi', { class: 'subject' });
     this.note = h('span', { class: 'note' });
-    this.summary = h('summary', { onclick: () => (this.#touched = true) }, h('span', { class: 'mark', 'aria-hidden': 'true' }), h('span', { class: 'unseen' }, 'Tool '), this.name, this.subject, this.note);
+    this.summary = h(
+      'summary',
+      { onclick: () => (this.#touched = true) },
+      h('span', { class: 'mark', 'aria-hidden': 'true' }),
+      h('span', { class: 'unseen' }, 'Tool '),
+      this.name,
+      this.subject,
+      this.note,
+    );
     this.pre = h('pre', { class: 'output', tabindex: '0', 'aria-label': 'Output' }, this.#output.element);
     this.element = h('details', { class: 'tool' }, this.summary, this.#input, this.#diff, this.pre);
   }
@@ -93,11 +101,23 @@ function inputOf({ tool, state }) {
   if (tool === 'task') return [subagentLink(state), h('p', { dir: 'auto' }, input.prompt ?? '')];
   if (tool === 'write') return [writtenText(input)];
   if (diffOf({ state }) || tool === 'todowrite' || tool === 'question') return [];
-  return [h('dl', {}, Object.entries(input).map(([name, value]) => [h('dt', {}, name), h('dd', {}, revealed(short(value)))]))];
+  return [
+    h(
+      'dl',
+      {},
+      Object.entries(input).map(([name, value]) => [h('dt', {}, name), h('dd', {}, revealed(short(value)))]),
+    ),
+  ];
 }
 
 function writtenText({ content = '' }) {
-  return diffView(`--- /dev/null\n+++ written\n@@ -0,0 +1 @@\n${content.replace(/\n$/, '').split('\n').map((line) => `+${line}`).join('\n')}`);
+  return diffView(
+    `--- /dev/null\n+++ written\n@@ -0,0 +1 @@\n${content
+      .replace(/\n$/, '')
+      .split('\n')
+      .map((line) => `+${line}`)
+      .join('\n')}`,
+  );
 }
 
 function subagentLink(state) {

@@ -1,0 +1,69 @@
+/** What the page reads from the server; the events keep it current from there on. */
+
+const SESSIONS = 100;
+
+export class Reader {
+  #limit = SESSIONS;
+
+  constructor(api, store) {
+    Object.assign(this, { api, store });
+  }
+
+  get hasMore() {
+    return this.store.sessions.size >= this.#limit;
+  }
+
+  /** The lists, and with an id that session: its latest messages and what belongs to it. Null when there is none of that id. */
+  async everything(id) {
+    const { directory } = await this.api.place();
+    this.store.directory = directory;
+    const [sessions, statuses, permissions, questions, found] = await Promise.all([
+      this.api.sessions(directory, { limit: this.#limit }),
+      this.api.statuses(),
+      this.api.permissions(),
+      this.api.questions(),
+      id ? this.#session(id).catch(nullIfUnknown) : null,
+    ]);
+    this.store.replaceLists({ sessions, statuses, permissions, questions });
+    this.store.putSessions(found?.family ?? []);
+    return found?.open ?? null;
+  }
+
+  async #session(id) {
+    const [info, page, todos, diff, children] = await Promise.all([
+      this.api.session(id),
+      this.api.messages(id),
+      this.api.todos(id),
+      this.api.diff(id),
+      this.api.children(id),
+    ]);
+    return { open: { id, info, ...page, todos, diff }, family: [...(await this.#above(info)), info, ...children] };
+  }
+
+  /** A subagent's session has a parent, which may have one too. */
+  async #above({ parentID }) {
+    if (!parentID) return [];
+    const parent = await this.api.session(parentID);
+    return [...(await this.#above(parent)), parent];
+  }
+
+  async earlierMessages() {
+    const { id, cursor } = this.store.open;
+    const page = await this.api.messages(id, { before: cursor });
+    if (this.store.open?.id === id) this.store.prepend(page.messages, page.cursor);
+  }
+
+  async sessionsNamed(search) {
+    if (search) this.store.putSessions(await this.api.sessions(this.store.directory, { search, limit: SESSIONS }));
+  }
+
+  async moreSessions() {
+    this.#limit += SESSIONS;
+    this.store.putSessions(await this.api.sessions(this.store.directory, { limit: this.#limit }));
+  }
+}
+
+function nullIfUnknown(error) {
+  if (error.status === 404 || error.status === 400) return null;
+  throw error;
+}
