@@ -7,22 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.agent.attached_file import FileReader
-from app.agent.call_host import HostServices
-from app.agent.command import Commands
 from app.agent.disposal import Disposal
 from app.agent.housekeeping import Housekeeping
 from app.agent.instances import Instances
-from app.agent.intake import Intake, Limits
-from app.agent.prompts import Prompts
+from app.agent.intake.attached_file import FileReader
+from app.agent.intake.command import Commands
+from app.agent.intake.intake import Intake, Limits
+from app.agent.intake.prompts import Prompts
+from app.agent.intake.requests import Requests
+from app.agent.intake.resolve import Resolver
+from app.agent.loop.call_host import HostServices
+from app.agent.loop.subagent import SubagentSessions
+from app.agent.loop.titles import Titles
+from app.agent.loop.turn import Turn
+from app.agent.loop.turn_scope import TurnScope, TurnServices
 from app.agent.recovery import Recovery, UnfinishedReverts
-from app.agent.requests import Requests
-from app.agent.resolve import Resolver
 from app.agent.runner import MakeTurn, Runner
-from app.agent.subagent import SubagentSessions
-from app.agent.titles import Titles
-from app.agent.turn import Turn
-from app.agent.turn_scope import TurnScope, TurnServices
 from app.api.services import Services
 from app.bus.base import Event
 from app.bus.memory import MemoryBus

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from app.agent.errors import TurnFailure, to_message_error
 from app.agent.instances import Instances
-from app.agent.requests import Requests
+from app.agent.intake.requests import Requests
 from app.agent.runner import Runner
 from app.agent.settling import settle_answer
 from app.permission.service import Permissions

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from app.agent import stored_error
 from app.agent.errors import aborted
-from app.agent.turn import Turn
+from app.agent.loop.turn import Turn
 from app.agent.unsettled import Unsettled
 from app.schema.errors import Aborted, Busy, MessageError
 from app.schema.message import MessagePath

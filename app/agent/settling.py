@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from app.agent.history import INTERRUPTED
+from app.agent.context.history import INTERRUPTED
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart

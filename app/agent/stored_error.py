@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from app.agent.decide import last_assistant, last_user
 from app.agent.errors import TurnFailure, to_message_error
+from app.agent.loop.decide import last_assistant, last_user
+from app.agent.loop.turn_scope import TurnScope
 from app.agent.settling import settle_answer
-from app.agent.turn_scope import TurnScope
 from app.schema.errors import MessageError, ServiceError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from fastapi.responses import Response
 
-from app.agent.mcp_commands import all_commands
+from app.agent.intake.mcp_commands import all_commands
 from app.api.deps import TRUE, Directory, ServicesDep, documented, json_bytes, place_of, wire
 from app.api.json_route import router
 from app.provider.selection import find

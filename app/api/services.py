@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from app.agent.disposal import Disposal
 from app.agent.instances import Instances
-from app.agent.prompts import Prompts
-from app.agent.requests import Requests
+from app.agent.intake.prompts import Prompts
+from app.agent.intake.requests import Requests
 from app.agent.runner import Runner
 from app.bus.memory import MemoryBus
 from app.permission.service import Permissions

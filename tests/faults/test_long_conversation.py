@@ -12,8 +12,8 @@ import psutil
 from database_meter import Spent, metered
 from running_app import RunningApp, make_workspace, running_app
 
-from app.agent.history import CLEARED
-from app.agent.tokens import estimate_request
+from app.agent.context.history import CLEARED
+from app.agent.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
 from app.provider.scripted import Call, Say, ScriptedProvider, SetUsage, Turn
 

@@ -9,9 +9,9 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, texts, tools
 
-from app.agent.compaction import MAX_TRIES, REPEATED_TOKENS
-from app.agent.history import CLEARED
-from app.agent.tokens import estimate_request
+from app.agent.context.history import CLEARED
+from app.agent.context.tokens import estimate_request
+from app.agent.loop.compaction import MAX_TRIES, REPEATED_TOKENS
 from app.provider.base import ModelRequest, UserTurn
 from app.provider.scripted import Fail, Say, ScriptedProvider, SetUsage, Turn
 from app.schema.message import AssistantMessage, AssistantTime

@@ -25,11 +25,11 @@ from conversation import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.agent.context.history import to_model_messages
+from app.agent.context.reminders import remind
+from app.agent.context.shortening import LEFT_OUT, shortened
+from app.agent.context.tokens import estimate_messages
 from app.agent.errors import TurnFailure, aborted, to_message_error
-from app.agent.history import to_model_messages
-from app.agent.reminders import remind
-from app.agent.shortening import LEFT_OUT, shortened
-from app.agent.tokens import estimate_messages
 from app.provider import known_providers as npm
 from app.provider.anthropic_request import anthropic_body
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolCallBlock, ToolTurn, UserTurn

@@ -1,7 +1,7 @@
 import pytest
 from conversation import completed, failed, pending, reasoning, running, step_start, text, tool
 
-from app.agent.history import INTERRUPTED
+from app.agent.context.history import INTERRUPTED
 from app.agent.settling import settled_part
 from app.schema.part import Part, Span, ToolPart
 from app.schema.tool_state import Failed

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, Reply, events_of
 
-from app.agent.retry import retryable_reason
+from app.agent.loop.retry import retryable_reason
 from app.provider.anthropic import Anthropic
 from app.provider.base import ApiFailure, ContextOverflow
 from app.provider.errors import answered, in_stream

@@ -1,0 +1,1 @@
+"""What comes in: prompts, commands and shell lines, on their way to a stored message and a turn."""

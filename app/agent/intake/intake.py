@@ -1,0 +1,149 @@
+"""From what a client sends to a stored user message (behaviour §4.3, §4.4)."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from itertools import chain
+
+from app.agent import hooks
+from app.agent.definitions import default_agent, find
+from app.agent.instance import Instance
+from app.agent.intake.resolve import Resolver
+from app.provider.selection import default_model
+from app.provider.selection import find as find_model
+from app.schema.errors import Conflict, TooMany
+from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.part import ModelRef
+from app.schema.permission import Rule, Ruleset
+from app.schema.session import Session
+from app.session.revert import Reverts
+from app.session.service import check_part_size
+from app.session.store import Store
+from app.storage import queries
+from app.util import clock, ids
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`known`: the client had sent this message before; it was not stored again."""
+
+    message: MessageWithParts
+    known: bool = False
+
+
+class TooManyPrompts(TooMany):
+    name = "TooManyPromptsError"
+
+    def __init__(self, session_id: str, most: int) -> None:
+        super().__init__(
+            f"{most} prompts of {session_id} wait for their answer already (OPENSESSION_MAX_WAITING_PROMPTS). "
+            "This one was not stored: send it again when some are answered."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of the parts that clients send, and of a session's prompts without an answer."""
+
+    part_bytes: int
+    waiting_prompts: int
+
+
+class Intake:
+    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._reverts = reverts
+        self._resolver = resolver
+
+    async def take(self, instance: Instance, session_id: str, prompt: PromptInput, *, rules_from_tools: bool = True) -> Taken:
+        """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise.
+
+        Raises NotFound, BadRequest (unknown agent, missing file), ProviderModelNotFoundError, Conflict (a message id used for
+        something else), TooLarge, TooManyPrompts.
+        """
+        for part in prompt.parts:
+            check_part_size(part, self._limits.part_bytes)
+        content = _hash(prompt)
+        if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
+            return Taken(await self._store.message(session_id, prompt.message_id), known=True)
+        message = await self._message(instance, session_id, prompt)
+        parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
+        async with self._store.lock(session_id):
+            if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
+                return Taken(await self._store.message(session_id, prompt.message_id), known=True)
+            if not prompt.no_reply:
+                await self._refuse_too_many(session_id)
+            await self._commit(instance, parts, content, prompt.tools if rules_from_tools else None, waits=not prompt.no_reply)
+        return Taken(parts)
+
+    async def _refuse_too_many(self, session_id: str) -> None:
+        if await self._store.ask(queries.waiting_prompts, session_id) >= self._limits.waiting_prompts:
+            raise TooManyPrompts(session_id, self._limits.waiting_prompts)
+
+    async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
+        row = await self._store.ask(queries.input_hash, session_id, message_id)
+        if row is not None and row.input_hash != content:
+            raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
+        return row is not None
+
+    async def _message(self, instance: Instance, session_id: str, prompt: PromptInput) -> UserMessage:
+        agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
+        if prompt.model and not prompt.no_reply:
+            find_model(instance.connected, prompt.model.provider_id, prompt.model.model_id, instance.known)
+        return UserMessage(
+            id=prompt.message_id or ids.ascending("message"),
+            session_id=session_id,
+            time=UserTime(created=clock.now_ms()),
+            agent=agent.name,
+            model=prompt.model or agent.model or await self.last_model(session_id) or _default_model(instance),
+            system=prompt.system,
+            tools=prompt.tools or None,
+            variant=prompt.variant,
+        )
+
+    async def last_model(self, session_id: str) -> ModelRef | None:
+        """Of the newest prompt."""
+        newest = await self._store.ask(queries.newest_of_role, session_id, "user")
+        if newest is None:
+            return None
+        info = (await self._store.message(session_id, newest)).info
+        return info.model if isinstance(info, UserMessage) else None
+
+    async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
+        """Everything is resolved before anything is stored; the order is the client's."""
+        pieces = await asyncio.gather(*(self._resolver.resolve(instance, message, part) for part in prompt.parts))
+        return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
+
+    async def _commit(
+        self, instance: Instance, message: MessageWithParts, content: str, tools: dict[str, bool] | None, *, waits: bool
+    ) -> None:
+        """What was reverted goes, the message, its parts and the session's touch come, in one transaction; under its lock."""
+        session = await self._store.session(message.info.session_id)
+        change = self._store.change(session.id, instance.place.directory)
+        session = await self._reverts.clean(change, session)
+        session.time.updated = clock.now_ms()
+        if tools:
+            session.permission = _rules(session, tools)
+        change.put_message(message.info, content, waits=waits)
+        for part in message.parts:
+            change.put_part(part)
+        change.update_session(session)
+        await self._store.commit(change)
+
+
+def _default_model(instance: Instance) -> ModelRef:
+    return default_model(instance.connected, instance.config.model, instance.config.provider or None)
+
+
+def _hash(prompt: PromptInput) -> str:
+    return hashlib.sha256(prompt.wire_json()).hexdigest()
+
+
+def _rules(session: Session, tools: dict[str, bool]) -> Ruleset:
+    """The `tools` map stands for the session's rules. A subagent's session keeps its own, which hold its parent's limits: for it
+    the map can only take away."""
+    rules = [Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()]
+    if session.parent_id is None:
+        return rules
+    return [*(session.permission or []), *(rule for rule in rules if rule.action == "deny")]

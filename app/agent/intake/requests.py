@@ -1,0 +1,136 @@
+"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from app.agent import hooks
+from app.agent.definitions import default_agent
+from app.agent.definitions import find as find_agent
+from app.agent.instance import Instance
+from app.agent.intake import shell
+from app.agent.intake.command import Commands
+from app.agent.intake.intake import Intake
+from app.agent.intake.prompts import Prompts
+from app.agent.loop import compaction
+from app.agent.loop.turn_scope import TurnScope, TurnServices
+from app.agent.runner import Runner
+from app.schema.errors import Busy
+from app.schema.event import CommandRun, EventCommandExecuted
+from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput, UserMessage
+from app.schema.part import ModelRef
+from app.schema.session import RevertInput, Session
+from app.session.revert import Reverts
+from app.session.store import Store
+from app.storage import queries
+from app.workspace.registry import Projects
+
+T = TypeVar("T")
+
+INIT = "init"
+
+
+class Requests:
+    def __init__(
+        self,
+        services: TurnServices,
+        prompts: Prompts,
+        intake: Intake,
+        runner: Runner,
+        reverts: Reverts,
+        commands: Commands,
+        projects: Projects,
+    ) -> None:
+        self._services = services
+        self._store: Store = services.store
+        self._prompts = prompts
+        self._intake = intake
+        self._runner = runner
+        self._reverts = reverts
+        self._commands = commands
+        self._projects = projects
+
+    async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
+        """The JSON of the message that answers."""
+        await self._store.session_json(session_id)
+        prompt = await self._commands.prompt(instance, wanted, await self._intake.last_model(session_id))
+        prompt = await hooks.command_parts(instance.hooks, session_id, wanted, prompt)
+        taken = await self._prompts.take(instance, session_id, prompt)
+        answer = await self._prompts.answer(instance, session_id, taken)
+        await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
+        return answer
+
+    async def init(self, instance: Instance, session_id: str, wanted: InitInput) -> None:
+        """Write the project's AGENTS.md, by the command of that name."""
+        model = f"{wanted.provider_id}/{wanted.model_id}"
+        await self.command(
+            instance, session_id, CommandInput(command=INIT, arguments="", message_id=wanted.message_id, model=model)
+        )
+
+    async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
+        """Raises Busy, Aborted, BadRequest for an unknown agent."""
+        await self._store.session_json(session_id)
+        scope = TurnScope(self._services, instance, session_id)
+        find_agent(instance.agents, wanted.agent)
+
+        async def run() -> MessageWithParts:
+            await self._reverts.settle(instance.place, session_id)
+            return await shell.run(scope, wanted)
+
+        return await self._runner.exclusively(session_id, instance.place.directory, run, announced=True)
+
+    async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
+        """Sum the conversation up; returns when that is done. Raises ProviderModelNotFoundError before anything is stored."""
+        await self._store.session_json(session_id)
+        self._refuse_while_busy(session_id)
+        scope = TurnScope(self._services, instance, session_id)
+        model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
+        scope.model(model)
+        await self._reverts.settle(instance.place, session_id)
+        await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
+        await self._runner.run(session_id, instance.place.directory)
+
+    async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
+        """Raises Busy, Aborted, SnapshotFailed."""
+        await self._store.session_json(session_id)
+        return await self._runner.exclusively(
+            session_id,
+            instance.place.directory,
+            lambda: _to_its_end(self._reverts.revert(instance.place, instance.snapshots, session_id, wanted)),
+        )
+
+    async def unrevert(self, instance: Instance, session_id: str) -> Session:
+        """Raises Busy, Aborted, SnapshotFailed."""
+        await self._store.session_json(session_id)
+        return await self._runner.exclusively(
+            session_id,
+            instance.place.directory,
+            lambda: _to_its_end(self._reverts.unrevert(instance.place, instance.snapshots, session_id)),
+        )
+
+    def _refuse_while_busy(self, session_id: str) -> None:
+        if self._runner.is_running(session_id):
+            raise Busy(session_id)
+
+    async def _agent(self, instance: Instance, session_id: str) -> str:
+        """The newest prompt's, else the default one."""
+        newest = await self._store.ask(queries.newest_of_role, session_id, "user")
+        info = (await self._store.message(session_id, newest)).info if newest else None
+        return info.agent if isinstance(info, UserMessage) else default_agent(instance.agents, instance.config).name
+
+    async def _announce_command(self, instance: Instance, session_id: str, wanted: CommandInput, answer_id: str) -> None:
+        if wanted.command == INIT:
+            await self._projects.initialized(instance.place.project_id)
+        ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
+        change = self._store.change(session_id, instance.place.directory)
+        change.announce(EventCommandExecuted(properties=ran))
+        await self._store.commit(change)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """An abort waits: files that were reverted without the session's knowing could not be put back."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task

@@ -1,0 +1,255 @@
+"""A turn: from a prompt until the session is idle again. The loop reads the conversation, decides, acts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, assert_never
+
+from app.agent import hooks, stored_error
+from app.agent.context import instructions, reminders, system, window
+from app.agent.context.call_options import request_options
+from app.agent.context.history import to_model_messages
+from app.agent.definitions import find as find_agent
+from app.agent.definitions import prompt_text, subagents_for
+from app.agent.errors import aborted
+from app.agent.loop import compaction, decide, prune, subtask
+from app.agent.loop.compaction import Compactions
+from app.agent.loop.decide import AskModel
+from app.agent.loop.step import Outcome, Step
+from app.agent.loop.titles import Titles
+from app.agent.loop.turn_scope import TurnScope
+from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
+from app.schema.agent import Agent
+from app.schema.errors import MessageError, ServiceError
+from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
+from app.schema.model import Model
+from app.schema.part import AgentPart, ModelRef, ToolPart
+from app.schema.session import Busy, Session
+from app.tool.base import Tool
+from app.tool.mcp_tool import mcp_tools
+
+log = logging.getLogger(__name__)
+
+TITLE_PAUSE = 0.3
+"""Seconds that a title lets a streaming answer go first: of prompts that come together, all answers begin before any title."""
+TITLE_PATIENCE = 5.0
+"""Seconds that a finished turn waits for its title; a slower one comes after it is idle."""
+DIFF_PATIENCE = 30.0
+ABORTED_DIFF_PATIENCE = 0.5
+"""Seconds that a finished, or an aborted, turn waits for its session's diff; a slower one is left to the next turn."""
+
+
+class Turn:
+    """`joined` tells, and forgets, whether a prompt has arrived since it was last asked."""
+
+    def __init__(self, scope: TurnScope, titles: Titles, joined: Callable[[], bool]) -> None:
+        self._scope = scope
+        self._titles = titles
+        self._joined = joined
+        self._steps = 0
+        self._compactions = Compactions(scope)
+        self._asked: prune.Asked | None = None
+        self._session: Session
+        self._answered = asyncio.Event()
+        self._title: asyncio.Task[None] | None = None
+        self._summary: asyncio.Task[None] | None = None
+        self._diff_patience = DIFF_PATIENCE
+
+    async def run(self) -> None:
+        try:
+            await self._loop()
+            await self._prune()
+        except asyncio.CancelledError:
+            if self._title is not None:
+                self._title.cancel()
+            self._diff_patience = ABORTED_DIFF_PATIENCE
+            await asyncio.shield(self._answer_with(aborted()))
+            raise
+        except Exception as error:
+            if not isinstance(error, ServiceError):
+                log.exception("the turn of %s failed", self._scope.session_id)
+            await self._answer_with(stored_error.of_turn(error))
+        finally:
+            self._answered.set()
+            await self._finish_background()
+
+    async def _loop(self) -> None:
+        while True:
+            self._scope.set_status(Busy())
+            self._joined()
+            self._session, history = await self._scope.store.conversation(self._scope.session_id)
+            if not await self._act(decide.decide(history), history):
+                return
+
+    async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
+        """Whether the turn goes on."""
+        self._steps += 1
+        match decision:
+            case decide.Stop():
+                return False
+            case decide.GiveUp():
+                await stored_error.give_up(self._scope, history, decision.reason)
+                return False
+            case decide.Resume():
+                return await self._resume(decision.message)
+            case decide.RunSubtask():
+                await subtask.run(self._scope, decision)
+                return True
+            case decide.Compact():
+                return await compaction.run(self._scope, decision.user, history, auto=decision.auto)
+            case decide.AskModel():
+                return await self._answer(decision, history)
+            case _:
+                assert_never(decision)
+
+    # ── answering ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
+        user, finished = decision.user, decision.last_finished
+        model = self._scope.model(user.model)
+        if finished and not finished.summary and self._overflows(model, window.used_tokens(finished, history, model)):
+            return await self._compactions.make_room(user, history)
+        outcome, step = await self._ask_model(user, model, history)
+        if step.refusal is not None:
+            return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
+        self._asked = prune.Asked(history, step.used_tokens, window.usable_tokens(self._scope.instance, model))
+        self._summarise(user.id)
+        if outcome is not Outcome.STOPPED and self._overflows(model, step.used_tokens):
+            return await self._compactions.make_room(user, history)
+        return outcome is Outcome.GOES_ON or self._joined()
+
+    def _overflows(self, model: Model, used: int) -> bool:
+        return window.is_overflow(self._scope.instance, model, used)
+
+    async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> tuple[Outcome, Step]:
+        scope, session = self._scope, self._session
+        agent = find_agent(scope.instance.agents, user.agent)
+        message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
+        scope.put_message(message)
+        step = scope.step(message, model, lambda: self._start_title(session, history))
+        prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
+        calls = scope.calls(
+            step.writer,
+            await self._tools(user, agent, model),
+            session,
+            agent,
+            model,
+            _calls_of_turn(history),
+            shown=instructions.shown_in(history),
+            bypass_agent_check=any(isinstance(part, AgentPart) for part in prompt.parts),
+        )
+        outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))
+        return outcome, step
+
+    async def _resume(self, open_message: MessageWithParts) -> bool:
+        """Go on where an earlier server waited for a person: what it asked is asked again, then the calls run."""
+        scope, message = self._scope, open_message.info
+        assert isinstance(message, AssistantMessage)
+        prompt = (await scope.store.message(scope.session_id, message.parent_id)).info
+        assert isinstance(prompt, UserMessage)
+        agent, model = find_agent(scope.instance.agents, message.agent), scope.model(prompt.model)
+        step = scope.step(message, model)
+        calls = scope.calls(step.writer, await self._tools(prompt, agent, model), self._session, agent, model)
+        outcome = await step.resume(calls, open_message.parts)
+        self._summarise(prompt.id)
+        return outcome is Outcome.GOES_ON or self._joined()
+
+    async def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
+        """What this call offers: the toolbox and the MCP servers' tools, less what the prompt switched off."""
+        instance = self._scope.instance
+        foreign = [*instance.tools, *mcp_tools(instance.mcp, await instance.mcp.offers())]
+        tools = self._scope.services.toolbox.for_call(
+            model, agent, instance.config, instance.flags, subagents_for(agent, instance.agents), instance.skills, foreign
+        )
+        switched_off = {name for name, on in (user.tools or {}).items() if not on}
+        return {name: tool for name, tool in tools.items() if name not in switched_off}
+
+    async def _request(
+        self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
+    ) -> ModelRequest:
+        instance = self._scope.instance
+        call = [system.environment(instance.place, model), *await instructions.blocks(instructions.Scope.of(instance))]
+        told = await hooks.messages(instance.hooks, reminders.remind(history, agent, self._steps))
+        messages = to_model_messages(told, model)
+        if agent.steps is not None and self._steps >= agent.steps:
+            messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
+        request = ModelRequest(
+            model=model,
+            system=system.assemble(agent, model, call, user),
+            messages=messages,
+            session_id=self._scope.session_id,
+            tools=tools,
+            **request_options(instance, model, agent, user),
+        )
+        return await hooks.request(instance, request, agent, user)
+
+    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _answer_with(self, error: MessageError) -> None:
+        place = self._scope.instance.place
+        path = MessagePath(cwd=place.directory, root=place.worktree)
+        await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
+
+    # ── beside the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _prune(self) -> None:
+        if self._asked is not None:
+            await _logged(prune.run(self._scope, self._asked), "old tool outputs")
+
+    def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
+        """Once a turn, and not before the answer has begun: the title can wait, the answer can't."""
+        if self._title is None:
+            self._title = asyncio.create_task(_logged(self._give_title(session, history), "the title"))
+
+    async def _give_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TITLE_PAUSE):
+                await self._answered.wait()
+        await self._titles.give(self._scope.instance, session, history)
+
+    def _summarise(self, prompt_id: str) -> None:
+        """Bring the session's diff up to date, one at a time, without keeping the next step waiting."""
+        before, scope = self._summary, self._scope
+
+        async def update() -> None:
+            if before is not None:
+                await before
+            await scope.services.summaries.update(scope.instance.place, scope.instance.trees, scope.session_id, prompt_id)
+
+        self._summary = asyncio.create_task(_logged(update(), "the session's diff"), name="summary")
+
+    async def _finish_background(self) -> None:
+        """The turn is over when its diff is stored and its title has come, or either keeps us waiting too long. A late diff must
+        not overwrite the next turn's."""
+        if self._summary is not None:
+            await self._finish_summary(self._summary)
+        if self._title is not None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({self._title}, timeout=TITLE_PATIENCE)
+
+    async def _finish_summary(self, summary: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.wait({summary}, timeout=self._diff_patience)
+        finally:
+            if not summary.done():
+                log.warning("the diff of %s took too long; the next turn makes it", self._scope.session_id)
+                summary.cancel()
+
+
+async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
+    """Work beside a turn must not end it."""
+    try:
+        await work
+    except Exception:
+        log.exception("could not bring %s up to date", what)
+
+
+def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+    """The tool calls since the newest prompt, oldest first."""
+    calls: list[ToolPart] = []
+    for message in reversed(history):
+        if isinstance(message.info, UserMessage):
+            break
+        calls[:0] = [part for part in message.parts if isinstance(part, ToolPart)]
+    return calls
