@@ -87,9 +87,8 @@ def test_it_serves_a_prompt_outside_the_checkout(installed: dict[str, str], tmp_
 def test_the_images_command_serves_and_its_health_check_agrees(installed: dict[str, str], tmp_path: Path) -> None:
     command = [word.replace("4096", "PORT") for word in [*docker("ENTRYPOINT"), *docker("CMD")]]
     with serving(command, tmp_path, {**installed, "OPENCODE_SERVER_PASSWORD": "secret"}) as server:
-        assert health(server, installed, "secret") == 0
-        assert health(server, installed, "wrong") != 0
-    assert health(server, installed, "secret") != 0
+        assert health(server, installed) == 0
+    assert health(server, installed) != 0
 
 
 def test_the_images_command_refuses_to_start_without_a_password(installed: dict[str, str], tmp_path: Path) -> None:
@@ -108,12 +107,10 @@ def docker(instruction: str) -> list[str]:
     return list(json.loads(found[1]))
 
 
-def health(server: RunningServer, installed: dict[str, str], password: str) -> int:
+def health(server: RunningServer, installed: dict[str, str]) -> int:
     port = server.base.rpartition(":")[2]
     command = [sys.executable, *(word.replace("4096", port) for word in docker("HEALTHCHECK")[1:])]
-    return subprocess.run(
-        command, env={**installed, "OPENCODE_SERVER_PASSWORD": password}, capture_output=True, timeout=30
-    ).returncode
+    return subprocess.run(command, env=installed, capture_output=True, timeout=30).returncode
 
 
 def post(server: RunningServer, path: str, body: dict[str, object]) -> Any:
