@@ -1,8 +1,9 @@
-"""The rules of a subagent's session: never more than its own agent may, never more than its parent may."""
+"""The rules of a session below another: never more than its parent may; of a subagent, never more than its own agent may."""
 
 from app.permission.wildcard import covers, disjoint
 from app.schema.permission import Action, Rule, Ruleset
 
+_EVERYTHING = Rule(permission="*", pattern="*", action="allow")
 _UNSAID = Rule(permission="*", pattern="*", action="ask")
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -21,6 +22,13 @@ def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: 
         if limit.action != "allow" or any(_overlap(limit, rule) for rule in tail):
             tail.extend(_narrowed(own, limit))
     return [*child_session, *_without_overruled(tail)]
+
+
+def inherited(parent_session: Ruleset, own: Ruleset) -> Ruleset:
+    """What a session stores that a client puts below another: the parent's rules, and its own within their limits."""
+    if not parent_session or not own:
+        return [*parent_session, *own]
+    return [*parent_session, *child_rules([_EVERYTHING, *parent_session], [_EVERYTHING], own)]
 
 
 def _narrowed(own: Ruleset, limit: Rule) -> Ruleset:

@@ -3,10 +3,12 @@
 from contextlib import AsyncExitStack
 
 from app import __version__
+from app.permission.inheritance import inherited
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, Busy, NotFound, TooLarge
 from app.schema.message import UserMessage
 from app.schema.part import Part
+from app.schema.permission import Ruleset
 from app.schema.session import CreateInput, Session, SessionTime, UpdateInput
 from app.session import slug, title
 from app.session.rows import json_array
@@ -24,11 +26,21 @@ class SessionService:
         self._statuses = statuses
 
     async def create(self, place: Place, wanted: CreateInput) -> Session:
-        session = new_session(place, wanted)
+        rules = inherited(await self._parent_rules(wanted), wanted.permission or [])
+        session = new_session(place, wanted.model_copy(update={"permission": rules or wanted.permission}))
         change = self._store.change(session.id, place.directory)
         change.create_session(session)
         await self._store.commit(change)
         return session
+
+    async def _parent_rules(self, wanted: CreateInput) -> Ruleset:
+        """None of a parent that is not there: clients may name any."""
+        if wanted.parent_id is None:
+            return []
+        try:
+            return (await self._store.session(wanted.parent_id)).permission or []
+        except NotFound:
+            return []
 
     async def list_json(
         self,

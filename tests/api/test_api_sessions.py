@@ -43,6 +43,15 @@ async def test_a_session_may_have_a_parent_rules_and_a_title(app: RunningApp) ->
     assert (await app.create_session(title=""))["title"] == ""
 
 
+async def test_a_session_below_another_has_the_rules_of_its_parent(app: RunningApp) -> None:
+    denied = {"permission": "edit", "pattern": "*", "action": "deny"}
+    asked = {"permission": "bash", "pattern": "*", "action": "ask"}
+    parent = await app.create_session(permission=[denied])
+    assert (await app.create_session(parentID=parent["id"]))["permission"] == [denied]
+    assert asked in (await app.create_session(parentID=parent["id"], permission=[asked]))["permission"]
+    assert "permission" not in await app.create_session(parentID="ses_of_nobody")
+
+
 @pytest.mark.parametrize(
     "body",
     [{"title": 1}, {"parentID": "msg_1"}, {"permission": [{"permission": "x", "pattern": "*", "action": "maybe"}]}, [], "x"],

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.permission.inheritance import child_rules
+from app.permission.inheritance import child_rules, inherited
 from app.permission.rules import evaluate
 from app.schema.permission import Action, Rule, Ruleset
 
@@ -72,3 +72,14 @@ def test_a_parents_exception_holds_for_the_child_as_far_as_the_childs_rules_go()
 
 def test_a_parent_that_may_do_everything_adds_nothing() -> None:
     assert child_rules([rule("*", "*", "allow")], [rule("*", "*", "deny"), rule("read", "*", "allow")], []) == []
+
+
+def test_a_session_that_a_client_puts_below_another_has_its_rules_and_cannot_lift_them() -> None:
+    parent = [rule("bash", "*", "deny"), rule("bash", "git *", "allow"), rule("webfetch", "*", "allow")]
+    assert inherited(parent, []) == parent
+    assert inherited([], [rule("edit", "*", "deny")]) == [rule("edit", "*", "deny")]
+    rules = inherited(parent, [rule("bash", "*", "allow"), rule("edit", "*", "ask")])
+    actions = [
+        evaluate(*asked, rules).action for asked in (("bash", "rm x"), ("bash", "git log"), ("webfetch", "u"), ("edit", "f"))
+    ]
+    assert actions == ["deny", "allow", "allow", "ask"]
