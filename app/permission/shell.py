@@ -56,7 +56,8 @@ def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[st
         return ShellAnalysis((_not_understood(command),), (command,), unparsable=True)
     if read.is_unparsable:
         return ShellAnalysis((_not_understood(command), *read.invocations), (*read.outside, command), unparsable=True)
-    return ShellAnalysis(tuple(read.invocations), tuple(read.outside))
+    unread = [_not_understood(command)] if read.files.runs_what_it_writes else []
+    return ShellAnalysis((*unread, *read.invocations), tuple(read.outside))
 
 
 def decide_shell(analysis: ShellAnalysis, ruleset: Ruleset, approved: Ruleset) -> Decision:

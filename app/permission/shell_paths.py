@@ -52,7 +52,7 @@ class PathCheck:
         script = _script_argument(args) if name in _SCRIPT_FIRST else None
         for word in args:
             if word is script:
-                yield from self._outside_in_program(word, places) if name in _PROGRAM_WRITES else ()
+                yield from self.outside_in_program(word, places) if name in _PROGRAM_WRITES else ()
                 continue
             for field in word.fields:
                 yield from self._outside_in_field(field, word, takes_paths, places)
@@ -75,12 +75,12 @@ class PathCheck:
         if text and (has_glob(field) or any(_is_link(join(folder, text)) for folder in places.folders)):
             yield from self._outside(field, text, places)
 
-    def _outside_in_program(self, word: Word, places: Places) -> Iterator[str]:
-        """Files that a sed or awk program names (`w /etc/x`, `> "/etc/x"`): absolute ones whose folder exists."""
-        for found in re.finditer(r"(?<=[\s\"'>;rRwW$\d])(?:/|~/|\.\./)[^\s\"';}]+", unquoted(word.plain)):
-            folder = dirname(self.meanings(found[0], places)[0])
+    def outside_in_program(self, word: Word, places: Places) -> Iterator[str]:
+        """Files that a program in another language names (`w /etc/x`, `open("../x")`): those whose folder exists."""
+        for name in _names_in_program(unquoted(word.plain)):
+            folder = dirname(self.meanings(name, places)[0])
             if folder != "/" and is_folder(folder):
-                yield from self._outside(found[0], word.text, places)
+                yield from self._outside(name, word.text, places)
 
     def _outside(self, field: str, typed: str, places: Places, unknown_counts: bool = True) -> Iterator[str]:
         if not is_known(field):
@@ -144,6 +144,13 @@ class PathCheck:
         if isabs(text) or ".." not in text.split("/"):
             return False
         return places.lost or (self.makes_links and any(_goes_up_from_nothing(join(folder, text)) for folder in places.folders))
+
+
+def _names_in_program(program: str) -> Iterator[str]:
+    for found in re.finditer(r"(?<=[\s\"'>;rRwW$\d])(?:/|~/|\.\./)[^\s\"';}]+", program):
+        yield found[0]
+    for found in re.finditer(r"""["'`][<>+|]{0,2}\s*([^"'`\n/]*/[^"'`\n]*)["'`]""", program):
+        yield found[1]
 
 
 def is_folder(path: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
 from app.permission.rules import Sight, Subject
+from app.permission.shell_files import OwnFiles
 from app.permission.shell_paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
 from app.permission.shell_syntax import MAX_NODES, is_misread, parse
 from app.permission.shell_variables import Variables, surely_runs
@@ -30,11 +31,13 @@ from app.permission.shell_wrappers import (
     UNSEEN_INPUT,
     Foreign,
     Runs,
+    RunsFile,
     RunsScript,
     Starts,
     Step,
     Unseen,
     Unwrapped,
+    runs_its_arguments,
     sets_dangerous_variable,
     unwrap,
     value,
@@ -65,6 +68,7 @@ _MISPLACED = {"if", "then", "elif", "else", "fi", "do", "done", "case", "esac", 
 _MISPLACED |= {"in", "]]"}
 _GROUP_ENDS = {"}", ")"}
 _MOVES = {"cd", "pushd", "popd", "chdir"}
+_LIVE_BACKQUOTE = re.compile(r"(?<!\\)(?:\\\\)*`")
 _SETS_VARIABLES = {"read", "mapfile", "readarray", "getopts", "eval", "source", ".", "unset", "let", "env", "sudo", "trap"}
 _EVALUATES_SUBSCRIPTS = {
     "declare",
@@ -112,6 +116,7 @@ class ShellReader:
         self.invocations: list[Invocation] = []
         self.outside: dict[str, None] = {}
         self.is_unparsable = False
+        self.files = OwnFiles()
         self._paths = PathCheck(boundary, variables.lookup)
         self._places = Places((str(cwd),))
         self._if_failed = Places(())
@@ -153,6 +158,7 @@ class ShellReader:
             "herestring_redirect": self._words_within,
             "heredoc_redirect": self._heredoc,
             "declaration_command": self._declaration,
+            "unset_command": self._declaration,
             "for_statement": self._for,
         }
         if node.type in readers:
@@ -304,11 +310,14 @@ class ShellReader:
         if targets and not _is_descriptor(targets[0]):
             word = read_word(targets[0], self.variables.lookup)
             self._report(self._paths.outside_of_target(word, self._places))
+            self.files.writes(value(word))
         self._words_within(node)
 
     def _heredoc(self, node: "Node") -> None:
         """The grammar puts the rest of the line (`<<EOF | sh`) into the heredoc's node."""
         text = _heredoc_text(node)
+        if not text.is_known and _LIVE_BACKQUOTE.search(text.text):
+            self._add(Invocation(Subject(text.text, sight="unseen"), always=None))
         before, self._stdin = self._stdin, replace(text, fields=(UNKNOWN,))
         for child in node.named_children:
             if child.type == "heredoc_body":
@@ -322,16 +331,16 @@ class ShellReader:
         inline = [child for child in node.named_children if child.type.endswith("_redirect")]
         words, is_unseen = self._words_of(node, [*inline, *redirects])
         typed = " ".join(node_text(redirect) for redirect in redirects if redirect.type == "file_redirect")
-        for child in inline:
-            if child.type == "file_redirect":
-                self._walk(child)
+        first = [child for child in node.named_children if child.type in {"file_redirect", "variable_assignment"}]
+        for child in first:
+            self._walk(child)
         with self._fed_by(inline):
             if words:
                 self._call(_Call(words, self._stdin, typed, is_unseen))
         for child in node.named_children:
-            if child.type == "file_redirect":
+            if child in first:
                 continue
-            if child.type in {"variable_assignment", "heredoc_redirect"}:
+            if child.type == "heredoc_redirect":
                 self._walk(child)
             elif child.type in _APART:
                 self._apart(child)
@@ -362,16 +371,23 @@ class ShellReader:
             return
         self.is_unparsable |= typed_name in _MISPLACED
         self.variables.opaque |= _may_set_any_variable(bare, flat)
-        if bare == "ln":
-            self._paths = replace(self._paths, makes_links=True)
+        self._note_files(bare, name, flat)
         if bare in _MOVES:
             self._move(bare, flat[1:])
-        runs = self._judge(call, flat, bare)
-        self._check_call(call, flat, bare, runs)
-
-    def _judge(self, call: _Call, flat: Sequence[Word], bare: str) -> list[Word]:
-        """Returns the words of the commands that it runs."""
         found = unwrap(bare, flat[1:], call.stdin)
+        if call.more_arguments and not found.steps and runs_its_arguments(bare, flat[1:]):
+            found = Unwrapped([Unseen()])
+        self._judge(call, flat, bare, found)
+        self._check_call(call, flat, bare, found)
+
+    def _note_files(self, bare: str, name: str, flat: Sequence[Word]) -> None:
+        if bare == "ln":
+            self._paths = replace(self._paths, makes_links=True)
+        if "/" in name:
+            self.files.runs(name)
+        self.files.calls(bare, map(value, flat[1:]))
+
+    def _judge(self, call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
         started = self._started(found, call)
         runs_unread = any(isinstance(step, RunsScript) and not _is_readable(step.script) for step in found.steps)
         if runs_unread:
@@ -380,7 +396,6 @@ class ShellReader:
             self._add(_invocation(replace(call, is_unseen=call.is_unseen or runs_unread), flat, bare, found, started))
         for step in found.steps:
             self._follow(step, call)
-        return [word for step in found.steps if isinstance(step, Runs) for word in step.words]
 
     def _started(self, found: Unwrapped, call: _Call) -> list[Invocation]:
         """What a project's runner starts: gathered apart, for it lends its spellings only."""
@@ -397,6 +412,8 @@ class ShellReader:
                 self._call(_Call(words, NO_INPUT if more_arguments else call.stdin, more_arguments=more_arguments))
             case RunsScript(script, in_place):
                 self._script(script, in_place)
+            case RunsFile(file):
+                self.files.runs(value(file))
             case Starts() | Unseen() | Foreign():
                 pass
             case _:
@@ -420,12 +437,16 @@ class ShellReader:
                 self._walk(root)
         self._stdin = stdin
 
-    def _check_call(self, call: _Call, flat: Sequence[Word], bare: str, runs: Sequence[Word]) -> None:
+    def _check_call(self, call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
         if bare in _MOVES:
             return
+        runs = [word for step in found.steps if isinstance(step, Runs) for word in step.words]
         self._check_words(bare, [word for word in flat[1:] if word not in runs])
         if call.more_arguments and bare in PATH_COMMANDS and not set(self._feeders) <= _LISTS_FILES:
             self._report([_text_of(call.words)])
+        if found.is_foreign:
+            for word in (*flat[1:], call.stdin):
+                self._report(self._paths.outside_in_program(word, self._places))
 
     def _check_words(self, name: str, words: Sequence[Word]) -> None:
         self._report(self._paths.outside_of_arguments(name, words, self._places))
@@ -445,7 +466,7 @@ class ShellReader:
             return
         self._report(self._paths.outside_of_target(target, self._places))
         self._places, self._if_failed = self._moved(target), self._failed_move(target)
-        if self._loops and not _is_absolute(target):
+        if (self._loops or self.variables.is_set("CDPATH")) and not _is_absolute(target):
             self._report([target.text] if ".." in value(target) else [])
             self._places = replace(self._places, lost=True)
 

@@ -33,12 +33,20 @@ def parse(script: str) -> "Node | None":
 
 _CONTINUED = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
 _READ_BY_CHARACTER = {"raw_string", "string", "string_content", "comment", "heredoc_body", "heredoc_content"}
+_ESCAPED_IN_BACKQUOTES = re.compile(rb"\\[`$\\]")
 _LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
 
 
 def is_misread(root: "Node") -> bool:
     """The tree shows signs that the grammar and the shell part the text differently: then nothing in it can be trusted."""
-    return _joins_differently(root) or any(_LIVE_BLANK.search(leaf.text or b"") for leaf in _leaves(root) if leaf.type == "word")
+    return _joins_differently(root) or any(_is_misread_leaf(leaf) for leaf in _leaves(root))
+
+
+def _is_misread_leaf(leaf: "Node") -> bool:
+    """A blank in a word; a backquote around what the shell takes backslashes off before it reads it."""
+    if leaf.type == "`" and leaf.parent is not None:
+        return _ESCAPED_IN_BACKQUOTES.search(leaf.parent.text or b"") is not None
+    return leaf.type == "word" and _LIVE_BLANK.search(leaf.text or b"") is not None
 
 
 def _joins_differently(root: "Node") -> bool:

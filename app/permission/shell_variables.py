@@ -64,6 +64,9 @@ class Variables:
             return self.values.get(name) if self.times_set[name] == 1 else None
         return [self.environment[name]] if name in self.environment else None
 
+    def is_set(self, name: str) -> bool:
+        return name in self.times_set or name in self.environment
+
     def set(self, name: str, value: Word) -> None:
         if self.times_set.get(name) == 1 and all(map(is_known, value.fields)):
             self.values[name] = [unquoted(one) for one in value.fields]

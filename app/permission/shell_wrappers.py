@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from posixpath import basename
 
 from app.permission.shell_words import UNKNOWN, Word, literal_word, unquoted
 
@@ -29,6 +30,13 @@ class RunsScript:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsFile:
+    """Runs what stands in this file. It is no command of this script, unless the script writes the file first."""
+
+    file: Word
+
+
+@dataclass(frozen=True, slots=True)
 class Starts:
     """A project's runner starts this command or script (`uv run pytest`, `ssh host ls`). Leave for the runner is leave for it,
     but a rule that forbids it still does."""
@@ -46,7 +54,7 @@ class Foreign:
     """It runs a program in another language that stands in its arguments or input."""
 
 
-Step = Runs | RunsScript | Starts | Unseen | Foreign
+Step = Runs | RunsScript | RunsFile | Starts | Unseen | Foreign
 Reader = Callable[[Sequence[Word], Word], list[Step]]
 """From the words after the command's name, and its standard input."""
 
@@ -183,7 +191,7 @@ def _script_file(file: Word, stdin: Word) -> list[Step]:
     if not file.is_known:
         return [Unseen()]
     if not _READS_INPUT.fullmatch(value(file)):
-        return []
+        return [RunsFile(file)]
     return [RunsScript(stdin)] if stdin.fields and "stdin" in value(file) else [Unseen()]
 
 
@@ -236,10 +244,19 @@ def _find(args: Sequence[Word], _stdin: Word) -> list[Step]:
     for at, word in enumerate(args):
         if value(word) in _FIND_RUNS:
             command = _until(args[at + 1 :], {";", "+"})
-            steps.append(Runs(command))
+            steps.append(Runs(_with_unknown(command, "{}")))
         elif not word.is_known and word.text.startswith(("$", "`", '"$')):
             steps.append(Unseen())
     return [step for step in steps if not isinstance(step, Runs) or step.words]
+
+
+def _with_unknown(command: Sequence[Word], mark: str) -> Sequence[Word]:
+    """The words of a command in which `mark` is replaced only when it runs, if that decides what is run."""
+    if not any(mark in value(word) for word in command):
+        return command
+    if mark not in value(command[0]) and not runs_its_arguments(basename(value(command[0])), ()):
+        return command
+    return [Word(word.text, (UNKNOWN,)) if mark in value(word) else word for word in command]
 
 
 def _until(args: Sequence[Word], ends: set[str]) -> Sequence[Word]:
@@ -318,12 +335,13 @@ def _interpreter(inline: str, modules: str = "") -> Reader:
     """Python, perl and the like: a program in an option or on standard input. `modules`: letters of options that name a file."""
 
     def read(args: Sequence[Word], stdin: Word) -> list[Step]:
-        for text in map(value, args):
+        for word in args:
+            text = value(word)
             if text.startswith("--"):
                 if re.match(r"--(eval|print|run|execute|command|require|import)\b", text):
                     return [Foreign()]
             elif not text.startswith("-") or text == "-":
-                return [Foreign()] if _READS_INPUT.fullmatch(text) or UNKNOWN in text else []
+                return [Foreign()] if _READS_INPUT.fullmatch(text) or UNKNOWN in text else [RunsFile(word)]
             elif any(letter in text for letter in modules):
                 return []
             elif any(letter in text for letter in inline):
@@ -340,7 +358,7 @@ def _awk(args: Sequence[Word], _stdin: Word) -> list[Step]:
     return [Foreign()] if any(not word.is_known or _AWK_RUNS.search(value(word)) for word in args) else []
 
 
-_SED_RUNS = re.compile(r"(^|[;{}\n\d$/!,])\s*[eE](\s|$|;)|s(.)[^\n]*\3[^\n]*\3[gpimI0-9]*e|(^|[;{}\n\d$!])\s*[wW]\s")
+_SED_RUNS = re.compile(r"(^|[;{}\n\d$/!,])\s*[eE](\s|$|;)|s(.)[^\n]*\3[^\n]*\3[gpimI0-9]*[ew]|(^|[;{}\n\d$!])\s*[wW]\s")
 
 
 def _sed(args: Sequence[Word], _stdin: Word) -> list[Step]:
@@ -393,13 +411,19 @@ def _git(args: Sequence[Word], stdin: Word) -> list[Step]:
     settings = [value(after) for word, after in pairwise(own) if value(word) == "-c"]
     settings += [text[2:] for text in map(value, own) if re.match(r"-c.", text)]
     unsafe = any(not _GIT_HARMLESS_SETTING.match(setting) for setting in settings)
-    unsafe = unsafe or any(re.match(r"--(exec-path=|config-env|upload-pack|receive-pack)|ext::", value(word)) for word in args)
+    unsafe = unsafe or any(
+        re.match(r"--(exec-path=|config-env|upload-pack|receive-pack|exec=|template=)|ext::", value(word)) for word in args
+    )
     steps: list[Step] = [Unseen()] if unsafe else []
     return [*steps, *_git_subcommand(rest, stdin)]
 
 
 def _git_subcommand(words: Sequence[Word], stdin: Word) -> list[Step]:
     match [value(word) for word in words]:
+        case ["grep", *rest] if any(re.match(r"-\w*O.|--open", option) for option in rest):
+            return [Unseen()]
+        case ["clone", *rest] if any(re.match(r"-\w*u", option) for option in rest):
+            return [Unseen()]
         case ["bisect", "run", _, *_]:
             return [Runs(words[2:])]
         case ["submodule", *rest] if "foreach" in rest:
@@ -425,6 +449,42 @@ def _git_config(texts: list[str], words: Sequence[Word]) -> list[Step]:
     return [RunsScript(literal_word(value(script).removeprefix("!"))) if script.is_known else Unseen()]
 
 
+def _xargs(args: Sequence[Word], stdin: Word) -> list[Step]:
+    own, command = split_options(args, _XARGS)
+    steps = _XARGS(args, stdin)
+    mark = _replaced_by_xargs([value(word) for word in own])
+    if mark is None or not command:
+        return steps
+    return [*(step for step in steps if not isinstance(step, Runs)), Runs(_with_unknown(command, mark), more_arguments=True)]
+
+
+def _replaced_by_xargs(options: list[str]) -> str | None:
+    for option, following in pairwise([*options, ""]):
+        found = re.match(r"-[a-zA-Z0]*?I(.*)|-i(.*)|--replace(?:=(.*))?", option, re.DOTALL)
+        if found:
+            named = next((one for one in found.groups() if one), "")
+            return named or (following if found[1] is not None else "{}")
+    return None
+
+
+_XARGS = Prefix(
+    short="aEIdLnPs",
+    long="arg-file delimiter max-lines max-args max-procs max-chars process-slot-var",
+    more_arguments=True,
+)
+
+
+def _make(args: Sequence[Word], stdin: Word) -> list[Step]:
+    texts = [value(word) for word in args]
+    if any(text.startswith(("--eval", "SHELL=", "-f-", "--file=-", "--makefile=-")) for text in texts) or "-" in texts:
+        return [Foreign()]
+    if stdin.fields and texts[-1:] == ["-f"]:  # the grammar loses the `-` of `make -f - <<EOF`
+        return [Foreign()]
+    named = [RunsFile(after) for option, after in pairwise(args) if value(option) in {"-f", "--file", "--makefile"}]
+    named = named or [RunsFile(literal_word(name)) for name in ("Makefile", "makefile", "GNUmakefile")]
+    return [Foreign()] if stdin.fields and any(_READS_INPUT.fullmatch(value(one.file)) for one in named) else [*named]
+
+
 _WRAPPERS: dict[str, Prefix] = {
     "nice": Prefix(short="n", long="adjustment"),
     "nohup": Prefix(),
@@ -436,11 +496,6 @@ _WRAPPERS: dict[str, Prefix] = {
     "doas": Prefix(short="uC"),
     "builtin": Prefix(),
     "exec": Prefix(short="a"),
-    "xargs": Prefix(
-        short="aEIdLnPs",
-        long="arg-file delimiter replace max-lines max-args max-procs max-chars process-slot-var",
-        more_arguments=True,
-    ),
     "busybox": Prefix(),
     "toybox": Prefix(),
     "chroot": Prefix(long="userspec groups", operands=1),
@@ -500,6 +555,7 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys(("npx", "bunx", "uvx", "pipx", "pnpx"), _runner("", valued="p", call="-c --call")),
     "coproc": _coproc,
     "env": _env,
+    "xargs": _xargs,
     "eval": _eval,
     "trap": _trap,
     "alias": _alias,
@@ -522,7 +578,7 @@ _READERS: dict[str, Reader] = {
     "man": _with_options("-P", "-H", "--pager", "--html"),
     "gdb": _with_options("-ex", "-x", "--eval", "--command", "--args", "-iex"),
     "emacs": _with_options("--eval", "-eval", "--batch", "--load", "-l"),
-    "make": _with_options("--eval", "SHELL=", "-f-", "--file=-"),
+    **dict.fromkeys(("make", "gmake"), _make),
     "tmux": _with_options(""),
     "screen": _with_options(""),
     "expect": _with_input("-c"),
@@ -560,5 +616,17 @@ class Unwrapped:
 
 def unwrap(name: str, args: Sequence[Word], stdin: Word) -> Unwrapped:
     """`name`: the command's bare name, without folder and in lower case. Every argument has one field."""
-    reader = _READERS.get(name) or next((reader for pattern, reader in _INTERPRETERS if pattern.fullmatch(name)), None)
+    reader = _READERS.get(name) or _interpreter_of(name)
     return Unwrapped(reader(args, stdin) if reader else [])
+
+
+def _interpreter_of(name: str) -> Reader | None:
+    return next((reader for pattern, reader in _INTERPRETERS if pattern.fullmatch(name)), None)
+
+
+def runs_its_arguments(name: str, args: Sequence[Word]) -> bool:
+    """Arguments added to these (`xargs env`, `xargs python`) are a command to run."""
+    reader = _READERS.get(name)
+    if isinstance(reader, Prefix) or reader in (_env, _shell, _xargs, _command_builtin):
+        return True
+    return not args and _interpreter_of(name) is not None
