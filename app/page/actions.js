@@ -6,6 +6,8 @@ import { askText, confirm, notify, showDialog } from './views/dialog.js';
 import { textOf } from './views/message.js';
 
 export class Actions {
+  #takenBack = '';
+
   /** `composer()` is where text is put back to be changed; `go(sessionID)` shows a session, or with '' a new one. */
   constructor({ api, store, composer, go }) {
     Object.assign(this, { api, store, composer, go });
@@ -131,7 +133,8 @@ export class Actions {
       });
       if (!sure) return;
       await this.api.revert(id, message.info.id, false);
-      this.composer().put(textOf(message));
+      this.#takenBack = textOf(message);
+      this.composer().put(this.#takenBack);
     });
   }
 
@@ -143,8 +146,12 @@ export class Actions {
     return prompt && this.revert(prompt);
   }
 
+  /** The prompt that the revert put back is in the conversation again; what was written since stays. */
   unrevert() {
-    return this.attempt(() => this.api.unrevert(this.#id));
+    return this.attempt(async () => {
+      await this.api.unrevert(this.#id);
+      if (this.composer().input.value === this.#takenBack) this.composer().put('');
+    });
   }
 
   showReverted() {

@@ -55,13 +55,14 @@ function quotedAt(lines) {
 }
 
 function listAt(lines) {
-  const [, , , number] = ITEM.exec(lines.peek());
+  const [, before, , number] = ITEM.exec(lines.peek());
   const ordered = number !== undefined;
+  const within = before.length + 2;
   const items = [];
   let indent = 0;
-  for (const line of lines.take((line) => continuesList(line, ordered, lines))) {
+  for (const line of lines.take((line) => continuesList(line, ordered, within, lines))) {
     const item = ITEM.exec(line);
-    if (item && (items.length === 0 || item[1].length < indent)) {
+    if (item && item[1].length < within) {
       indent = Math.max(item[0].length, 2);
       items.push([line.slice(item[0].length)]);
     } else {
@@ -71,12 +72,13 @@ function listAt(lines) {
   return { type: 'list', ordered, first: Number(number ?? 1), items: items.map((item) => item.join('\n').trimEnd()) };
 }
 
-/** A blank line ends a list unless it goes on after it. */
-function continuesList(line, ordered, lines) {
+/** What stands `within` characters from the margin is part of an item. A blank line ends a list unless it goes on after it. */
+function continuesList(line, ordered, within, lines) {
+  if (line.search(/\S/) >= within) return true;
   const item = ITEM.exec(line);
   if (item) return (item[3] !== undefined) === ordered && !RULE.test(line);
   if (!line.trim())
-    return /^ {2,}\S/.test(lines.peek(1)) || (ITEM.test(lines.peek(1)) && continuesList(lines.peek(1), ordered, lines));
+    return /^ {2,}\S/.test(lines.peek(1)) || (ITEM.test(lines.peek(1)) && continuesList(lines.peek(1), ordered, within, lines));
   return /^ {2,}/.test(line) || !startsBlock(line);
 }
 

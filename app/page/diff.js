@@ -1,7 +1,7 @@
 /** Differences shown: a unified diff as the server sends it, or two texts, with their lines coloured and counted. */
 import { filesOf, rowsOf } from './difference.js';
 import { h } from './dom.js';
-import { count, revealed } from './text.js';
+import { count, localPath, revealed } from './text.js';
 
 const MOST_ROWS = 400;
 
@@ -27,7 +27,7 @@ function fileView(name, rows) {
   return h(
     'section',
     { class: 'file', 'aria-label': `Changes of ${name}` },
-    h('header', {}, h('bdi', { class: 'path' }, revealed(name)), counted),
+    h('header', {}, h('bdi', { class: 'path' }, revealed(localPath(name))), counted),
     h('div', { class: 'scroll', tabindex: '0' }, table),
     more,
   );

@@ -29,9 +29,18 @@ function readLine(line, files, at) {
 
 function readHeader(line, files) {
   const [, sign, name] = /^(---|\+\+\+) (?:[ab]\/)?(.*?)\t?$/.exec(line) ?? [];
-  if (sign === '---' && (files.length === 0 || files.at(-1).rows.length)) files.push({ name, rows: [] });
+  if (sign === '---' && !isBegun(files.at(-1))) files.push({ name, rows: [] });
   else if (sign === '+++' && name !== '/dev/null' && files.at(-1).name === '/dev/null') files.at(-1).name = name;
-  else if (/^(new file|deleted file|rename |Binary files)/.test(line)) files.at(-1)?.rows.push({ kind: 'note', text: line });
+  else if (/^(new file|deleted file|rename |Binary files)/.test(line)) files.at(-1)?.rows.push(noteOf(line));
+}
+
+/** A file of which no line was read yet: its `---` belongs to it. */
+function isBegun(file) {
+  return file?.rows.every(({ kind }) => kind === 'note') ?? false;
+}
+
+function noteOf(line) {
+  return { kind: 'note', text: line.replace(/ mode \d+$/, '') };
 }
 
 function changedLine(line, at) {

@@ -5,7 +5,7 @@ import { setText } from './dom.js';
 import { Reader } from './reader.js';
 import { Store } from './store.js';
 import { EventStream } from './stream.js';
-import { errorText, titleOf } from './text.js';
+import { errorText, titleOf, workIn } from './text.js';
 import { Asks } from './views/asks.js';
 import { Composer } from './views/composer.js';
 import { ContextPanel, usageOf } from './views/context.js';
@@ -141,11 +141,11 @@ const UPDATES = [
   [['session', 'conversation'], (shown) => conversation.update(shown)],
   [['message', 'part'], (shown, messages) => conversation.update(shown, messages)],
   [['session'], showSession],
-  [['status'], showStatus],
   [['asks', 'sessions'], () => asks.update()],
+  [['status', 'asks'], showStatus],
   [['conversation', 'message', 'todos'], showUsage],
   [['todos'], ({ todos }) => context.showTodos(todos)],
-  [['diff'], ({ diff }) => context.showFiles(diff)],
+  [['diff', 'session'], ({ diff, info }) => context.showFiles(diff, Boolean(info?.revert))],
 ];
 
 store.subscribe(({ topics, messages }) => {
@@ -167,7 +167,7 @@ function showSession({ info, messages }) {
 
 function showStatus({ id }) {
   const now = store.statusOf(id);
-  status.show(now);
+  status.show(now, asks.waiting.length > 0);
   composer.showBusy(now.type !== 'idle');
 }
 
@@ -283,7 +283,9 @@ async function start() {
     'is-scripted',
     providers.every(({ id }) => id === 'scripted'),
   );
-  setText(byID('where'), (await api.place()).directory);
+  const { directory } = await api.place();
+  workIn(directory);
+  setText(byID('where'), directory);
   stream.run();
 }
 

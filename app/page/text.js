@@ -8,6 +8,17 @@ export function revealed(text) {
   return String(text).replace(HIDDEN, (char) => `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
 }
 
+let project = '';
+
+/** The directory that the page is about: paths below it are shown as they are seen from there. */
+export function workIn(directory) {
+  project = directory.replace(/\/?$/, '/');
+}
+
+export function localPath(path) {
+  return path.startsWith(project) ? path.slice(project.length) : path;
+}
+
 export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString()} ${number === 1 ? one : many}`;
 }

@@ -26,6 +26,14 @@ def test_an_answer_appears_and_grows_while_it_streams(desk: Desk, gate: threadin
     expect(desk.page.get_by_role("heading", level=1)).to_have_text("A scripted title")
 
 
+def test_lists_are_nested_as_their_indents_are(desk: Desk) -> None:
+    desk.say("list", ["1. one\n   - deep\n   - deep too\n2. two\n  * near\n\n3. three\n\n   more of three\n\n- another"])
+    expect(desk.answer.locator("ol > li")).to_have_text([re.compile(word) for word in ("^one", "^two", "^three")])
+    expect(desk.answer.locator("ol > li > ul > li")).to_have_text(["deep", "deep too", "near"])
+    expect(desk.answer.locator("ol > li:last-child p")).to_have_text(["three", "more of three"])
+    expect(desk.answer.locator(".section > ul > li")).to_have_text(["another"])
+
+
 def test_reasoning_is_folded_and_unfolds_while_it_streams(desk: Desk, gate: threading.Event) -> None:
     desk.say("think", [Reasoning("Let me see. "), gate, Reasoning("I see."), "Done thinking."])
     expect(desk.answer.get_by_text("Thinking…")).to_be_visible()
@@ -66,6 +74,16 @@ def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk
     assert desk.file("made.txt") is None
 
 
+def test_a_permission_shows_the_call_that_asks_for_it_and_what_it_would_reach(desk: Desk) -> None:
+    desk.say("read it", [("read", {"filePath": "/etc/hosts"})], ["It is read."])
+    expect(desk.dialog).to_contain_text("Reach outside the project?")
+    expect(desk.dialog.locator(".call")).to_have_text("read /etc/hosts")
+    expect(desk.dialog.locator(".patterns li")).to_have_text(["/etc/*"])
+    expect(desk.page.get_by_text("Waiting for your answer")).to_be_visible()
+    desk.button("Allow once").click()
+    expect(desk.answer).to_contain_text("It is read.")
+
+
 def test_a_permission_can_wait_and_another_window_may_answer_it(desk: Desk, new_desk) -> None:  # type: ignore[no-untyped-def]
     desk.say("make a file", [ECHO], ["It is made."])
     desk.button("Later").click()
@@ -90,7 +108,7 @@ def test_a_question_is_answered_with_options_and_words_of_ones_own(desk: Desk) -
     desk.page.get_by_role("checkbox", name="Blue").check()
     desk.page.get_by_label("Your own answer: Name").fill("Zoë")
     desk.button("Answer").click()
-    expect(desk.messages.locator(".tool")).to_contain_text('"Which colours?"="Red, Blue", "Which name?"="Zoë"')
+    expect(desk.messages.locator(".answers li")).to_have_text(["Which colours?Red, Blue", "Which name?Zoë"])
     expect(desk.answer).to_contain_text("A fine choice.")
 
 

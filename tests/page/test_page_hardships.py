@@ -7,6 +7,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from cable import cable
+from model_server import Reasoning
 from page_desk import Desk
 from playwright.sync_api import Page, Route, expect
 from running_server import RunningServer, wait_until_it_answers
@@ -67,6 +68,39 @@ def test_what_a_model_says_stays_text(desk: Desk) -> None:
     assert [url for url in requests if not url.startswith(desk.server.base)] == []
     shown, room = widths(desk.page)
     assert shown <= room
+
+
+def test_hostile_names_diffs_titles_and_questions_stay_text_also_for_who_follows_the_link(
+    desk: Desk, new_desk: Callable[..., Desk]
+) -> None:
+    markup = "<img src=x onerror=window.hacked=1>"
+    question = {"question": markup, "header": markup, "options": [{"label": markup, "description": markup}]}
+    todo = {"id": "1", "content": markup, "status": "pending", "priority": "high"}
+    calls = [
+        ("write", {"filePath": f"{markup}.txt", "content": f"</div>{markup}\n"}),
+        ("todowrite", {"todos": [todo]}),
+        ("question", {"questions": [question]}),
+    ]
+    desk.say("go", [Reasoning(markup), *calls], [f"[{markup}](https://example.com/'\"><script>window.hacked=1</script>)"])
+    expect(desk.dialog.get_by_role("heading")).to_have_text(markup)
+    desk.page.get_by_role("radio").check()
+    desk.button("Answer").click()
+    desk.wait_until_idle()
+    desk.say("/rename")
+    desk.page.get_by_label("Title").fill(markup)
+    desk.page.keyboard.press("Enter")
+    expect(desk.page.get_by_role("heading", level=1)).to_have_text(markup)
+    expect(desk.page.get_by_role("navigation").get_by_role("link").first).to_contain_text(markup)
+    desk.page.get_by_role("button", name=f"{markup}.txt").click()
+    expect(desk.dialog.locator(".row.added")).to_contain_text(f"</div>{markup}")
+    desk.page.keyboard.press("Escape")
+    desk.say("/share")
+    visitor = new_desk(desk.dialog.get_by_role("link").inner_text())
+    expect(visitor.page.get_by_role("heading", level=1)).to_have_text(markup)
+    for shown in (desk, visitor):
+        expect(shown.page.get_by_role("complementary").get_by_text(f"pending: {markup}")).to_be_visible()
+        assert shown.page.locator("img, iframe, body script").count() == 0
+        assert shown.page.evaluate("window.hacked") is None
 
 
 def test_a_megabyte_streams_without_freezing_the_page(desk: Desk, gate: threading.Event) -> None:

@@ -40,6 +40,7 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
     desk.user_message.get_by_role("button", name="Revert").click()
     expect(desk.dialog.locator(".row.added")).to_have_text(re.compile("hello"))
     expect(desk.dialog.locator(".row.removed")).to_have_text([re.compile(word) for word in ("goodbye", "one", "two")])
+    expect(desk.dialog.locator(".file header")).to_have_text(["a.txt+1 −1", "made.txt+0 −2"])
     assert desk.file("made.txt") is not None, "the files are as they were until the revert is confirmed"
     desk.dialog.get_by_role("button", name="Cancel").click()
     expect(desk.dialog).to_be_hidden()
@@ -51,11 +52,14 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
     expect(desk.page.get_by_text("1 prompt and all that followed reverted.")).to_be_visible()
     expect(desk.messages.get_by_text("Both are done.")).to_be_hidden()
     expect(desk.prompt).to_have_value("change two files")
+    expect(files.get_by_role("heading")).to_have_text("Changes taken back")
     assert (desk.file("a.txt"), desk.file("made.txt")) == ("hello\nworld\n", None)
 
     desk.button("Undo revert").click()
     expect(desk.answer).to_contain_text("Both are done.")
     expect(desk.button("Undo revert")).to_be_hidden()
+    expect(desk.prompt).to_have_value("")
+    expect(files.get_by_role("heading")).to_have_text("Changes")
     assert (desk.file("a.txt"), desk.file("made.txt")) == ("goodbye\nworld\n", "one\ntwo\n")
 
     desk.say("/undo")

@@ -1,8 +1,9 @@
 /** What waits for a person: permissions and questions, one dialog at a time. */
 import { diffView } from '../diff.js';
 import { h } from '../dom.js';
-import { count, errorText, revealed } from '../text.js';
+import { count, errorText, localPath, revealed } from '../text.js';
 import { notify, showDialog } from './dialog.js';
+import { commandView, subjectOf } from './tool.js';
 
 const TITLES = {
   bash: 'Run this command?',
@@ -12,6 +13,9 @@ const TITLES = {
   doom_loop: 'The same call again and again: go on?',
   task: 'Start a subagent?',
 };
+
+/** For those who have keys. */
+const escHint = () => h('span', { class: 'key-hint' }, ' (Esc)');
 
 export class Asks {
   #shown = null;
@@ -28,10 +32,14 @@ export class Asks {
     });
   }
 
+  /** What the open session and its subagents wait for. */
+  get waiting() {
+    const asks = [...this.store.permissions.values(), ...this.store.questions.values()];
+    return asks.filter((ask) => this.store.isBelowOpen(ask.sessionID));
+  }
+
   update() {
-    const waiting = [...this.store.permissions.values(), ...this.store.questions.values()].filter((ask) =>
-      this.store.isBelowOpen(ask.sessionID),
-    );
+    const { waiting } = this;
     this.button.hidden = waiting.length === 0;
     this.button.textContent = `Answer ${count(waiting.length, 'request')}`;
     if (this.#shown && !waiting.some((ask) => ask.id === this.#shown.id)) this.#shown.closed.abort();
@@ -72,7 +80,7 @@ export class Asks {
       buttons: [
         { label: 'Allow once', value: 'once', kind: 'primary' },
         { label: 'Allow always', value: 'always' },
-        { label: 'Reject (Esc)', value: 'reject', kind: 'danger' },
+        { label: ['Reject', escHint()], value: 'reject', kind: 'danger' },
         { label: 'Later', value: 'later', kind: 'quiet' },
       ],
     });
@@ -88,24 +96,19 @@ export class Asks {
       );
   }
 
-  /** The command, path or difference that is asked for. A command stands in its tool call, its request has the patterns alone. */
+  /** The difference, or the tool call, and what of it is asked for. */
   async #subject(ask) {
     if (ask.metadata.diff) return [diffView(ask.metadata.diff)];
-    if (ask.permission === 'bash')
-      return [h('pre', { class: 'command' }, h('code', {}, revealed((await this.#command(ask)) ?? ask.patterns.join('\n'))))];
-    return [
-      h(
-        'ul',
-        { class: 'patterns' },
-        ask.patterns.map((pattern) => h('li', {}, h('bdi', {}, revealed(pattern)))),
-      ),
-    ];
+    const call = await this.#call(ask);
+    if (ask.permission === 'bash') return [commandView(call?.state.input.command ?? ask.patterns.join('\n'))];
+    return [call && callView(call), patternList(ask)];
   }
 
-  async #command({ sessionID, tool }) {
+  /** The part of the tool call that asks; undefined where none does. */
+  async #call({ sessionID, tool }) {
     if (!tool) return undefined;
     const message = this.store.message(tool.messageID) ?? (await this.api.message(sessionID, tool.messageID));
-    return message.parts.find((part) => part.callID === tool.callID)?.state.input.command;
+    return message.parts.find((part) => part.callID === tool.callID);
   }
 
   // Questions
@@ -119,7 +122,7 @@ export class Asks {
       closed,
       buttons: [
         { label: 'Answer', value: 'answer', kind: 'primary' },
-        { label: 'Dismiss (Esc)', value: null, kind: 'danger' },
+        { label: ['Dismiss', escHint()], value: null, kind: 'danger' },
         { label: 'Later', value: 'later', kind: 'quiet' },
       ],
     });
@@ -147,6 +150,19 @@ export class Asks {
     });
     asks.delete(ask.id);
   }
+}
+
+function callView(part) {
+  if (part.tool === 'bash') return commandView(part.state.input.command ?? '');
+  return h('p', { class: 'call' }, h('strong', {}, part.tool), ' ', h('bdi', {}, revealed(subjectOf(part))));
+}
+
+function patternList({ patterns }) {
+  return h(
+    'ul',
+    { class: 'patterns' },
+    patterns.map((pattern) => h('li', {}, h('bdi', {}, revealed(localPath(pattern))))),
+  );
 }
 
 function always({ always }) {

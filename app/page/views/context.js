@@ -33,6 +33,7 @@ export class ContextPanel {
   #todoTitle = h('h2', {}, 'Todo');
   #todos = h('ul', { class: 'todos' });
   #noTodos = h('p', { class: 'hint' }, 'Nothing noted.');
+  #filesTitle = h('h2', {}, 'Changes');
   #files = h('ul', { class: 'files' });
   #noFiles = h('p', { class: 'hint' }, 'No files changed.');
 
@@ -41,7 +42,7 @@ export class ContextPanel {
     { class: 'context-panel' },
     h('section', { 'aria-label': 'Usage' }, h('h2', {}, 'Context'), this.#share, this.#meter, this.#numbers),
     h('section', { 'aria-label': 'Todo' }, this.#todoTitle, this.#todos, this.#noTodos),
-    h('section', { 'aria-label': 'Changed files' }, h('h2', {}, 'Changes'), this.#files, this.#noFiles),
+    h('section', { 'aria-label': 'Changed files' }, this.#filesTitle, this.#files, this.#noFiles),
   );
 
   /** `partial`: earlier messages are not loaded, so the sums are not of the whole session. */
@@ -77,7 +78,9 @@ export class ContextPanel {
     this.#noTodos.hidden = todos.length > 0;
   }
 
-  showFiles(diffs) {
+  /** `reverted`: these are the changes that a revert has taken back. */
+  showFiles(diffs, reverted = false) {
+    setText(this.#filesTitle, reverted ? 'Changes taken back' : 'Changes');
     this.#files.replaceChildren(...diffs.map((diff) => h('li', {}, fileButton(diff))));
     this.#noFiles.hidden = diffs.length > 0;
   }

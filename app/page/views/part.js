@@ -53,10 +53,14 @@ class Reasoning {
   element = h('details', { class: 'reasoning' }, this.#title, this.#markdown.element);
 
   update({ text, time }) {
-    setText(this.#title, time?.end ? `Thought for ${duration(time.end - time.start)}` : 'Thinking…');
+    setText(this.#title, time?.end ? `Thought for ${tookToThink(time.end - time.start)}` : 'Thinking…');
     this.#markdown.update(text);
     this.element.hidden = !text;
   }
+}
+
+function tookToThink(milliseconds) {
+  return milliseconds < 1000 ? 'a moment' : duration(milliseconds);
 }
 
 class Note {

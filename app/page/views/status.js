@@ -31,13 +31,15 @@ export class StatusBar {
     );
   }
 
-  show(status) {
-    this.#status = status;
-    this.#spinner.hidden = status.type === 'idle';
-    this.element.dataset.status = status.type;
-    setText(this.#said, SAID[status.type](status));
+  /** `waits`: it goes on when a person has answered. */
+  show(status, waits) {
+    this.#status = waits ? { type: 'asks' } : status;
+    const { type } = this.#status;
+    this.#spinner.hidden = type !== 'busy' && type !== 'retry';
+    this.element.dataset.status = type;
+    setText(this.#said, SAID[type](status));
     clearInterval(this.#timer);
-    if (status.type !== 'idle') this.#timer = setInterval(() => this.#tick(), TICK_MS);
+    if (type === 'busy' || type === 'retry') this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#tick();
   }
 
@@ -60,5 +62,6 @@ export class StatusBar {
 const SAID = {
   idle: () => '',
   busy: () => 'Working…',
+  asks: () => 'Waiting for your answer',
   retry: ({ attempt, message }) => `Attempt ${attempt} failed: ${message}`,
 };

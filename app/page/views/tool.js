@@ -2,7 +2,7 @@
 import { diffView } from '../diff.js';
 import { h, setText } from '../dom.js';
 import { LongText } from '../longtext.js';
-import { duration, revealed } from '../text.js';
+import { duration, localPath, revealed } from '../text.js';
 
 /** Calls whose result is what one wants to see; those of others are folded once they are done. */
 const SHOWN = new Set(['bash', 'edit', 'write', 'multiedit', 'apply_patch', 'question', 'task']);
@@ -13,7 +13,7 @@ export function subjectOf({ tool, state }) {
   const { input = {} } = state;
   if (tool === 'bash') return input.command ?? '';
   const about = input.filePath ?? input.pattern ?? input.path ?? input.url ?? input.description ?? input.name ?? state.title;
-  return typeof about === 'string' ? about : '';
+  return typeof about === 'string' ? localPath(about) : '';
 }
 
 export function diffOf({ state }) {
@@ -92,15 +92,32 @@ function outputOf(part) {
   const { state } = part;
   if (state.status === 'error') return [state.metadata?.output, state.error].filter(Boolean).join('\n');
   if (state.status !== 'completed') return state.metadata?.output ?? '';
-  return diffOf(part) ? '' : state.output;
+  return diffOf(part) || part.tool === 'question' ? '' : state.output;
+}
+
+export function commandView(command) {
+  return h('pre', { class: 'command' }, h('code', {}, revealed(command)));
+}
+
+/** What was asked, and the answers once there are some. */
+function answersOf({ input = {}, metadata }) {
+  const questions = Array.isArray(input.questions) ? input.questions : [];
+  return h(
+    'ul',
+    { class: 'answers' },
+    questions.map(({ question }, place) =>
+      h('li', { dir: 'auto' }, question, metadata?.answers && h('strong', {}, metadata.answers[place]?.join(', ') || 'no answer')),
+    ),
+  );
 }
 
 function inputOf({ tool, state }) {
   const { input = {} } = state;
-  if (tool === 'bash') return [h('pre', { class: 'command' }, h('code', {}, revealed(input.command ?? '')))];
+  if (tool === 'bash') return [commandView(input.command ?? '')];
+  if (tool === 'question') return [answersOf(state)];
   if (tool === 'task') return [subagentLink(state), h('p', { dir: 'auto' }, input.prompt ?? '')];
   if (tool === 'write') return [writtenText(input)];
-  if (diffOf({ state }) || tool === 'todowrite' || tool === 'question') return [];
+  if (diffOf({ state }) || tool === 'todowrite') return [];
   return [
     h(
       'dl',
