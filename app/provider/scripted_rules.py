@@ -27,7 +27,7 @@ server, its tools, permissions and revert.
 What I understand:
 
 - `list files`
-- `read PATH`
+- `read PATH`: outside the project, such as `/etc/hosts`, it asks for permission first
 - `write PATH: CONTENT`
 - `edit PATH: OLD -> NEW`
 - `run COMMAND`

@@ -33,8 +33,6 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture(scope="module")
 def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Commands are asked for, edits are not."""
-    if not CHROMIUM.exists():
-        skip_or_fail("Chromium is not installed")
     command, environment = this_checkout()
     config = {**model.config(), "permission": {"bash": "ask", "question": "allow"}}
     config["provider"]["fake"]["models"]["main"] |= {
@@ -49,7 +47,9 @@ def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="module")
-def browser(server: RunningServer) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        skip_or_fail("Chromium is not installed")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser

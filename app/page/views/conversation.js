@@ -24,7 +24,8 @@ export class Conversation {
     this.scroller = h('div', { class: 'scroller', tabindex: '0' }, this.earlier, empty, this.list);
     this.scroller.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     this.element = h('div', { class: 'messages-area' }, this.scroller, this.newest);
-    new ResizeObserver(() => this.#follows && this.toEnd()).observe(this.list);
+    const follow = new ResizeObserver(() => this.#follows && this.toEnd());
+    for (const element of [this.list, this.scroller]) follow.observe(element);
   }
 
   /** `changed`: the ids of messages to show anew, null for all. */
@@ -47,10 +48,11 @@ export class Conversation {
     if (this.#follows) this.toEnd();
   }
 
+  /** What is shown without messages begins at its top. */
   toEnd() {
     this.#follows = true;
     this.newest.hidden = true;
-    this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.scroller.scrollTop = this.list.children.length ? this.scroller.scrollHeight : 0;
   }
 
   toStart() {

@@ -3,10 +3,10 @@ import { h } from '../dom.js';
 
 /** What the scripted provider understands, and what is to be seen by it. */
 const EXAMPLES = [
-  ['help', 'an answer that streams, with all that the script understands'],
+  ['help', 'all that the script understands'],
   ['run ls -la', 'a tool and its output'],
-  ['write notes.md: # Notes', 'a changed file: “Revert” at the prompt takes it back'],
-  ['read /etc/hosts', 'a permission: the file lies outside the project'],
+  ['write notes.md: # Notes', 'a changed file, which “Revert” takes back'],
+  ['read /etc/hosts', 'a permission: it lies outside the project'],
   ['ask Which colour?: Red, Blue', 'a question to you'],
   ['think', 'reasoning, folded'],
 ];

@@ -1,0 +1,65 @@
+"""The tour that the README gives: a server without any configuration, and the page as somebody sees it for the first time."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from model_server import ModelServer
+from page_desk import Desk
+from playwright.sync_api import expect
+from running_server import ROOT, RunningServer, serving, this_checkout
+
+TOUR = re.findall(r"^\d\. Prompt `([^`]+)`", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    command, environment = this_checkout()
+    with serving(command, tmp_path_factory.mktemp("first"), environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def model() -> ModelServer:
+    """None: the server answers by rule."""
+    return ModelServer(0)
+
+
+def test_the_examples_of_an_empty_page_are_put_into_the_prompt(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(width=390, height=700)
+    expect(desk.page.get_by_role("heading", name="What shall be done?")).to_be_in_viewport()
+    expect(desk.page.get_by_text(str(desk.server.workspace))).to_be_visible()
+    examples = desk.page.locator(".example")
+    assert {"help", "read /etc/hosts"} <= set(examples.all_inner_texts())
+    desk.button("help").click()
+    expect(desk.prompt).to_have_value("help")
+    desk.button("Send").click()
+    expect(desk.answer).to_contain_text("no language model, only a few rules")
+    for example in examples.all_inner_texts():
+        expect(desk.answer).to_contain_text(example.split(" ")[0])
+
+
+def test_the_readme_s_tour_goes_as_it_says(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk()
+    assert TOUR == ["help", "write notes.md: # Notes", "read /etc/hosts"]
+    for prompt in TOUR[:2]:
+        desk.say(prompt)
+        desk.wait_until_idle()
+    expect(desk.answer).to_contain_text("write is done")
+    expect(desk.messages.locator(".tool .row.added")).to_contain_text("# Notes")
+    assert desk.file("notes.md") == "# Notes"
+    desk.say(TOUR[2])
+    expect(desk.dialog).to_contain_text("Reach outside the project?")
+    desk.button("Allow once").click()
+    expect(desk.answer).to_contain_text("read is done")
+
+    second = desk.messages.locator(".message.user").nth(1)
+    second.hover()
+    second.get_by_role("button", name="Revert").click()
+    expect(desk.dialog.locator(".file header")).to_have_text(["notes.md+0 −1"])
+    desk.dialog.get_by_role("button", name="Revert").click()
+    expect(desk.page.get_by_text("2 prompts and all that followed reverted.")).to_be_visible()
+    assert desk.file("notes.md") is None
+    desk.button("Undo revert").click()
+    expect(desk.answer).to_contain_text("read is done")
+    assert desk.file("notes.md") == "# Notes"
