@@ -118,15 +118,24 @@ class Store:
     # ── streaming ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def stream(self, part: Part, directory: str, text: str = "") -> None:
-        """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk."""
-        self._live.setdefault(part.session_id, {})[part.id] = part
+        """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk. Its first text does
+        wait: clients must know of no part that a killed server has forgotten."""
+        live = self._live.setdefault(part.session_id, {})
+        first_text = bool(text) and part.id not in live
+        live[part.id] = part
         self._live_in[part.session_id] = directory
-        self._unwritten[part.id] = part
-        if self._write_behind is None:
-            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_live)
+        if first_text:
+            self._write_parts(part.session_id, [part], ahead_of_deltas=True)
+        else:
+            self._write_soon(part)
         size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
         gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, part.wire_json, part_type=part.type)
         self._writer.delta(gained)
+
+    def _write_soon(self, part: Part) -> None:
+        self._unwritten[part.id] = part
+        if self._write_behind is None:
+            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_live)
 
     def live_parts(self, session_id: str) -> dict[str, Part]:
         return self._live.get(session_id, {})
@@ -138,11 +147,16 @@ class Store:
     def _write_live(self) -> None:
         self._write_behind = None
         parts, self._unwritten = self._unwritten, {}
-        by_session: dict[str, list[dict[str, Any]]] = {}
+        by_session: dict[str, list[Part]] = {}
         for part in parts.values():
-            by_session.setdefault(part.session_id, []).append(rows.part_row(part))
-        for session_id, part_rows in by_session.items():
-            self._writer.post(Change(writes=[(self._sql.put_part, part_rows)], lease=self._leases.get(session_id)))
+            by_session.setdefault(part.session_id, []).append(part)
+        for session_id, streaming in by_session.items():
+            self._write_parts(session_id, streaming)
+
+    def _write_parts(self, session_id: str, parts: Sequence[Part], *, ahead_of_deltas: bool = False) -> None:
+        put = (self._sql.put_part, [rows.part_row(part) for part in parts])
+        holding_back = session_id if ahead_of_deltas else None
+        self._writer.post(Change(writes=[put], lease=self._leases.get(session_id), ahead_of_deltas_of=holding_back))
 
     def _settle(self, session_id: str, settled: Sequence[Part]) -> None:
         """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""

@@ -41,13 +41,19 @@ class Change:
     """What is written together and what is announced of it.
 
     `work` runs first in the transaction and may raise to refuse the change; `lease`: refused if that generation no longer holds
-    the session.
+    the session. Deltas of a session wait for what announces something of it, and for a change that is `ahead_of_deltas_of` it.
     """
 
     writes: list[tuple[Executable, Rows]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     lease: Lease | None = None
     work: Callable[[Connection], None] | None = None
+    ahead_of_deltas_of: str | None = None
+
+    def sessions(self) -> tuple[str, ...]:
+        """Those whose deltas wait for it."""
+        announced = {event.session_id for event in self.events}
+        return tuple(session for session in announced | {self.ahead_of_deltas_of} if session)
 
 
 class Publisher(Protocol):
@@ -75,7 +81,7 @@ class Writer:
     def post(self, change: Change) -> asyncio.Future[None]:
         """Put a change in line and return; the future is done when it is stored and announced."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        sessions = tuple({event.session_id for event in change.events if event.session_id})
+        sessions = change.sessions()
         self._on_the_way.update(sessions)
         self._queue.append(_Waiting(change, done, sessions))
         self._wake()

@@ -18,7 +18,7 @@ class PrivateJson:
         """Another one when the file was replaced, None without a file."""
         try:
             status = self.path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return status.st_mtime_ns, status.st_size, status.st_ino
 

@@ -47,16 +47,36 @@ async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(se
 
 async def test_a_read_sees_a_streaming_part_as_it_stands(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
-    assert await texts(sessions) == ["Hello"] and await written(sessions) == []
+    await stream_first(sessions, "Hel")
+    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "lo")
+    assert await texts(sessions) == ["Hello"] and await written(sessions) == ["Hel"]
     message = await sessions.store.message("ses_1", "msg_1")
     assert message.parts == [text_part("prt_1", "Hello")]
     assert orjson.loads(await sessions.store.message_json("ses_1", "msg_1"))["parts"][0]["text"] == "Hello"
 
 
+async def stream_first(sessions: Sessions, text: str) -> None:
+    """Up to where it is stored."""
+    sessions.store.stream(text_part("prt_1", text), DIRECTORY, text)
+    await sessions.store.drain()
+
+
+async def test_the_first_text_of_a_part_is_shown_once_it_is_stored(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    sessions.storage.heard.told.clear()
+    sessions.database.gate.clear()
+    sessions.store.stream(text_part("prt_1", "H"), DIRECTORY, "H")
+    await asyncio.sleep(0)
+    assert sessions.storage.heard.order == []
+    sessions.database.gate.set()
+    await sessions.store.drain()
+    assert await written(sessions) == ["H"] and sessions.storage.heard.order == ["H"]
+
+
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    for text in ("H", "Hel", "Hello"):
+    await stream_first(sessions, "H")
+    for text in ("Hel", "Hello"):
         sessions.store.stream(text_part("prt_1", text), DIRECTORY, text)
     writes = sessions.database.writes
     async with asyncio.timeout(WRITE_BEHIND * 20):
