@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from running_server import RunningServer, serving, this_checkout
 
-from app.schema.config import Config
-
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
@@ -35,15 +33,10 @@ def printed_text(lines: list[str]) -> str:
 
 
 def test_the_five_lines_of_curl_print_what_the_readme_shows(server: RunningServer) -> None:
-    script = block("sh", "/fork").replace("http://127.0.0.1:4096", server.base)
+    script = block("sh session", "/fork").replace("http://127.0.0.1:4096", server.base)
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=60)
-    shown, printed = block("text", "fork #1").splitlines(), done.stdout.splitlines()
+    shown, printed = block("text session", "fork #1").splitlines(), done.stdout.splitlines()
     assert len(script.strip().splitlines()) == 5
     assert printed_text(printed) == printed_text(shown), done.stderr
     others = [[anonymous(line) for line in lines if not line.startswith('"delta"')] for lines in (printed, shown)]
     assert others[0] == others[1], done.stderr
-
-
-def test_the_example_configuration_is_valid() -> None:
-    config = Config.model_validate_json(block("json", "ollama"))
-    assert config.provider["ollama"].options.base_url == "http://127.0.0.1:11434/v1"

@@ -3,8 +3,8 @@
     ```sh run        runs, as do `js run` (node), `js browser` (Chromium) and `python run`; the blocks of one kind on a page are
                      one program, in their order, so that a later one may use what an earlier one has set
     ```text          directly below: what that block prints. Ids and times may differ; `…` stands for anything within a line
-    ```json          must be JSON; `json config` must be a valid opencode.json
-    ```nginx, caddy  see test_docs_proxies.py
+    ```json config   must be a valid opencode.json; `json event` an event as the server sends it
+    others           are run by a test of their own: see CHECKED_ELSEWHERE in test_docs_pages.py
 
 The pages speak of http://127.0.0.1:4096, and of 4097 for a second server; the address of the test's server and a free port are
 put in their places.
@@ -57,6 +57,11 @@ def blocks(page: str) -> list[Block]:
         )
         for fence, after in zip(found, below, strict=True)
     ]
+
+
+def prose(page: str) -> str:
+    """The page without its blocks."""
+    return _FENCE.sub("", page)
 
 
 def run_page(page: Path, kind: str, server: RunningServer, directory: Path) -> list[tuple[Block, str]]:
