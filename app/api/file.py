@@ -20,7 +20,7 @@ from app.schema.base import Wire
 from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
 from app.session.rows import json_array
 
-routes = router()
+routes = router(responses=documented(400, 403))
 files = FileSearch()
 
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
@@ -34,13 +34,13 @@ def _array(values: Sequence[Wire]) -> Response:
     return json_bytes(json_array([value.wire_json() for value in values]))
 
 
-@routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"], responses=documented(400, 403))
+@routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"])
 async def text(app: ServicesDep, where: Directory, pattern: Annotated[str, Query(max_length=2000)]) -> Response:
     """Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all."""
     return _array(await find_text(Path((await place_of(app, where)).directory), pattern))
 
 
-@routes.get("/find/file", operation_id="find.files", response_model=list[str], tags=["find"], responses=documented(400, 403))
+@routes.get("/find/file", operation_id="find.files", response_model=list[str], tags=["find"])
 async def find_files(
     app: ServicesDep,
     where: Directory,
@@ -54,34 +54,24 @@ async def find_files(
     return await files.find(Path((await place_of(app, where)).directory), query, kind, limit)
 
 
-@routes.get(
-    "/find/symbol", operation_id="find.symbols", response_model=list[Symbol], tags=["find"], responses=documented(400, 403)
-)
+@routes.get("/find/symbol", operation_id="find.symbols", response_model=list[Symbol], tags=["find"])
 async def find_symbols(app: ServicesDep, where: Directory, query: Annotated[str, Query()]) -> list[Symbol]:
     """Always empty, as OpenCode's: no language server is asked."""
     await place_of(app, where)
     return []
 
 
-@routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"], responses=documented(400, 403))
+@routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"])
 async def list_files(app: ServicesDep, where: Directory, path: FilePath) -> Response:
     return _array(await list_directory(await _reach(app, where), path))
 
 
-@routes.get(
-    "/file/content",
-    operation_id="file.read",
-    response_model=ViewedFile,
-    tags=["file"],
-    responses=documented(400, 403, 413),
-)
+@routes.get("/file/content", operation_id="file.read", response_model=ViewedFile, tags=["file"], responses=documented(413))
 async def read_file(app: ServicesDep, where: Directory, path: FilePath) -> Response:
     """Empty when there is no such file."""
     return wire(await view_file(await _reach(app, where), path))
 
 
-@routes.get(
-    "/file/status", operation_id="file.status", response_model=list[ChangedFile], tags=["file"], responses=documented(400, 403)
-)
+@routes.get("/file/status", operation_id="file.status", response_model=list[ChangedFile], tags=["file"])
 async def status(app: ServicesDep, where: Directory) -> Response:
     return _array(await changed_files(await _reach(app, where)))

@@ -5,7 +5,7 @@ from html import escape
 from typing import Annotated, Literal
 
 import orjson
-from fastapi import Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 from app.schema.mcp import McpResource, MCPStatus, MCPStatusConnected
 
-routes = router()
+routes = router(tags=["mcp"], responses=documented(400, 403))
 
 CALLBACK = "/mcp/oauth/callback"
 
@@ -46,88 +46,62 @@ class Forgotten(Wire):
 NamePath = Annotated[str, Path(alias="name")]
 
 
-async def _servers(app: Services, directory: str | None) -> McpServers:
-    return (await app.instances.get(directory)).mcp
+async def _servers(app: ServicesDep, where: Directory) -> McpServers:
+    return (await app.instances.get(where)).mcp
 
 
-@routes.get("/mcp", operation_id="mcp.status", response_model=dict[str, MCPStatus], tags=["mcp"], responses=documented(400, 403))
-async def status(app: ServicesDep, where: Directory) -> Response:
+Servers = Annotated[McpServers, Depends(_servers)]
+"""Those of the request's directory."""
+
+
+@routes.get("/mcp", operation_id="mcp.status", response_model=dict[str, MCPStatus])
+async def status(servers: Servers) -> Response:
     """Waits for the servers that are connecting."""
-    return _by_name(await (await _servers(app, where)).statuses())
+    return _by_name(await servers.statuses())
 
 
-@routes.post("/mcp", operation_id="mcp.add", response_model=dict[str, MCPStatus], tags=["mcp"], responses=documented(400, 403))
-async def add(app: ServicesDep, where: Directory, body: NewServer) -> Response:
+@routes.post("/mcp", operation_id="mcp.add", response_model=dict[str, MCPStatus])
+async def add(servers: Servers, body: NewServer) -> Response:
     """Until the directory is let go of; one of that name is replaced."""
-    return _by_name(await (await _servers(app, where)).add(body.name, body.config))
+    return _by_name(await servers.add(body.name, body.config))
 
 
-@routes.post(
-    "/mcp/{name}/connect", operation_id="mcp.connect", response_model=bool, tags=["mcp"], responses=documented(400, 403, 404)
-)
-async def connect(app: ServicesDep, where: Directory, name: NamePath) -> Response:
+@routes.post("/mcp/{name}/connect", operation_id="mcp.connect", response_model=bool, responses=documented(404))
+async def connect(servers: Servers, name: NamePath) -> Response:
     """True also if it fails to: the status says why."""
-    await (await _servers(app, where)).connect(name)
+    await servers.connect(name)
     return json_bytes(TRUE)
 
 
-@routes.post(
-    "/mcp/{name}/disconnect",
-    operation_id="mcp.disconnect",
-    response_model=bool,
-    tags=["mcp"],
-    responses=documented(400, 403, 404),
-)
-async def disconnect(app: ServicesDep, where: Directory, name: NamePath) -> Response:
-    await (await _servers(app, where)).disconnect(name)
+@routes.post("/mcp/{name}/disconnect", operation_id="mcp.disconnect", response_model=bool, responses=documented(404))
+async def disconnect(servers: Servers, name: NamePath) -> Response:
+    await servers.disconnect(name)
     return json_bytes(TRUE)
 
 
-@routes.post(
-    "/mcp/{name}/auth",
-    operation_id="mcp.auth.start",
-    response_model=SignInPage,
-    tags=["mcp"],
-    responses=documented(400, 403, 404),
-)
-async def start_sign_in(app: ServicesDep, where: Directory, name: NamePath, request: Request) -> Response:
-    page = await signing_in.start(await _servers(app, where), name, _redirect_uri(app, request))
+@routes.post("/mcp/{name}/auth", operation_id="mcp.auth.start", response_model=SignInPage, responses=documented(404))
+async def start_sign_in(app: ServicesDep, servers: Servers, name: NamePath, request: Request) -> Response:
+    page = await signing_in.start(servers, name, _redirect_uri(app, request))
     return wire(SignInPage(authorization_url=page))
 
 
-@routes.post(
-    "/mcp/{name}/auth/callback",
-    operation_id="mcp.auth.callback",
-    response_model=MCPStatus,
-    tags=["mcp"],
-    responses=documented(400, 403, 404),
-)
-async def finish_sign_in(app: ServicesDep, where: Directory, name: NamePath, body: SignInCode) -> Response:
+@routes.post("/mcp/{name}/auth/callback", operation_id="mcp.auth.callback", response_model=MCPStatus, responses=documented(404))
+async def finish_sign_in(servers: Servers, name: NamePath, body: SignInCode) -> Response:
     """With the code that the sign-in page gave."""
-    return wire(await signing_in.finish(await _servers(app, where), name, body.code))
+    return wire(await signing_in.finish(servers, name, body.code))
 
 
 @routes.post(
-    "/mcp/{name}/auth/authenticate",
-    operation_id="mcp.auth.authenticate",
-    response_model=MCPStatus,
-    tags=["mcp"],
-    responses=documented(400, 403, 404),
+    "/mcp/{name}/auth/authenticate", operation_id="mcp.auth.authenticate", response_model=MCPStatus, responses=documented(404)
 )
-async def sign_in(app: ServicesDep, where: Directory, name: NamePath, request: Request) -> Response:
+async def sign_in(app: ServicesDep, servers: Servers, name: NamePath, request: Request) -> Response:
     """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the person has been there."""
-    return wire(await signing_in.run(await _servers(app, where), name, _redirect_uri(app, request)))
+    return wire(await signing_in.run(servers, name, _redirect_uri(app, request)))
 
 
-@routes.delete(
-    "/mcp/{name}/auth",
-    operation_id="mcp.auth.remove",
-    response_model=Forgotten,
-    tags=["mcp"],
-    responses=documented(400, 403, 404),
-)
-async def forget_sign_in(app: ServicesDep, where: Directory, name: NamePath) -> Response:
-    signing_in.forget(await _servers(app, where), name)
+@routes.delete("/mcp/{name}/auth", operation_id="mcp.auth.remove", response_model=Forgotten, responses=documented(404))
+async def forget_sign_in(servers: Servers, name: NamePath) -> Response:
+    signing_in.forget(servers, name)
     return wire(Forgotten())
 
 
@@ -147,16 +121,10 @@ async def back_from_sign_in(
     return HTMLResponse(f"<p>That did not work: {escape(getattr(found, 'error', found.status))}</p>", 400)
 
 
-@routes.get(
-    "/experimental/resource",
-    operation_id="experimental.resource.list",
-    response_model=dict[str, McpResource],
-    tags=["mcp"],
-    responses=documented(400, 403),
-)
-async def resources(app: ServicesDep, where: Directory) -> Response:
+@routes.get("/experimental/resource", operation_id="experimental.resource.list", response_model=dict[str, McpResource])
+async def resources(servers: Servers) -> Response:
     """Of the servers that are connected, by `<server>:<name>`."""
-    offers = await (await _servers(app, where)).offers()
+    offers = await servers.offers()
     return _by_name({f"{one.server}:{one.name}": _shown(one) for offered in offers for one in offered.resources})
 
 
