@@ -12,10 +12,10 @@ from app.agent.housekeeping import Housekeeping
 from app.agent.instances import Instances
 from app.agent.intake.attached_file import FileReader
 from app.agent.intake.command import Commands
-from app.agent.intake.intake import Intake, Limits
 from app.agent.intake.prompts import Prompts
 from app.agent.intake.requests import Requests
 from app.agent.intake.resolve import Resolver
+from app.agent.intake.user_message import Intake, Limits
 from app.agent.loop.call_host import HostServices
 from app.agent.loop.subagent import SubagentSessions
 from app.agent.loop.titles import Titles

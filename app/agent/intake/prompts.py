@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from app.agent.instance import Instance
-from app.agent.intake.intake import Intake, Taken
+from app.agent.intake.user_message import Intake, Taken
 from app.agent.runner import Runner
 from app.schema.errors import ServiceError
 from app.schema.message import PromptInput

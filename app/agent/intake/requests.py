@@ -10,8 +10,8 @@ from app.agent.definitions import find as find_agent
 from app.agent.instance import Instance
 from app.agent.intake import shell
 from app.agent.intake.command import Commands
-from app.agent.intake.intake import Intake
 from app.agent.intake.prompts import Prompts
+from app.agent.intake.user_message import Intake
 from app.agent.loop import compaction
 from app.agent.loop.turn_scope import TurnScope, TurnServices
 from app.agent.runner import Runner

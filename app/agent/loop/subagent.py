@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from app.agent.instance import Instance
-from app.agent.intake.intake import Taken
 from app.agent.intake.prompts import Prompts
+from app.agent.intake.user_message import Taken
 from app.agent.loop.call_host import Caller
 from app.agent.runner import Runner
 from app.permission.inheritance import child_rules
