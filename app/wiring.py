@@ -128,21 +128,17 @@ class Server:
         self._loop.call_soon_threadsafe(self._hurry.set)
 
     def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
-        database, sql, writer, store = self._storage.database, self._storage.sql, self._storage.writer, self._storage.store
-        data_dir = self.settings.data_dir
-        projects = Projects(database, sql, writer)
-        known, auth = KnownCatalogue(), AuthStore(data_dir)
+        storage, data_dir = self._storage, self.settings.data_dir
+        database, sql, writer, store = storage.database, storage.sql, storage.writer, storage.store
+        projects, known, auth = Projects(database, sql, writer), KnownCatalogue(), AuthStore(data_dir)
         workspace_settings = WorkspaceSettings(data_dir, flags, Organisations(auth.all, os.environ))
         workspaces = Workspaces(workspace_settings, directory, self.settings.root_dirs, projects)
+        toolbox = _toolbox(self.settings, flags, known)
+        mcp = McpSettings(toolbox.environment, CredentialStore(data_dir), _announcer(writer))
+        plugins = PluginHost(storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds)
+        instances = Instances(workspaces, known, auth, data_dir, mcp, plugins, scripted=choices.scripted, hide=toolbox.hide)
         statuses, summaries = Statuses(store), Summaries(store)
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
-        provider_env = frozenset(name for provider in known.providers.values() for name in provider.env)
-        toolbox = Toolbox(ToolSettings(flags, provider_env, self.settings.allow_private_addresses))
-        mcp = McpSettings(toolbox.environment, CredentialStore(data_dir), _announcer(writer))
-        plugins = PluginHost(
-            self._storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds
-        )
-        instances = Instances(workspaces, known, auth, data_dir, mcp, plugins, scripted=choices.scripted, hide=toolbox.hide)
         subagents = SubagentSessions(store)
         turn_services = TurnServices(
             store=store,
@@ -170,11 +166,11 @@ class Server:
             requests=Requests(turn_services, prompts, intake, runner, reverts, commands, projects),
             runner=runner,
             instances=instances,
-            disposal=Disposal(instances, runner, writer, self._storage.bus),
+            disposal=Disposal(instances, runner, writer, storage.bus),
             projects=projects,
             permissions=permissions,
             questions=questions,
-            bus=self._storage.bus,
+            bus=storage.bus,
             replay=Replay(database, store),
             toolbox=toolbox,
             known=known,
@@ -197,6 +193,12 @@ def _open_storage(settings: Settings) -> _Storage:
     sql, bus = Statements(database.dialect), MemoryBus()
     writer = Writer(database, sql, bus)
     return _Storage(database, sql, writer, Store(database, sql, writer), bus)
+
+
+def _toolbox(settings: Settings, flags: Flags, known: KnownCatalogue) -> Toolbox:
+    """Commands see no key of a known provider."""
+    key_names = frozenset(name for provider in known.providers.values() for name in provider.env)
+    return Toolbox(ToolSettings(flags, key_names, settings.allow_private_addresses))
 
 
 def _announcer(writer: Writer) -> Callable[[str, McpEvent], None]:
