@@ -1,11 +1,10 @@
 """What the tests of clients share: the npm packages that they need."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from running_server import skip_or_fail
+from running_server import needed, skip_or_fail
 
 CLIENTS = Path(__file__).parent
 
@@ -14,8 +13,7 @@ CLIENTS = Path(__file__).parent
 def node_modules() -> Path:
     """tests/clients with the packages of its lock file installed."""
     for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            skip_or_fail(f"{program} is not installed")
+        needed(program)
     lock, installed = CLIENTS / "package-lock.json", CLIENTS / "node_modules" / ".package-lock.json"
     if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
         result = subprocess.run(["npm", "ci", "--silent"], cwd=CLIENTS, capture_output=True, text=True, timeout=300)

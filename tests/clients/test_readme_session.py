@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer, needed, serving, this_checkout
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -33,6 +33,7 @@ def printed_text(lines: list[str]) -> str:
 
 
 def test_the_five_lines_of_curl_print_what_the_readme_shows(server: RunningServer) -> None:
+    needed("curl")
     script = block("sh session", "/fork").replace("http://127.0.0.1:4096", server.base)
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=60)
     shown, printed = block("text session", "fork #1").splitlines(), done.stdout.splitlines()

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import threading
 import urllib.request
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from model_server import ModelServer, model_server
-from running_server import RunningServer, clean_environment, serving, serving_again, skip_or_fail, this_checkout
+from running_server import RunningServer, clean_environment, needed, serving, serving_again, skip_or_fail, this_checkout
 from terminal import Terminal, terminal
 
 WRITE = ("write", {"filePath": "made.txt", "content": "one\ntwo\n"})
@@ -45,8 +44,7 @@ def program(node_modules: Path) -> Path:
     found = node_modules / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
     if not found.exists():
         skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
-    if shutil.which("tmux") is None:
-        skip_or_fail("tmux is not installed")
+    needed("tmux")
     return found
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from doc_snippets import SHOWN_BASE, blocks
-from running_server import ROOT, RunningServer, clean_environment, free_port, serving, this_checkout
+from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving, this_checkout
 
 NAME = "agent.example.com"
 SECONDS = 5
@@ -26,10 +25,8 @@ def shown(language: str) -> str:
 
 
 def installed(program: str) -> str:
-    path = shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")
-    if path is None:
-        pytest.skip(f"{program} is not installed")
-    return path
+    """Debian keeps nginx off the PATH."""
+    return needed(program, path=os.environ["PATH"] + ":/usr/sbin")
 
 
 def nginx(upstream: str, port: int, directory: Path) -> Command:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from doc_snippets import needed
-from running_server import ROOT, RunningServer, clean_environment, serving, this_checkout
+from running_server import ROOT, RunningServer, clean_environment, needed, serving, this_checkout
 
 Turns = Sequence[Sequence[dict[str, Any]]]
 CLIENT, REVIEW = ROOT / "examples" / "client.py", ROOT / "examples" / "review-diff.sh"
@@ -60,7 +59,8 @@ def commit(workspace: Path) -> None:
 
 
 def test_a_review_s_verdict_is_its_exit_code(tmp_path: Path) -> None:
-    needed("jq")
+    for program in ("curl", "jq"):
+        needed(program)
     wants_to_write = [{"tool": "write", "args": {"filePath": "b.txt", "content": "x"}}]
     turns = [[{"text": PASS}], wants_to_write, [{"text": FAIL}], [{"text": "Well…"}], [{"status": 400, "message": "Refused"}]]
     with scripted(tmp_path, turns) as server:
@@ -79,7 +79,8 @@ def test_a_review_s_verdict_is_its_exit_code(tmp_path: Path) -> None:
 
 
 def test_a_server_with_a_login_is_given_the_token(tmp_path: Path) -> None:
-    needed("jq")
+    for program in ("curl", "jq"):
+        needed(program)
     with scripted(tmp_path, [[{"text": PASS}], [{"text": PASS}]]) as server:
         commit(server.workspace)
         data = {"PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(server.data)}

@@ -8,20 +8,14 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
+from chromium import chromium
 from model_server import ModelServer, model_server
 from page_desk import CONTEXT, DOLLARS_A_MILLION, PATIENCE_MS, Desk
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, sync_playwright
-from running_server import RunningServer, serving, skip_or_fail, this_checkout
-
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage
+from running_server import RunningServer, serving, this_checkout
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +42,8 @@ def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        skip_or_fail("Chromium is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ put in their places.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from running_server import ROOT, RunningServer, clean_environment, free_port, skip_or_fail
+from chromium import chromium
+from running_server import ROOT, RunningServer, clean_environment, free_port, needed
 
 SHOWN_BASE = "http://127.0.0.1:4096"
 SECOND_PORT = "4097"
@@ -96,15 +96,6 @@ def _anything_like(found: re.Match[str]) -> str:
     return f"{found[1]}_[0-9A-Za-z]+" if found[1] else rf"[0-9a-f]{{{len(found[0])}}}"
 
 
-def needed(program: str) -> str:
-    """Its path; without it the test is skipped, on CI it fails."""
-    path = shutil.which(program)
-    if path is None:
-        skip_or_fail(f"{program} is not installed")
-    assert path is not None
-    return path
-
-
 def _finished(command: list[str], server: RunningServer, directory: Path) -> str:
     home = directory / "reader"
     home.mkdir(exist_ok=True)
@@ -139,17 +130,12 @@ def _python(program: str, server: RunningServer, directory: Path) -> str:
 
 def _browser(program: str, server: RunningServer, directory: Path) -> str:
     """As a page of the server's own origin would run it."""
-    from playwright.sync_api import sync_playwright
-
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
     said: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=needed("chromium"), args=flags)
+    with chromium() as browser:
         page = browser.new_page()
         page.on("console", lambda message: said.append(message.text) if message.type == "log" else None)
         page.goto(f"{server.base}/global/health")
         page.evaluate(f"async () => {{ {program}\n }}")
-        browser.close()
     return "".join(f"{line}\n" for line in said)
 
 

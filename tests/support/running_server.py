@@ -1,6 +1,7 @@
 """A real server in its own process, workspace and data directory, for clients that know nothing of Python."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -36,6 +37,15 @@ def skip_or_fail(reason: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def needed(program: str, path: str | None = None) -> str:
+    """Where it is, on the PATH or on `path`; without it the test is skipped, on CI it fails."""
+    found = shutil.which(program, path=path)
+    if found is None:
+        skip_or_fail(f"{program} is not installed")
+    assert found is not None
+    return found
 
 
 def this_checkout() -> tuple[list[str], dict[str, str]]:
