@@ -9,7 +9,7 @@ from pydantic import Field
 from app.schema.base import Wire
 from app.tool import descriptions, diff_text, patch_text, text_file
 from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
-from app.tool.boundary import ask_if_outside, locate, relative_name
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
 from app.tool.diff_text import FileDelta
 from app.tool.file_batch import FileBatch, write_batch
 from app.tool.file_times import FileTimes
@@ -81,6 +81,7 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
             batch, planned = await asyncio.to_thread(_plan, steps)
             metadata = _metadata(ctx, planned)
             await ctx.host.ask(_edit_ask(ctx, paths, metadata))
+            require_in_place(ctx, *paths)
             for path, stamp in (await text_file.finish_in_thread(write_batch, batch)).items():
                 self._times.record(ctx.session_id, path, stamp)
         for plan in planned:

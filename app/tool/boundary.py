@@ -21,6 +21,14 @@ def locate(ctx: ToolContext, name: str) -> Path:
     return real
 
 
+def require_in_place(ctx: ToolContext, *paths: Path) -> None:
+    """`paths` come from locate. Asking takes as long as a person takes, and other calls go on meanwhile. Raises ToolError when a
+    symbolic link now leads one elsewhere than was checked."""
+    for path in paths:
+        if locate(ctx, str(path)) != path:
+            raise ToolError(f"A symbolic link was put into the way to {path} while permission was asked. Nothing was done.")
+
+
 def relative_name(ctx: ToolContext, path: Path) -> str:
     """The path as titles and permission patterns carry it: relative to the worktree."""
     return os.path.relpath(path, ctx.worktree)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from app.tool import diff_text, text_file
 from app.tool.base import PermissionAsk, ToolContext, ToolError
-from app.tool.boundary import relative_name
+from app.tool.boundary import relative_name, require_in_place
 from app.tool.diff_text import FileDelta
 from app.tool.file_times import FileTimes
 from app.tool.locks import FileLocks
@@ -57,6 +57,7 @@ class FileEditor:
             self._require(ctx.session_id, path, original, requirement)
             change = await asyncio.to_thread(plan_change, path, original, derive)
             await ctx.host.ask(_edit_ask(ctx, change))
+            require_in_place(ctx, path)
             text_file.require_unchanged(path, original)
             stamp = await text_file.finish_in_thread(text_file.write, path, change.data)
             self._times.record(ctx.session_id, path, stamp)

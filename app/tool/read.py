@@ -13,7 +13,7 @@ from app.schema.base import Wire
 from app.schema.file import FileContent
 from app.tool import descriptions, file_kind, text_file
 from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
-from app.tool.boundary import ask_if_outside, locate, relative_name
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
 from app.tool.file_times import FileTimes, Stamp
 
 DEFAULT_LIMIT = 2_000
@@ -76,6 +76,7 @@ class ReadTool(Tool[ReadParameters]):
         path = locate(ctx, args.file_path)
         await ask_if_outside(ctx, path)
         await ctx.host.ask(PermissionAsk("read", [str(path)], ["*"]))
+        require_in_place(ctx, path)
         opened = await asyncio.to_thread(_open, path, args.offset or 0, args.limit or DEFAULT_LIMIT)
         title = relative_name(ctx, path)
         match opened.content:

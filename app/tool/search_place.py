@@ -16,7 +16,7 @@ class SearchPlace:
 
     path: Path
     _project: Boundary
-    _named: Boundary
+    _named: Path
 
     @classmethod
     async def enter(cls, ctx: ToolContext, name: str | None) -> "SearchPlace":
@@ -25,11 +25,12 @@ class SearchPlace:
         await boundary.ask_if_outside(ctx, path, is_directory=path.is_dir())
         if not path.exists():
             raise ToolError(f"There is no such path: {path}")
-        return cls(path, Boundary(ctx.directory, ctx.worktree), Boundary(path, path))
+        project = Boundary(ctx.directory, ctx.worktree)
+        return cls(path, project, Path(project.resolve(path)))
 
     def contains(self, path: Path) -> bool:
         real = os.path.realpath(path)
-        return self._project.inside(real) or self._named.inside(real)
+        return self._project.inside(real) or Path(real).is_relative_to(self._named)
 
     def folder(self) -> Path:
         return self.path if self.path.is_dir() else self.path.parent
