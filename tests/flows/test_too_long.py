@@ -9,7 +9,6 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, texts, tools
 
-from app.agent.context.history import CLEARED
 from app.agent.context.tokens import estimate_request
 from app.agent.loop.compaction import MAX_TRIES, REPEATED_TOKENS
 from app.provider.base import ModelRequest, UserTurn
@@ -243,20 +242,29 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
 # ── pruning ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("setting", "kept"), [({}, False), ({"compaction": {"prune": False}}, True)], ids=["on", "off"])
+TWELVE_THOUSAND = 48_000
+"""Characters of as many tokens."""
+
+
+@pytest.mark.parametrize(
+    ("setting", "flag", "pruned"),
+    [({}, "", 4), ({"compaction": {"prune": False}}, "", 0), ({}, "1", 0)],
+    ids=["on", "switched off by the configuration", "switched off by the flag"],
+)
 async def test_old_outputs_are_pruned_after_a_turn_unless_that_is_switched_off(
-    tmp_path: Path, setting: dict[str, Any], kept: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any], flag: str, pruned: int
 ) -> None:
-    config = {**priced(limit={"context": 16_000, "output": 1_000}), **setting}
+    monkeypatch.setenv("OPENCODE_DISABLE_PRUNE", flag)
+    config = {**priced(limit={"context": 100_000, "output": 8_000}), **setting}
     async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
         session = (await app.create_session())["id"]
-        counted = {"usage": {"input": 9_000, "output": 10}}
-        for number in range(4):
-            app.provider.add([bash(f"seq 1{number}0000 1{number}1500"), counted], [say("Counted."), counted])
-            await app.prompt(session, "Count")
-        app.provider.add([say("Done.")])
-        await app.prompt(session, "Thanks")
-        states = [part["state"] for part in tools(await app.messages(session))]
-        assert ["compacted" in state["time"] for state in states] == ([False] * 4 if kept else [True, False, False, False])
-        assert all(len(state["output"]) > 5_000 for state in states), "the record keeps them"
-        assert str(requests(app)[-1].messages).count(CLEARED) == (0 if kept else 1)
+        app.provider.add([bash(f"printf '%{TWELVE_THOUSAND}s' {number}") for number in range(7)])
+        app.provider.add(*[[say("Done.")]] * 4)
+        for prompt in ("Print", "Thanks", "Really"):
+            await app.prompt(session, prompt)
+            states = [part["state"] for part in tools(await app.messages(session))]
+            done = pruned if prompt == "Really" else 0
+            assert ["compacted" in state["time"] for state in states] == [True] * done + [False] * (7 - done), prompt
+        assert all(len(state["output"]) == TWELVE_THOUSAND for state in states), "the record keeps them"
+        await app.prompt(session, "Go on")
+        assert str(requests(app)[-1].messages).count("[Old tool result content cleared]") == pruned

@@ -17,9 +17,10 @@ PROTECTED_TOKENS = 40_000
 MINIMUM_TOKENS = 20_000
 """Less than this is not worth the model's losing sight of it."""
 
+SMALL_WINDOW = 2 * PROTECTED_TOKENS
 PROTECTED_PART = 1 / 4
 MINIMUM_PART = 1 / 8
-"""Of a small window at most so much, or nothing in it would ever be pruned."""
+"""Of a small window only so much, or nothing in it would ever be pruned."""
 
 PROTECTED_TOOLS = ("skill",)
 KEPT_TURNS = 2
@@ -31,10 +32,9 @@ def is_on(instance: Instance) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The newest request: the conversation that it was made of, what that held with its answer, and what it might have held."""
+    """The newest request: the conversation that it was made of, and how many tokens it might have held."""
 
     history: Sequence[MessageWithParts]
-    used_tokens: int
     usable_tokens: int | None
 
 
@@ -46,11 +46,9 @@ class Limits:
     @classmethod
     def within(cls, usable_tokens: int | None) -> "Limits":
         """`usable_tokens`: what a request may hold, None where that is not known."""
-        if usable_tokens is None:
+        if usable_tokens is None or usable_tokens >= SMALL_WINDOW:
             return cls()
-        return cls(
-            min(PROTECTED_TOKENS, int(usable_tokens * PROTECTED_PART)), min(MINIMUM_TOKENS, int(usable_tokens * MINIMUM_PART))
-        )
+        return cls(int(usable_tokens * PROTECTED_PART), int(usable_tokens * MINIMUM_PART))
 
 
 def outdated(history: Sequence[MessageWithParts], limits: Limits) -> list[ToolPart]:
@@ -88,10 +86,7 @@ def _output(part: ToolPart) -> str:
 
 
 async def run(scope: TurnScope, asked: Asked) -> None:
-    limits = Limits.within(asked.usable_tokens)
-    if not is_on(scope.instance) or asked.used_tokens <= limits.protected:
-        return
-    parts = outdated(asked.history, limits)
+    parts = outdated(asked.history, Limits.within(asked.usable_tokens)) if is_on(scope.instance) else []
     if not parts:
         return
     change = scope.store.change(scope.session_id, scope.directory)

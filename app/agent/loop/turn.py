@@ -113,7 +113,7 @@ class Turn:
         outcome, step = await self._ask_model(user, model, history)
         if step.refusal is not None:
             return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
-        self._asked = prune.Asked(history, step.used_tokens, window.usable_tokens(self._scope.instance, model))
+        self._asked = prune.Asked(history, window.usable_tokens(self._scope.instance, model))
         self._summarise(user.id)
         if outcome is not Outcome.STOPPED and self._overflows(model, step.used_tokens):
             return await self._compactions.make_room(user, history)

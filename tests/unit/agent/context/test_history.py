@@ -21,7 +21,7 @@ from conversation import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.agent.context.history import CLEARED, INTERRUPTED, SUBTASK_RUN, to_model_messages
+from app.agent.context.history import SUBTASK_RUN, to_model_messages
 from app.agent.definitions import prompt_text
 from app.agent.errors import TurnFailure, aborted, to_message_error
 from app.provider.base import (
@@ -118,10 +118,10 @@ def test_what_a_provider_marked_goes_back_to_the_same_model_only() -> None:
     ("state", "text", "is_error"),
     [
         (completed("out"), "out", False),
-        (completed("out", compacted=5), CLEARED, False),
+        (completed("out", compacted=5), "[Old tool result content cleared]", False),
         (failed("Error: no"), "Error: no", True),
-        (pending(), INTERRUPTED, True),
-        (running(), INTERRUPTED, True),
+        (pending(), "[Tool execution was interrupted]", True),
+        (running(), "[Tool execution was interrupted]", True),
     ],
 )
 def test_every_state_of_a_call_has_its_result(state: Any, text: str, is_error: bool) -> None:

@@ -74,6 +74,7 @@ def test_nothing_before_a_summary_or_an_earlier_pruning_is_looked_at(wall: Messa
     [
         (None, Limits(40_000, 20_000)),
         (168_000, Limits(40_000, 20_000)),
+        (92_000, Limits(40_000, 20_000)),
         (28_000, Limits(7_000, 3_500)),
     ],
 )
