@@ -5,7 +5,7 @@ import re
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,16 +191,31 @@ def test_a_session_is_renamed_compacted_and_listed(client: Client) -> None:
     client.terminal.wait_for("Search", "● Named by hand")
 
 
-def test_a_session_is_forked_from_one_of_its_messages(client: Client) -> None:
+def fork_by_its_command(client: Client) -> None:
+    client.command("fork")
+    client.terminal.wait_for("Fork from message", "Search", "first question")
+    client.terminal.press("Enter")  # the newest message stands first: the fork ends before it
+
+
+def fork_from_the_timeline(client: Client) -> None:
+    client.command("timeline")
+    client.terminal.wait_for("Timeline", "Search", "first question")
+    client.terminal.press("Enter")
+    client.terminal.wait_for("Message Actions", "Revert undo", "Fork create")
+    client.terminal.type("fork")
+    client.terminal.wait_for("Message Actions", "Fork create", without="Revert undo")
+    client.terminal.press("Enter")
+
+
+@pytest.mark.parametrize("fork", [fork_by_its_command, fork_from_the_timeline])
+def test_a_session_is_forked_from_one_of_its_messages(client: Client, fork: Callable[[Client], None]) -> None:
     client.model.play(["The first answer."], ["The second answer."], ["An answer in the fork."])
     client.say("first question")
     client.terminal.wait_for("The first answer.", TITLE, without=BUSY)
     client.say("second question")
     client.terminal.wait_for("The second answer.", without=BUSY)
 
-    client.command("fork")
-    client.terminal.wait_for("Fork from message", "Search", "first question")
-    client.terminal.press("Enter")  # the newest message stands first: the fork ends before it
+    fork(client)
     client.terminal.wait_for(f"{TITLE} (fork #1)", "The first answer.", "┃  second question", without="The second answer.")
     client.terminal.press("Enter")
     client.terminal.wait_for("The first answer.", "An answer in the fork.", without=BUSY)
