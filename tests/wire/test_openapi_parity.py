@@ -95,6 +95,18 @@ def test_what_is_told_is_not_here(theirs: Json, ours: Json, told: dict[str, str]
     assert [lines for lines in told if not any(is_one_of(gap, lines) for gap in found)] == []
 
 
+def references(schema: Any) -> set[str]:
+    return set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(schema)))
+
+
+def test_routes_lead_to_every_schema(theirs: Json) -> None:
+    """So that comparing what routes take and answer compares them all."""
+    schemas, found = theirs["components"]["schemas"], references(theirs["paths"])
+    while new := {inner for name in found for inner in references(schemas[name])} - found:
+        found |= new
+    assert found == schemas.keys()
+
+
 def test_shared_routes_have_opencodes_operation_ids(theirs: Json, ours: Json) -> None:
     expected, actual = names(theirs), names(ours)
     shared = expected.keys() & actual.keys()
