@@ -10,9 +10,9 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from app.provider.masking import mask_secrets
 from app.schema.errors import ServiceError, TooMany, bad_request_body
 from app.storage.engine import StorageError
+from app.util.secrets import masked
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def named(status: int, name: str, message: str, headers: dict[str, str] | None =
 async def _service_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany) else None
-    return rendered(error.status, mask_secrets(error.body()), headers)
+    return rendered(error.status, masked(error.body()), headers)
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
@@ -58,7 +58,7 @@ def _echo(body: Any) -> Any:
     """What was sent, if it is JSON and short enough to be sent back; answers are logged in many places, so without secrets."""
     if isinstance(body, bytes) or len(orjson.dumps(body, default=str)) > LARGEST_ECHO_BYTES:
         return None
-    return mask_secrets(body)
+    return masked(body)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -14,9 +14,10 @@ from app.provider import known_providers as npm
 from app.provider.base import ModelRequest, Provider, ProviderFailure, StreamEvent
 from app.provider.scripted import load_script
 from app.provider.scripted_rules import rules_provider
-from app.provider.secrets import redact, secrets_of
+from app.provider.secrets import redact
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
+from app.util.secrets import secrets_of
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic", "scripted"]
 

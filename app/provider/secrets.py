@@ -1,34 +1,10 @@
 """The secrets that a provider is configured with, to be kept from what it says and from the commands that tools run."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-from app.config.masking import MASK, SECRET_HEADER
 from app.provider.base import ApiFailure, ProviderFailure
-from app.provider.masking import URL_LOGIN, is_secret
 from app.schema.model import ProviderInfo
-
-_SHORTEST = 6
-"""A shorter key is none that anybody would keep secret, and its letters stand in any text."""
-
-
-def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
-    """Every string of a tree that masking would hide, the longest part of it that may stand alone: no scheme, no user name."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            secret = SECRET_HEADER.search(name) if headers else is_secret(name)
-            yield from _whole(inner) if secret and isinstance(inner, str) else secrets_of(inner, headers=name == "headers")
-    elif isinstance(value, list):
-        for inner in value:
-            yield from secrets_of(inner)
-    elif isinstance(value, str) and (login := URL_LOGIN.search(value)):
-        yield from _whole(login[0].rstrip("@").partition(":")[2])
-
-
-def _whole(secret: str) -> Iterator[str]:
-    bare = secret.rpartition(" ")[2]
-    if len(bare) >= _SHORTEST:
-        yield bare
+from app.util.secrets import MASK, secrets_of
 
 
 def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str]) -> set[str]:

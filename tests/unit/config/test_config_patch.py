@@ -6,10 +6,11 @@ import pytest
 
 from app.config import jsonc
 from app.config.errors import ConfigInvalidError, ConfigJsonError
-from app.config.masking import MASK, masked
+from app.config.masking import masked
 from app.config.patch import patch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
+from app.util.secrets import MASK
 
 SECRETS = {
     "provider": {

@@ -1,21 +1,8 @@
 """Which of a provider's settings are secret, which variables hold them, and how they are taken out of a failure."""
 
 from app.provider.base import ApiFailure, MissingKey
-from app.provider.secrets import key_variables, redact, secrets_of
+from app.provider.secrets import key_variables, redact
 from app.schema.model import ProviderInfo
-
-
-def test_what_is_secret_in_a_tree_of_options() -> None:
-    options = {
-        "apiKey": "sk-secret-1",
-        "baseURL": "https://user:secret-2@host/v1",
-        "headers": {"Authorization": "Bearer secret-3", "X-Model-Key": "secret-4", "X-Title": "Ours"},
-        "nested": [{"clientSecret": "secret-5"}],
-        "token": "short",
-        "timeout": 5,
-        "region": "eu-central-1",
-    }
-    assert set(secrets_of(options)) == {"sk-secret-1", "secret-2", "secret-3", "secret-4", "secret-5"}
 
 
 def test_variables_that_hold_a_key_are_those_that_are_named_and_those_whose_value_is_used() -> None:
