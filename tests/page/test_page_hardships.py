@@ -103,6 +103,21 @@ def test_hostile_names_diffs_titles_and_questions_stay_text_also_for_who_follows
         assert shown.page.evaluate("window.hacked") is None
 
 
+def test_a_script_that_got_into_the_page_would_not_run(desk: Desk) -> None:
+    desk.page.evaluate(
+        """() => {
+            const script = document.createElement('script');
+            script.textContent = 'window.hacked = 1';
+            document.body.append(script);
+            document.body.setAttribute('style', 'color: red');
+        }"""
+    )
+    expect(desk.page.locator("body")).not_to_have_css("color", "rgb(255, 0, 0)")
+    assert desk.page.evaluate("window.hacked") is None
+    assert len(desk.noise) == 2
+    forgive(desk, "Content Security Policy")
+
+
 def test_a_megabyte_streams_without_freezing_the_page(desk: Desk, gate: threading.Event) -> None:
     """The longest time between two frames, as the page itself measures it (a locator would take its share of that time)."""
     desk.say("a lot", ["It begins.\n\n", gate, *[PIECE] * MEGABYTE_PIECES, "It ends."])

@@ -74,9 +74,10 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
 def test_the_changes_of_a_file_are_shown_whole(desk: Desk) -> None:
     change_two_files(desk)
     desk.page.get_by_role("button", name="a.txt +1 −1").click()
-    expect(desk.dialog.locator(".row")).to_have_text(
-        [re.compile("removed: hello"), re.compile("added: goodbye"), re.compile("world")]
-    )
+    rows = desk.dialog.locator(".row")
+    expect(rows).to_have_text([re.compile("removed: hello"), re.compile("added: goodbye"), re.compile("world")])
+    colours = rows.evaluate_all("rows => rows.map(row => getComputedStyle(row).backgroundColor)")
+    assert len(set(colours)) == 3
     desk.page.keyboard.press("Escape")
     expect(desk.dialog).to_be_hidden()
 
