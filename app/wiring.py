@@ -50,7 +50,7 @@ from app.session.summary import Summaries
 from app.settings import Settings
 from app.storage.engine import Database, require_writable
 from app.storage.migrate import require_current, upgrade
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore

@@ -12,7 +12,7 @@ from app.schema.permission import Action, PermissionRequest, Reply, Rule, Rulese
 from app.storage import queries
 from app.storage.asks import Ask, Asks, ask_key
 from app.storage.engine import Database
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.workspace.place import Place
 

@@ -12,7 +12,7 @@ from app.schema.event import (
 from app.schema.question import Answer, QuestionRequest
 from app.storage.asks import Ask, Asks, ask_key
 from app.storage.engine import Database
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Writer
 
 

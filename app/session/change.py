@@ -20,7 +20,7 @@ from app.schema.message import Message
 from app.schema.part import Part
 from app.schema.session import FileDiff, Session, Todo
 from app.session import rows
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Change, Lease
 from app.util import clock
 

@@ -7,7 +7,7 @@ from typing import Any
 from app.schema.errors import Busy
 from app.storage import queries
 from app.storage.engine import Connection
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util import clock, owner
 

@@ -14,7 +14,7 @@ from app.session import slug, title
 from app.session.rows import json_array
 from app.session.status import Statuses
 from app.session.store import Store
-from app.storage import queries
+from app.storage import queries, tables
 from app.storage.queries import SessionFilter
 from app.util import clock, ids
 from app.workspace.place import Place
@@ -89,12 +89,12 @@ class SessionService:
             await self._store.commit(change)
 
     async def todos_json(self, session_id: str) -> bytes:
-        return await self._body_of(session_id, queries.TODO)
+        return await self._body_of(session_id, tables.TODO)
 
     async def diff_json(self, session_id: str, message_id: str | None = None) -> bytes:
         """What the whole session changed, or what one prompt did."""
         if message_id is None:
-            return await self._body_of(session_id, queries.DIFF)
+            return await self._body_of(session_id, tables.DIFF)
         info = (await self._store.message(session_id, message_id)).info
         diffs = info.summary.diffs if isinstance(info, UserMessage) and info.summary else []
         return json_array([diff.wire_json() for diff in diffs])

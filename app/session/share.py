@@ -16,7 +16,7 @@ from app.schema.session import Session, Share
 from app.session import rows
 from app.session.shared_view import shared_messages, shared_session
 from app.session.store import Store
-from app.storage import queries
+from app.storage import queries, tables
 from app.storage.engine import Connection
 from app.workspace.place import Place
 
@@ -103,6 +103,6 @@ def _shared(connection: Connection, share_id: str) -> _Shared | None:
     return _Shared(
         Session.model_validate_json(body),
         queries.all_messages(connection, session_id),
-        diff=queries.body_of(connection, queries.DIFF, session_id=session_id) or "[]",
-        todo=queries.body_of(connection, queries.TODO, session_id=session_id) or "[]",
+        diff=queries.body_of(connection, tables.DIFF, session_id=session_id) or "[]",
+        todo=queries.body_of(connection, tables.TODO, session_id=session_id) or "[]",
     )

@@ -22,7 +22,8 @@ from app.session.change import SessionChange
 from app.storage import queries
 from app.storage.bodies import is_sound
 from app.storage.engine import Connection, Database
-from app.storage.queries import SessionFilter, Statements
+from app.storage.queries import SessionFilter
+from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util import clock
 

@@ -2,11 +2,11 @@ from pydantic import TypeAdapter
 
 from app.schema.session import Todo
 from app.session.store import Store
-from app.storage import queries
+from app.storage import queries, tables
 
 _TODOS = TypeAdapter(list[Todo])
 
 
 async def read_todos(store: Store, session_id: str) -> list[Todo]:
-    body = await store.ask(queries.body_of, queries.TODO, session_id=session_id)
+    body = await store.ask(queries.body_of, tables.TODO, session_id=session_id)
     return _TODOS.validate_json(body) if body else []

@@ -12,7 +12,7 @@ import orjson
 from app.bus.base import Event
 from app.storage import queries
 from app.storage.engine import Database
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 
 log = logging.getLogger(__name__)

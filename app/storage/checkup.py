@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import queries
+from app.storage import queries, tables
 from app.storage.bodies import is_sound
 from app.storage.engine import StorageError, in_turn, write_turns
 from app.storage.migrate import HEAD, revision
@@ -53,8 +53,8 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 
 def _counted(connection: Connection) -> str:
-    tables = {"sessions": queries.SESSION, "messages": queries.MESSAGE, "parts": queries.PART}
-    counts = {name: connection.execute(select(func.count()).select_from(of)).scalar_one() for name, of in tables.items()}
+    counted = {"sessions": tables.SESSION, "messages": tables.MESSAGE, "parts": tables.PART}
+    counts = {name: connection.execute(select(func.count()).select_from(of)).scalar_one() for name, of in counted.items()}
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
@@ -73,7 +73,7 @@ def _integrity(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 def _orphans(engine: Engine, connection: Connection) -> Iterator[Finding]:
     """Parts of no message, and messages of no session, which foreign keys rule out unless somebody switched them off."""
-    message, part, session = queries.MESSAGE, queries.PART, queries.SESSION
+    message, part, session = tables.MESSAGE, tables.PART, tables.SESSION
     owners = select(message.c.id).where(message.c.session_id == part.c.session_id, message.c.id == part.c.message_id)
     for of, without in ((message, message.c.session_id.not_in(select(session.c.id))), (part, ~owners.exists())):
         count = connection.execute(select(func.count()).select_from(of).where(without)).scalar_one()
@@ -84,13 +84,13 @@ def _orphans(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 
 def _damaged(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    for of in (queries.MESSAGE, queries.PART):
+    for of in (tables.MESSAGE, tables.PART):
         rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if not is_sound(row.body)]
         if rows:
             statement = delete(of).where(of.c.seq.in_([row.seq for row in rows]))
             text_ = f"{len(rows)} {of.name} rows are damaged: {_names(rows)}"
             yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write, engine, [statement]))
-    session = queries.SESSION
+    session = tables.SESSION
     rows = [row for row in connection.execute(select(session)) if not is_sound(row.body)]
     if rows:
         statements = [update(session).where(session.c.seq == row.seq).values(body=_session_body(row)) for row in rows]

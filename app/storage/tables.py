@@ -4,7 +4,7 @@ A message's or part's body leaves out its ids, so that a fork copies bodies as t
 `seq` is the server's order: it ascends as rows are inserted and never depends on a clock or on an id.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
@@ -165,3 +165,13 @@ class CounterRow(SQLModel, table=True):
 
     name: str = Field(primary_key=True)
     value: int = Field(sa_type=BigInteger)
+
+
+def _table(model: type[SQLModel]) -> Any:
+    return model.__table__  # type: ignore[attr-defined]
+
+
+SESSION, MESSAGE, PART = _table(SessionRow), _table(MessageRow), _table(PartRow)
+TODO, DIFF, SHARE = _table(TodoRow), _table(DiffRow), _table(ShareRow)
+PROJECT, APPROVAL, ASK = _table(ProjectRow), _table(ApprovalRow), _table(PendingAskRow)
+EVENT, LEASE, COUNTER = _table(EventRow), _table(LeaseRow), _table(CounterRow)

@@ -17,7 +17,7 @@ from sqlalchemy.sql.base import Executable
 from app.bus.base import Event, PartDelta
 from app.schema.errors import ServiceError
 from app.storage.engine import Database
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.util import clock
 
 log = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from app.bus.base import Event
 from app.schema.errors import NotFound
 from app.schema.event import EventProjectUpdated
 from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
-from app.storage import queries
+from app.storage import queries, tables
 from app.storage.bodies import is_sound
 from app.storage.engine import Database
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.util import clock
 from app.workspace.place import Place
@@ -23,7 +23,7 @@ class Projects:
         self._writer = writer
 
     async def get(self, project_id: str) -> Project:
-        body = await self._database.read(lambda connection: queries.body_of(connection, queries.PROJECT, id=project_id))
+        body = await self._database.read(lambda connection: queries.body_of(connection, tables.PROJECT, id=project_id))
         if body is None:
             raise NotFound(f"Project not found: {project_id}")
         try:

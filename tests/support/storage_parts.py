@@ -7,7 +7,7 @@ from typing import Any
 
 from app.bus.base import Event, PartDelta
 from app.storage.engine import Database
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 
 

@@ -12,7 +12,7 @@ from app.schema.session import CreateInput, Session
 from app.session.service import new_session
 from app.session.store import Store
 from app.storage.engine import Database
-from app.storage.queries import Statements
+from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.workspace.place import Place
 

@@ -11,7 +11,7 @@ from storage_parts import open_storage, saying
 
 from app.schema.errors import Busy
 from app.session.lease import DEAD_AFTER_MS
-from app.storage.queries import LEASE
+from app.storage.tables import LEASE
 from app.storage.writer import StaleLease
 from app.util import clock
 

@@ -10,7 +10,7 @@ from app.config.flags import Flags
 from app.schema.config import Config
 from app.schema.errors import NotFound
 from app.session.share import Shares, may_share, shares_by_itself
-from app.storage import queries
+from app.storage import tables
 
 BASE = "https://here.example"
 
@@ -90,13 +90,13 @@ async def test_a_share_goes_with_its_session(sessions: Sessions) -> None:
     await sessions.service.remove(PLACE, "ses_1")
     with pytest.raises(NotFound):
         await shares(sessions).visit(share_id)
-    assert await sessions.storage.rows(queries.SHARE) == []
+    assert await sessions.storage.rows(tables.SHARE) == []
 
 
 async def test_a_fork_is_not_shared(sessions: Sessions) -> None:
     await shared(sessions)
     assert (await sessions.forks.fork(PLACE, "ses_1", None)).share is None
-    assert len(await sessions.storage.rows(queries.SHARE)) == 1
+    assert len(await sessions.storage.rows(tables.SHARE)) == 1
 
 
 @pytest.mark.parametrize("guess", ["", "0" * 40, "0" * 39, "A" * 40, "ses_1", "\0", "..", "%", "é" * 40])

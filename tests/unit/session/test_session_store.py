@@ -11,7 +11,7 @@ from app.schema.part import Part, ToolPart
 from app.schema.session import Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.store import WRITE_BEHIND
-from app.storage.queries import PART
+from app.storage.tables import PART
 
 
 def tool_part(progress: str, *, done: bool = False) -> ToolPart:

@@ -26,7 +26,8 @@ from app.schema.errors import Busy
 from app.session.lease import Leases
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
-from app.storage.queries import EVENT, SESSION, Statements
+from app.storage.statements import Statements
+from app.storage.tables import EVENT, SESSION
 from app.storage.writer import Change, Lease, StaleLease, Writer
 
 

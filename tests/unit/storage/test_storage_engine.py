@@ -10,7 +10,8 @@ from sqlalchemy import Connection, text
 from storage_parts import Storage, session_row
 
 from app.storage.engine import Database, StorageError, make_engine
-from app.storage.queries import SESSION, session_body
+from app.storage.queries import session_body
+from app.storage.tables import SESSION
 
 
 def pragma(name: str) -> str:

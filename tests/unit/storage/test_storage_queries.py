@@ -6,20 +6,8 @@ import pytest
 from storage_parts import Storage, event, message_row, part_row, session_row
 
 from app.storage import queries
-from app.storage.queries import (
-    APPROVAL,
-    ASK,
-    DIFF,
-    LEASE,
-    MESSAGE,
-    PART,
-    SESSION,
-    SHARE,
-    TODO,
-    SessionFilter,
-    StoredMessages,
-    fold,
-)
+from app.storage.queries import SessionFilter, StoredMessages, fold
+from app.storage.tables import APPROVAL, ASK, DIFF, LEASE, MESSAGE, PART, SESSION, SHARE, TODO
 from app.storage.writer import Change
 
 

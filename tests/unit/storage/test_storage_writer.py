@@ -9,7 +9,7 @@ from storage_parts import HeldDatabase, Storage, delta, event, message_row, part
 
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
-from app.storage.queries import EVENT, LEASE, MESSAGE, PART, SESSION
+from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
 from app.storage.writer import Change, Lease, StaleLease
 
 

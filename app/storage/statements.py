@@ -1,0 +1,110 @@
+"""What the writer does to the tables. Portable between SQLite and PostgreSQL.
+
+A statement object is made once and executed with many rows, so that SQLAlchemy compiles it once.
+"""
+
+from typing import Any
+
+from sqlalchemy import bindparam, delete, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.base import Executable
+
+from app.storage.tables import APPROVAL, ASK, COUNTER, DIFF, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE, TODO
+
+_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class Statements:
+    """The writer's statements for one dialect. `rank` orders those that may be grouped across changes; the others (deletes) keep
+    their place between what came before and after them."""
+
+    def __init__(self, dialect: str) -> None:
+        self._insert = _INSERT[dialect]
+        self._make_puts()
+        self._make_removals()
+        self._make_journal_and_leases()
+        self.rank: dict[int, int] = {
+            id(statement): place
+            for place, statement in enumerate(
+                (
+                    self.put_project,
+                    self.put_session,
+                    self.put_prompt,
+                    self.put_message,
+                    self.put_part,
+                    self.put_todo,
+                    self.put_diff,
+                    self.put_share,
+                    self.put_ask,
+                    self.put_approval,
+                )
+            )
+        }
+
+    def _make_puts(self) -> None:
+        self.put_project = self._upsert(PROJECT, ["id"])
+        self.put_session = self._upsert(SESSION, ["id"])
+        self.put_prompt = self._upsert(MESSAGE, ["session_id", "id"], keep={"input_hash", "open"})
+        self.put_message = self._upsert(MESSAGE, ["session_id", "id"])
+        self.put_part = self._upsert(PART, ["session_id", "message_id", "id"])
+        self.put_todo = self._upsert(TODO, ["session_id"])
+        self.put_diff = self._upsert(DIFF, ["session_id"])
+        self.put_share = self._upsert(SHARE, ["session_id"])
+        self.put_ask = self._upsert(ASK, ["id"])
+        self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
+        self.put_event = self._insert(EVENT)
+
+    def _make_removals(self) -> None:
+        self.delete_session = delete(SESSION).where(SESSION.c.id == bindparam("gone"))
+        self.delete_approvals = delete(APPROVAL).where(APPROVAL.c.session_id == bindparam("gone"))
+        self.delete_message = _delete(MESSAGE, session_id="of_session", id="gone")
+        self.delete_message_parts = _delete(PART, session_id="of_session", message_id="gone")
+        self.close_prompts = (
+            update(MESSAGE)
+            .where(MESSAGE.c.session_id == bindparam("of_session"), MESSAGE.c.role == "user", MESSAGE.c.open)
+            .values(open=False)
+        )
+        self.delete_part = _delete(PART, session_id="of_session", message_id="of_message", id="gone")
+        self.delete_ask = _delete(ASK, id="gone")
+        self.delete_share = _delete(SHARE, session_id="gone")
+        self.move_sessions = (
+            update(SESSION)
+            .where(SESSION.c.project_id == bindparam("from_project"), SESSION.c.directory == bindparam("in_directory"))
+            .values(project_id=bindparam("to_project"))
+        )
+
+    def _make_journal_and_leases(self) -> None:
+        self.advance_journal = (
+            update(COUNTER)
+            .where(COUNTER.c.name == "journal")
+            .values(value=COUNTER.c.value + bindparam("count"))
+            .returning(COUNTER.c.value)
+        )
+        self.take_lease = self._upsert(LEASE, ["session_id"])
+        self.hold_lease = (
+            update(LEASE)
+            .where(
+                LEASE.c.session_id == bindparam("lease_session"),
+                LEASE.c.owner == bindparam("lease_owner"),
+                LEASE.c.generation == bindparam("lease_generation"),
+            )
+            .values(generation=LEASE.c.generation)
+        )
+        self.beat_leases = (
+            update(LEASE)
+            .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
+            .values(heartbeat=bindparam("now"))
+        )
+        self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner", generation="lease_generation")
+
+    def _upsert(self, into: Any, key: list[str], keep: set[str] | None = None) -> Executable:
+        """Insert, or replace all but the key, the sequence and the columns to `keep`."""
+        insert = self._insert(into)
+        fixed = {*key, "seq", *(keep or set())}
+        changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
+        statement: Executable = insert.on_conflict_do_update(index_elements=key, set_=changed)
+        return statement
+
+
+def _delete(from_table: Any, **conditions: str) -> Executable:
+    return delete(from_table).where(*(from_table.c[column] == bindparam(name) for column, name in conditions.items()))
