@@ -152,6 +152,6 @@ def skills(watch: Watch, folder: Path, warnings: list[ServiceError]) -> Iterator
 
 
 def skill_body(skill: Skill) -> str:
-    """What the skill says, without its frontmatter, read now. Raises OSError if the file is gone."""
+    """What the skill says, without its frontmatter, read now. Raises OSError, ValueError, ConfigFrontmatterError."""
     path = Path(skill.location)
     return parse(path.read_text(encoding="utf-8-sig"), path).body

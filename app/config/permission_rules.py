@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.schema.config import tools_permission
 from app.schema.permission import Action, Rule, Ruleset
 from app.util import paths
 
@@ -16,11 +15,6 @@ def ruleset(permission: Mapping[str, Any] | Action, home: Path | None = None) ->
         return [Rule(permission="*", pattern="*", action=permission)]
     place = str(home or paths.home())
     return [rule for key, value in permission.items() for rule in _rules(key, value, place)]
-
-
-def tools_ruleset(tools: Mapping[str, bool]) -> Ruleset:
-    """The `tools` map of older configs and prompts: true allows, false denies."""
-    return ruleset(tools_permission(tools))
 
 
 def _rules(permission: str, value: Mapping[str, Action] | Action, home: str) -> Ruleset:

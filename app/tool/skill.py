@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.config.errors import ConfigFrontmatterError
+from app.config.markdown import skill_body
 from app.schema.agent import Skill
 from app.schema.base import Wire
 from app.tool import descriptions
@@ -34,21 +36,17 @@ class SkillTool(Tool[SkillParameters]):
             known = ", ".join(self._skills) or "none"
             raise ToolError(f'There is no skill named "{args.name}". Skills that can be loaded: {known}')
         await ctx.host.ask(PermissionAsk(self.id, [skill.name], [skill.name]))
-        location = Path(skill.location)
-        body = await asyncio.to_thread(_read_body, location)
+        folder = str(Path(skill.location).parent)
+        body = await asyncio.to_thread(_body, skill)
         return ToolResult(
             title=f"Loaded skill: {skill.name}",
-            output=f"# Skill: {skill.name}\n\nIts files are in {location.parent}\n\n{body}",
-            metadata={"name": skill.name, "dir": str(location.parent)},
+            output=f"# Skill: {skill.name}\n\nIts files are in {folder}\n\n{body}",
+            metadata={"name": skill.name, "dir": folder},
         )
 
 
-def _read_body(location: Path) -> str:
-    """The text of a SKILL.md without its front matter."""
-    import frontmatter
-    import yaml
-
+def _body(skill: Skill) -> str:
     try:
-        return frontmatter.loads(location.read_text(encoding="utf-8", errors="replace")).content.strip()
-    except (OSError, yaml.YAMLError) as error:
-        raise ToolError(f"The skill's file {location} cannot be read: {error}") from error
+        return skill_body(skill)
+    except (OSError, ValueError, ConfigFrontmatterError) as error:
+        raise ToolError(f"The skill's file {skill.location} cannot be read: {error}") from error

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config.permission_rules import ruleset, tools_ruleset
+from app.config.permission_rules import ruleset
+from app.schema.config import tools_permission
 
 HOME = Path("/home/me")
 
@@ -46,7 +47,4 @@ def test_the_home_of_this_machine_by_default(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("tool", ["write", "edit", "patch", "multiedit"])
 def test_tools_that_change_files_share_a_permission(tool: str) -> None:
-    assert [rule.wire() for rule in tools_ruleset({tool: False, "bash": True})] == [
-        {"permission": "edit", "pattern": "*", "action": "deny"},
-        {"permission": "bash", "pattern": "*", "action": "allow"},
-    ]
+    assert tools_permission({tool: False, "bash": True}) == {"edit": "deny", "bash": "allow"}

@@ -134,6 +134,11 @@ class TestSkill:
         assert result.metadata == {"name": "pdf", "dir": folder}
         assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("skill", ["pdf"], ["pdf"])]
 
+    async def test_what_the_configuration_lists_can_be_loaded(self, ctx: ToolContext, skill: Skill) -> None:
+        Path(skill.location).write_text("---\nname: pdf\ndescription: Use when: asked\n---\nDo this")
+        result = await SkillTool([skill]).execute(SkillParameters(name="pdf"), ctx)
+        assert result.output.endswith("Do this") and "Use when" not in result.output
+
     async def test_an_unknown_name(self, ctx: ToolContext, host, skill: Skill) -> None:
         with pytest.raises(ToolError, match="pdf"):
             await SkillTool([skill]).execute(SkillParameters(name="other"), ctx)
