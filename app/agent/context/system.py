@@ -9,7 +9,16 @@ from app.schema.model import Model
 from app.util import clock
 from app.workspace.place import Place
 
-_FAMILIES = (("gpt-", "gpt"), ("o1", "gpt"), ("o3", "gpt"), ("o4", "gpt"))
+_FAMILIES = (
+    ("gpt-5", "codex"),
+    ("gpt-", "gpt"),
+    ("o1", "gpt"),
+    ("o3", "gpt"),
+    ("o4", "gpt"),
+    ("gemini-", "gemini"),
+    ("claude", "claude"),
+)
+"""What stands in a model's id, and its prompt; the first that is found counts."""
 
 
 def assemble(agent: Agent, model: Model, call: list[str], user: UserMessage) -> tuple[str, ...]:
@@ -20,7 +29,7 @@ def assemble(agent: Agent, model: Model, call: list[str], user: UserMessage) -> 
 
 
 def family_prompt(model: Model) -> str:
-    """Which prompt a model that has no agent's prompt gets."""
+    """The name of the prompt that a model gets where its agent has none."""
     return next((prompt for mark, prompt in _FAMILIES if mark in model.api.id), "default")
 
 

@@ -164,7 +164,10 @@ def test_tasks_go_to_subagents_that_the_caller_may_use() -> None:
 def test_every_prompt_says_something() -> None:
     for name in (
         "default",
+        "codex",
         "gpt",
+        "gemini",
+        "claude",
         "plan",
         "build-switch",
         "max-steps",

@@ -35,7 +35,15 @@ def test_what_the_user_adds_never_replaces() -> None:
 
 @pytest.mark.parametrize(
     ("api_id", "prompt"),
-    [("gpt-5", "gpt"), ("openai/gpt-4.1", "gpt"), ("o3-mini", "gpt"), ("claude-sonnet", "default"), ("llama", "default")],
+    [
+        ("gpt-5.2-codex", "codex"),
+        ("openai/gpt-4.1", "gpt"),
+        ("o1-pro", "gpt"),
+        ("o3-mini", "gpt"),
+        ("gemini-3-pro", "gemini"),
+        ("anthropic/claude-sonnet-4.5", "claude"),
+        ("qwen3-coder", "default"),
+    ],
 )
 def test_a_model_without_an_agent_s_prompt_gets_its_family_s(api_id: str, prompt: str) -> None:
     assert family_prompt(model(api_id=api_id)) == prompt
