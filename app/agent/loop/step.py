@@ -39,7 +39,7 @@ from app.util import clock
 
 log = logging.getLogger(__name__)
 
-LAST_SNAPSHOT_PATIENCE = 1.0
+LAST_SNAPSHOT_PATIENCE = 0.7
 """Seconds that a step which fails or is aborted waits for the snapshot of what it leaves."""
 
 

@@ -118,7 +118,7 @@ async def test_a_call_that_is_cancelled_returns_at_once_and_the_server_goes_on(d
     hanging.cancel()
     with pytest.raises(asyncio.CancelledError):
         await hanging
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 3
     assert (echo.text, (await servers.call_tool("plain", "echo", {"text": "after"})).text) == ("meanwhile", "after")
 
 
@@ -133,7 +133,7 @@ async def test_a_call_to_a_server_that_reads_nothing_is_cancelled_at_once_too(di
     for call in stuck:
         call.cancel()
     await asyncio.wait(stuck)
-    assert time.monotonic() - began < 0.5 and all(call.cancelled() for call in stuck)
+    assert time.monotonic() - began < 3 and all(call.cancelled() for call in stuck)
     os.kill(process, signal.SIGCONT)
     assert (await servers.call_tool("plain", "echo", {"text": "goes on"})).text == "goes on"
 
@@ -212,7 +212,7 @@ async def test_closing_ends_the_programs_also_those_that_are_still_connecting(di
     assert len(running(directory.path)) == 2
     began = time.monotonic()
     await servers.close()
-    assert time.monotonic() - began < 2 and not running(directory.path)
+    assert time.monotonic() - began < 6 and not running(directory.path)
 
 
 async def test_a_program_sees_the_shared_environment_and_its_own(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:

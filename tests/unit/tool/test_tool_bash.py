@@ -130,7 +130,7 @@ class TestEnding:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 3
         assert [pid for pid in map(int, (project / "pids").read_text().split()) if is_alive(pid)] == []
         last = host.updates[-1]["metadata"]
         assert last["output"].startswith("begun\n")
