@@ -65,16 +65,19 @@ async def methods(app: ServicesDep, where: Directory) -> dict[str, list[Provider
 
 
 ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
+"""An organisation is named by its address, slashes and all."""
 
 
-@routes.put("/auth/{providerID}", operation_id="auth.set", response_model=bool, tags=["auth"], responses=documented(400))
+@routes.put("/auth/{providerID:path}", operation_id="auth.set", response_model=bool, tags=["auth"], responses=documented(400))
 async def set_key(app: ServicesDep, provider_id: ProviderPath, body: Auth) -> Response:
     """Kept in the data directory in a file that only the server's user can read."""
     app.auth.set(provider_id, body)
     return json_bytes(TRUE)
 
 
-@routes.delete("/auth/{providerID}", operation_id="auth.remove", response_model=bool, tags=["auth"], responses=documented(400))
+@routes.delete(
+    "/auth/{providerID:path}", operation_id="auth.remove", response_model=bool, tags=["auth"], responses=documented(400)
+)
 async def remove_key(app: ServicesDep, provider_id: ProviderPath) -> Response:
     app.auth.remove(provider_id)
     return json_bytes(TRUE)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from running_app import make_workspace, running_app
@@ -103,3 +104,13 @@ async def test_one_that_cannot_be_reached_is_told_by_its_address_and_asked_again
         assert organisation.asked == 1, "not with every request"
         (tmp_path / "data" / "auth.json").unlink()
         await app.get("/config")
+
+
+async def test_a_client_signs_the_user_in_and_out(tmp_path: Path, organisation: Organisation) -> None:
+    organisation.config = {"theme": "{env:ORG_TOKEN}"}
+    address = f"/auth/{quote(organisation.url, safe='')}"
+    async with running_app(tmp_path) as app:
+        assert await app.call("PUT", address, {"type": "wellknown", "key": "ORG_TOKEN", "token": "t0ken"}) is True
+        assert (await app.get("/config"))["theme"] == "t0ken"
+        assert await app.call("DELETE", address) is True
+        assert "theme" not in await app.get("/config")
