@@ -61,6 +61,15 @@ class Settings(BaseSettings):
     max_running_sessions: int = Field(default=100, gt=0)
     """Sessions that are answered at once (default 100). Prompts to others are accepted and wait for their turn."""
 
+    max_project_bytes: int = Field(default=20 * 1024**3, gt=0)
+    """Bytes that the messages of one project's sessions may take (default 20 GiB); then prompts and forks get a 507."""
+
+    max_snapshot_bytes: int = Field(default=10 * 1024**3, gt=0)
+    """Bytes that one checkout's snapshots may take (default 10 GiB). Then old ones go early, and new steps have none."""
+
+    idle_seconds: float = Field(default=1800, gt=0)
+    """Seconds after which a directory that nobody uses is let go of, with all that was loaded of it (default 1800)."""
+
     @property
     def root_dirs(self) -> list[Path]:
         return [Path(root) for root in self.roots.split(":") if root]

@@ -40,6 +40,7 @@ from app.provider.registry import shared_scripted
 from app.question.service import Questions
 from app.session.fork import Forks
 from app.session.lease import Leases
+from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.revert import Reverts
 from app.session.service import SessionService
@@ -91,7 +92,9 @@ class Server:
         services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
         self._hurry = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
-        self._housekeeping = Housekeeping(services.replay, services.instances, services.runner, services.bus, self._outputs)
+        self._housekeeping = Housekeeping(
+            services.replay, services.instances, services.runner, services.bus, self._outputs, self.settings.idle_seconds
+        )
 
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
@@ -131,8 +134,9 @@ class Server:
         storage, data_dir = self._storage, self.settings.data_dir
         database, sql, writer, store = storage.database, storage.sql, storage.writer, storage.store
         projects, known, auth = Projects(database, sql, writer), KnownCatalogue(), AuthStore(data_dir)
-        workspace_settings = WorkspaceSettings(data_dir, flags, Organisations(auth.all, os.environ))
-        workspaces = Workspaces(workspace_settings, directory, self.settings.root_dirs, projects)
+        organisations = Organisations(auth.all, os.environ)
+        workspace_settings = WorkspaceSettings(data_dir, flags, organisations, self.settings.max_snapshot_bytes)
+        workspaces = Workspaces(workspace_settings, directory, self.settings.root_dirs, projects, self.settings.idle_seconds)
         toolbox = _toolbox(self.settings, flags, known)
         mcp = McpSettings(toolbox.environment, CredentialStore(data_dir), _announcer(writer))
         plugins = PluginHost(storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds)
@@ -152,14 +156,16 @@ class Server:
         runner = Runner(store, statuses, self._leases, make_turn, self.settings.max_running_sessions)
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self._outputs)
         reverts = Reverts(store)
-        intake = Intake(store, Resolver(files), reverts, Limits(self.settings.max_part_bytes, self.settings.max_waiting_prompts))
+        quota = ProjectQuota(store, self.settings.max_project_bytes)
+        limits = Limits(self.settings.max_part_bytes, self.settings.max_waiting_prompts)
+        intake = Intake(store, Resolver(files), reverts, limits, quota)
         prompts = Prompts(store, intake, runner)
         commands = Commands(toolbox.shell, toolbox.environment)
         subagents.prompts, subagents.runner = prompts, runner
         return Services(
             store=store,
             sessions=SessionService(store, statuses),
-            forks=Forks(store),
+            forks=Forks(store, quota),
             shares=Shares(store),
             statuses=statuses,
             prompts=prompts,

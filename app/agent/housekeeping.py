@@ -19,18 +19,21 @@ HOUR = 3600.0
 
 
 class Housekeeping:
-    def __init__(self, replay: Replay, instances: Instances, runner: Runner, bus: MemoryBus, outputs: OutputStore) -> None:
+    def __init__(
+        self, replay: Replay, instances: Instances, runner: Runner, bus: MemoryBus, outputs: OutputStore, idle_seconds: float
+    ) -> None:
         self._replay = replay
         self._instances = instances
         self._runner = runner
         self._bus = bus
         self._outputs = outputs
+        self._idle_seconds = idle_seconds
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         chores: list[tuple[float, Callable[[], Awaitable[Any]]]] = [
             (MINUTE, self._replay.trim),
-            (MINUTE, self.evict),
+            (min(MINUTE, self._idle_seconds), self.evict),
             (HOUR, self.remove_old_outputs),
             (HOUR, self.collect_snapshots),
         ]

@@ -97,4 +97,5 @@ _ERRORS: dict[int, dict[str, Any]] = {
     409: {"description": "Busy, or used for something else", "model": NamedError},
     413: {"description": "Too large", "model": NamedError},
     429: {"description": "Too many", "model": NamedError},
+    507: {"description": "The project's sessions take all the room that they may", "model": NamedError},
 }

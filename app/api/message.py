@@ -42,7 +42,7 @@ async def messages(
 
 
 @routes.post(
-    "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409, 413, 429)
+    "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409, 413, 429, 507)
 )
 async def prompt(app: ServicesDep, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
@@ -53,7 +53,9 @@ async def prompt(app: ServicesDep, where: Directory, session_id: SessionPath, bo
     return StreamingResponse(patient_json(app.prompts.answer(instance, session_id, taken)), media_type="application/json")
 
 
-@routes.post("/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409, 413, 429))
+@routes.post(
+    "/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409, 413, 429, 507)
+)
 async def prompt_async(app: ServicesDep, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
     instance = await session_instance(app, session_id, where)
     taken = await app.prompts.take(instance, session_id, body)

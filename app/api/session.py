@@ -106,7 +106,7 @@ async def diff(
     return json_bytes(await app.sessions.diff_json(session_id, message_id))
 
 
-@routes.post("/{sessionID}/fork", operation_id="session.fork", response_model=Session, responses=documented(400, 404))
+@routes.post("/{sessionID}/fork", operation_id="session.fork", response_model=Session, responses=documented(400, 404, 507))
 async def fork(
     request: Request, app: ServicesDep, where: Directory, session_id: SessionPath, body: ForkInput | None = None
 ) -> Response:

@@ -6,6 +6,7 @@ from typing import Any
 from app.schema.errors import NotFound
 from app.schema.session import CreateInput, Session
 from app.session import rows, title
+from app.session.quota import ProjectQuota
 from app.session.service import new_session
 from app.session.store import Store, read_session, unknown_session
 from app.storage import queries
@@ -22,11 +23,13 @@ class _Copied:
 
 
 class Forks:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, quota: ProjectQuota) -> None:
         self._store = store
+        self._quota = quota
 
     async def fork(self, place: Place, session_id: str, message_id: str | None) -> Session:
-        """Everything before `message_id`, or all of it. Raises NotFound for an unknown session or message."""
+        """Everything before `message_id`, or all of it. Raises NotFound for an unknown session or message, ProjectFull."""
+        await self._quota.require_room(place.project_id)
         await self._store.drain()
         source, stored = await self._store.ask(_source, session_id)
         original = read_session(session_id, source)

@@ -261,14 +261,22 @@ class Repository:
 
     # Housekeeping.
 
-    async def collect(self) -> None:
-        """Delete snapshots that were last current over seven days ago. Safe beside other work: nothing newer than a day goes."""
-        await asyncio.to_thread(self._drop_old_refs)
-        await self._git(["gc", "--quiet", "--prune=1.day.ago"], timeout=_LONG_TIMEOUT_SECONDS)
+    async def collect(self, kept_seconds: float = KEPT_SECONDS, *, is_alone: bool = False) -> None:
+        """Delete snapshots that were last current longer ago. What they alone held goes a day later, for the sake of work beside
+        this; at once when the caller holds the lock and `is_alone`."""
+        await asyncio.to_thread(self._drop_old_refs, kept_seconds)
+        await self._git(["gc", "--quiet", "--prune=now" if is_alone else "--prune=1.day.ago"], timeout=_LONG_TIMEOUT_SECONDS)
 
-    def _drop_old_refs(self) -> None:
+    async def size(self) -> int:
+        """Bytes on disk; 0 before the first snapshot."""
+        if not (self.git_dir / "HEAD").exists():
+            return 0
+        counts = dict(line.split(": ") for line in (await self._git(["count-objects", "-v"])).text.splitlines())
+        return (int(counts["size"]) + int(counts["size-pack"])) * 1024
+
+    def _drop_old_refs(self, kept_seconds: float) -> None:
         for ref in (self.git_dir / "refs" / "keep").iterdir():
-            if ref.stat().st_mtime < clock.now_ms() / 1000 - KEPT_SECONDS:
+            if ref.stat().st_mtime < clock.now_ms() / 1000 - kept_seconds:
                 ref.unlink()
                 self._kept.pop(ref.name, None)
 

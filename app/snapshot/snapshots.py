@@ -19,6 +19,7 @@ from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.later_run import LaterRun
 from app.snapshot.lock import RepositoryLock
+from app.snapshot.quota import SnapshotQuota
 from app.snapshot.repository import Entry, Repository, Signature
 from app.snapshot.restore import (
     IGNORED,
@@ -62,8 +63,12 @@ class Snapshots:
     Every method raises SnapshotFailed where git fails; `restore` has then touched nothing.
     """
 
-    def __init__(self, git_dir: Path, worktree: Path, directory: Path, exclude: Sequence[Path] = ()) -> None:
-        """`directory`, in `worktree`, is what snapshots cover; `exclude` holds directories that they leave out."""
+    def __init__(
+        self, git_dir: Path, worktree: Path, directory: Path, exclude: Sequence[Path] = (), *, most_bytes: int | None = None
+    ) -> None:
+        """`directory`, in `worktree`, is what snapshots cover; `exclude` holds directories that they leave out.
+        `most_bytes`: what all snapshots may take."""
+        self._quota = SnapshotQuota(most_bytes)
         git_dir = git_dir.absolute()
         self._worktree = worktree.resolve()
         self._directory = directory.resolve()
@@ -78,6 +83,7 @@ class Snapshots:
 
     async def track(self) -> str:
         """Take a snapshot: the hash of a tree that holds the files as they are at a moment after this call began."""
+        await self._quota.require_room(self._repository)
         return await self._track()
 
     async def patch(self, tree: str, until: str | None = None) -> list[Path]:
@@ -108,14 +114,16 @@ class Snapshots:
         return await self._to_its_end(self._restore(wanted, dry_run, about_to))
 
     async def gc(self) -> None:
-        """Delete old snapshots; nothing to do when none was taken since the last time."""
-        if not self._has_new_trees:
+        """Delete old snapshots; nothing to do when none was taken since the last time, unless there is no room for one."""
+        if not self._has_new_trees and not self._quota.is_full:
             return
         async with self._lock.held() as lock:
             await self._repository.prepare()
             await self._repository.refresh(lock)
         self._has_new_trees = False
         await self._repository.collect()
+        async with self._lock.held():
+            await self._quota.make_room(self._repository)
 
     # Taking one.
 

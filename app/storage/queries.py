@@ -4,7 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Float, Row, Select, bindparam, delete, false, func, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    LargeBinary,
+    Row,
+    Select,
+    bindparam,
+    cast,
+    delete,
+    false,
+    func,
+    literal,
+    select,
+    text,
+)
 
 from app.storage.tables import APPROVAL, ASK, COUNTER, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE
 
@@ -335,3 +350,24 @@ def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
     return connection.execute(
         select(LEASE.c.owner, LEASE.c.generation, LEASE.c.heartbeat).where(LEASE.c.session_id == session_id)
     ).one_or_none()
+
+
+def database_bytes(connection: Connection) -> int:
+    """What is in use of the whole database."""
+    if connection.dialect.name == "sqlite":
+        pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+        return int(connection.execute(text(pages)).scalar_one())
+    return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+
+def project_bytes(connection: Connection, project_id: str) -> int:
+    """Of the messages and parts of its sessions. Reads them all."""
+    sessions = select(SESSION.c.id).where(SESSION.c.project_id == project_id)
+    tables = [(MESSAGE.c.body, MESSAGE.c.session_id), (PART.c.body, PART.c.session_id)]
+    sums = [select(func.sum(_bytes(connection, body))).where(session_id.in_(sessions)) for body, session_id in tables]
+    return sum(connection.execute(query).scalar_one() or 0 for query in sums)
+
+
+def _bytes(connection: Connection, body: ColumnElement[str]) -> ColumnElement[int]:
+    """SQLite knows `octet_length` since 3.43 only."""
+    return func.length(cast(body, LargeBinary)) if connection.dialect.name == "sqlite" else func.octet_length(body)

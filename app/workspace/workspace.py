@@ -22,6 +22,7 @@ class WorkspaceSettings:
     data_dir: Path
     flags: Flags
     organisations: Organisations
+    snapshot_bytes: int
 
 
 class Workspace:
@@ -63,6 +64,7 @@ class Workspace:
                 self.found.checkout,
                 Path(self.place.directory),
                 [self._settings.data_dir],
+                most_bytes=self._settings.snapshot_bytes,
             )
         return self._snapshots
 

@@ -11,14 +11,15 @@ from app.workspace.project import discover
 from app.workspace.registry import Projects
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 
-IDLE_SECONDS = 1800.0
-
 
 class Workspaces:
     """`home` is the server's own directory, the default; `roots` are others whose trees may be worked in."""
 
-    def __init__(self, settings: WorkspaceSettings, home: Path, roots: Sequence[Path], projects: Projects) -> None:
+    def __init__(
+        self, settings: WorkspaceSettings, home: Path, roots: Sequence[Path], projects: Projects, idle_seconds: float = 1800
+    ) -> None:
         self._settings = settings
+        self._idle_seconds = idle_seconds
         self.home = str(home.resolve())
         self._roots = [self.home, *(str(root.resolve()) for root in roots)]
         self._projects = projects
@@ -45,7 +46,7 @@ class Workspaces:
     def evict_idle(self, busy: set[str]) -> list[str]:
         """Close what nobody has used for a while; returns which."""
         now = time.monotonic()
-        idle = [path for path, one in self._open.items() if path not in busy and now - one.last_used > IDLE_SECONDS]
+        idle = [path for path, one in self._open.items() if path not in busy and now - one.last_used > self._idle_seconds]
         for path in idle:
             self.forget(path)
         return idle

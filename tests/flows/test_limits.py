@@ -1,10 +1,12 @@
-"""What the server takes on at once is bounded: prompts that wait, sessions that run, the size of a part."""
+"""What the server takes on is bounded: prompts that wait, sessions that run, the sizes of parts, projects and snapshots."""
 
 import asyncio
+import os
 from pathlib import Path
 
-from running_app import RunningApp, running_app, text_part
-from turns import call, requests, say, statuses, texts, until
+import pytest
+from running_app import RunningApp, make_workspace, running_app, text_part
+from turns import call, parts, requests, say, statuses, texts, until
 
 
 async def test_more_prompts_than_may_wait_are_refused_and_not_stored(tmp_path: Path) -> None:
@@ -79,3 +81,34 @@ async def test_a_search_for_what_no_title_has_finds_nothing(tmp_path: Path) -> N
         assert await app.get("/session", params={"search": "\0"}) == []
         assert len(await app.get("/session", params={"search": "A\0B"})) == 1
         assert len(await app.get("/session", params={"search": ""})) == 1
+
+
+async def test_a_project_has_a_largest_size(tmp_path: Path) -> None:
+    async with running_app(tmp_path, max_project_bytes=500_000) as app:
+        session, small = (await app.create_session(title="T"))["id"], (await app.create_session(title="T"))["id"]
+        for _ in range(5):
+            await app.prompt(session, "x" * 100_000, noReply=True)
+        for refused in (
+            await app.prompt(small, "one more", expect=507),
+            await app.post(f"/session/{session}/fork", {}, expect=507),
+        ):
+            assert refused["name"] == "StorageQuotaError" and "OPENSESSION_MAX_PROJECT_BYTES" in refused["data"]["message"]
+        assert await app.messages(small) == [] and len(await app.get("/session")) == 2
+        await app.call("DELETE", f"/session/{session}")
+        assert texts(await app.prompt(small, "now there is room"))
+
+
+async def test_snapshots_have_a_largest_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Turns go on without them, and say so in the log."""
+    workspace = make_workspace(tmp_path / "workspace")
+    (workspace / "large").write_bytes(os.urandom(300_000))
+    write = [call("write", filePath="b.txt", content="b")]
+    async with running_app(tmp_path, turns=[write, [say()]]) as app:
+        session = (await app.create_session(title="T"))["id"]
+        await app.prompt(session, "Go")
+        assert [part["files"] for message in await app.messages(session) for part in parts(message, "patch")]
+    async with running_app(tmp_path, turns=[write, [say()]], max_snapshot_bytes=200_000) as app:
+        session = (await app.create_session(title="T"))["id"]
+        await app.prompt(session, "Go")
+        assert [part for message in await app.messages(session) for part in parts(message, "patch")] == []
+    assert "OPENSESSION_MAX_SNAPSHOT_BYTES" in caplog.text

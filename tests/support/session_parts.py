@@ -12,6 +12,7 @@ from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Session, SessionTime
 from app.session.fork import Forks
 from app.session.lease import Leases
+from app.session.quota import ProjectQuota
 from app.session.service import SessionService
 from app.session.status import Statuses
 from app.session.store import Store
@@ -97,7 +98,14 @@ def more_sessions(storage: Storage) -> Sessions:
     """A server of its own on a database."""
     store = Store(storage.database, storage.sql, storage.writer)
     statuses = Statuses(store)
-    return Sessions(storage, store, statuses, SessionService(store, statuses), Forks(store), Leases(storage.sql, storage.writer))
+    return Sessions(
+        storage,
+        store,
+        statuses,
+        SessionService(store, statuses),
+        Forks(store, ProjectQuota(store, 2**40)),
+        Leases(storage.sql, storage.writer),
+    )
 
 
 async def open_sessions(path: Path) -> Sessions:

@@ -16,6 +16,7 @@ from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserT
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
+from app.session.quota import ProjectQuota
 from app.session.revert import Reverts
 from app.session.service import check_part_size
 from app.session.store import Store
@@ -50,8 +51,9 @@ class Limits:
 
 
 class Intake:
-    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts, limits: Limits) -> None:
+    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts, limits: Limits, quota: ProjectQuota) -> None:
         self._store = store
+        self._quota = quota
         self._limits = limits
         self._reverts = reverts
         self._resolver = resolver
@@ -60,13 +62,14 @@ class Intake:
         """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise.
 
         Raises NotFound, BadRequest (unknown agent, missing file), ProviderModelNotFoundError, Conflict (a message id used for
-        something else), TooLarge, TooManyPrompts.
+        something else), TooLarge, TooManyPrompts, ProjectFull.
         """
         for part in prompt.parts:
             check_part_size(part, self._limits.part_bytes)
         content = _hash(prompt)
         if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
             return Taken(await self._store.message(session_id, prompt.message_id), known=True)
+        await self._quota.require_room(instance.place.project_id)
         message = await self._message(instance, session_id, prompt)
         parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
         async with self._store.lock(session_id):

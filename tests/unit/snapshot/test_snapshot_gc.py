@@ -4,8 +4,10 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from snapshot_project import Project
 
+from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 
 DAY = 24 * 3600
@@ -68,6 +70,24 @@ async def test_nothing_new_is_nothing_to_do(project: Project, snapshots: Snapsho
     age(age_all(project, 30) / tree, 30)
     await snapshots.gc()
     assert [git_dir.name for git_dir in (project.data / "snapshot" / "global").glob("*/refs/keep/*")] == [tree]
+
+
+async def test_of_too_many_the_older_ones_go_before_their_time(project: Project) -> None:
+    file = project.root / "a"
+    trees = []
+    for _ in range(3):
+        file.write_bytes(os.urandom(100_000))
+        trees.append(await project.snapshots().track())
+    refs = age_all(project, 5)
+    age(refs / trees[1], 2)
+    age(refs / trees[2], 0)
+    full = project.snapshots(most_bytes=250_000)
+    with pytest.raises(SnapshotFailed, match="OPENSESSION_MAX_SNAPSHOT_BYTES"):
+        await full.track()
+    await full.gc()
+    assert {ref.name for ref in refs.iterdir()} == set(trees[1:])
+    file.write_bytes(b"small")
+    await full.track()
 
 
 async def test_gc_before_any_snapshot(snapshots: Snapshots) -> None:
