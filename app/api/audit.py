@@ -96,7 +96,7 @@ def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
         "who": scope.get(WHO, ANYONE),
         "from": client[0] if client else None,
         "method": scope["method"],
-        "route": getattr(scope.get("route"), "path", None),
+        "route": getattr(scope.get("route"), "path_format", None),
         "path": scope["path"][:LONGEST_PATH],
         "session": parameters.get("sessionID"),
         "created": scope.get(CREATED),
