@@ -20,6 +20,9 @@ MAX_TOKENS = 20_000
 _CHARACTERS_A_TOKEN = 4
 _TITLE_WORDS = 8
 
+_SAID_MEANWHILE = re.compile(r"<system-reminder>\n[^\n]+:\n(.*)\n\n[^\n]+\n</system-reminder>", re.DOTALL)
+"""What the user wrote while the model was at work comes wrapped."""
+
 HELP = """\
 I am the scripted provider: no language model, only a few rules. I am here because no API key is set, so that you can try the \
 server, its tools, permissions and revert.
@@ -62,10 +65,12 @@ def title(request: ModelRequest) -> Turn:
 
 def _texts(message: ModelMessage | None) -> Iterator[str]:
     if isinstance(message, UserTurn):
-        yield from (block.text for block in message.content if isinstance(block, TextBlock) and block.text.strip())
+        yield from (_as_typed(block.text) for block in message.content if isinstance(block, TextBlock) and block.text.strip())
 
 
-# ── commands ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+def _as_typed(text: str) -> str:
+    found = _SAID_MEANWHILE.fullmatch(text)
+    return found[1] if found else text
 
 
 def _obey(request: ModelRequest, message: ModelMessage | None) -> Turn:
@@ -199,9 +204,6 @@ def _bash(command: str) -> dict[str, str]:
 def _new_file(path: str, content: str) -> str:
     lines = "\n".join(f"+{line}" for line in content.split("\n"))
     return f"*** Begin Patch\n*** Add File: {PurePath(path)}\n{lines}\n*** End Patch"
-
-
-# ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _go_on(request: ModelRequest, results: ToolTurn) -> Turn:

@@ -1,5 +1,5 @@
 /** A tool call: what is called with what, its output while it runs, its difference when it changed files. */
-import { diffView } from '../diff.js';
+import { diffView, fileDiffView } from '../diff.js';
 import { h, setText } from '../dom.js';
 import { LongText } from '../longtext.js';
 import { duration, localPath, revealed } from '../text.js';
@@ -116,7 +116,7 @@ function inputOf({ tool, state }) {
   if (tool === 'bash') return [commandView(input.command ?? '')];
   if (tool === 'question') return [answersOf(state)];
   if (tool === 'task') return [subagentLink(state), h('p', { dir: 'auto' }, input.prompt ?? '')];
-  if (tool === 'write') return [writtenText(input)];
+  if (tool === 'write') return [fileDiffView({ file: input.filePath ?? '', before: '', after: input.content ?? '' })];
   if (diffOf({ state }) || tool === 'todowrite') return [];
   return [
     h(
@@ -125,16 +125,6 @@ function inputOf({ tool, state }) {
       Object.entries(input).map(([name, value]) => [h('dt', {}, name), h('dd', {}, revealed(short(value)))]),
     ),
   ];
-}
-
-function writtenText({ content = '' }) {
-  return diffView(
-    `--- /dev/null\n+++ written\n@@ -0,0 +1 @@\n${content
-      .replace(/\n$/, '')
-      .split('\n')
-      .map((line) => `+${line}`)
-      .join('\n')}`,
-  );
 }
 
 function subagentLink(state) {

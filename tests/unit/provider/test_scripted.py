@@ -295,6 +295,11 @@ def test_reminders_beside_the_command_do_not_hide_it():
     assert only_call(user("<reminder>plan</reminder>", "read a.txt")).tool == "read"
 
 
+def test_a_command_that_was_sent_while_another_was_at_work_is_understood():
+    wrapped = "<system-reminder>\nMeanwhile the user wrote:\nwrite a.txt: one\n\ntwo\n\nGo on with it.\n</system-reminder>"
+    assert only_call(user(wrapped)).args["content"] == "one\n\ntwo"
+
+
 def test_only_the_last_user_message_counts():
     assert only_call(user("read a"), AssistantTurn((TextBlock("no"),)), user("run ls")).tool == "bash"
 
