@@ -22,7 +22,7 @@ def _api_routes(routes: list[BaseRoute]) -> Iterator[Route]:
     """Those of included routers too."""
     for route in routes:
         if isinstance(route, APIRoute):
-            yield from ((method, route.path) for method in sorted(route.methods))
+            yield from ((method, route.path_format) for method in sorted(route.methods))
         elif hasattr(route, "original_router"):
             yield from _api_routes(route.original_router.routes)
 
