@@ -27,9 +27,13 @@ async function call(method, path, { query, body } = {}) {
     method,
     headers: body === undefined ? {} : { 'Content-Type': 'application/json' },
     body: body === undefined ? undefined : JSON.stringify(body),
-  });
+  }).catch(unreachable);
   if (!response.ok) throw await errorOf(response);
   return response;
+}
+
+function unreachable(cause) {
+  throw new Error('The server cannot be reached.', { cause });
 }
 
 async function errorOf(response) {

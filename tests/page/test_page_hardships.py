@@ -195,6 +195,18 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts(desk: Desk, gate: t
     forgive(desk, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
 
 
+def test_a_prompt_that_does_not_reach_the_server_stays_where_it_is(desk: Desk) -> None:
+    desk.page.route("**/session", lambda route: route.abort(), times=1)
+    desk.model.play(["Here I am."])
+    desk.prompt.fill("are you there?")
+    desk.prompt.press("Enter")
+    expect(desk.page.get_by_role("alert").filter(has_text="The server cannot be reached.")).to_be_visible()
+    expect(desk.prompt).to_have_value("are you there?")
+    desk.prompt.press("Enter")
+    expect(desk.answer).to_contain_text("Here I am.")
+    forgive(desk, "ERR_FAILED")
+
+
 def restart(server: RunningServer) -> None:
     """The same server once more; the fixture stops the process that runs then."""
     process, directory = server.process, server.data.parent

@@ -134,6 +134,16 @@ def test_a_session_is_renamed_found_and_deleted(desk: Desk) -> None:
     expect(sessions.get_by_role("link", name="Blue whales")).to_have_count(1)
 
 
+def test_a_long_title_is_cut_and_pushes_nothing_out_of_the_list(desk: Desk) -> None:
+    desk.say("hello", ["Hi."])
+    expect(desk.answer).to_contain_text("Hi.")
+    desk.wait_until_idle()
+    rename(desk, "a long title " * 20)
+    sessions = desk.page.get_by_role("navigation", name="Sessions")
+    assert sessions.evaluate("list => list.scrollWidth <= list.clientWidth")
+    assert desk.page.get_by_role("searchbox").bounding_box()["width"] < 300  # type: ignore[index]
+
+
 def test_a_reload_shows_the_same_session(desk: Desk) -> None:
     desk.say("remember me", ["I will."])
     expect(desk.answer).to_contain_text("I will.")

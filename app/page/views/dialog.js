@@ -86,7 +86,7 @@ export async function confirm({ title, text, action, kind = 'danger' }) {
   );
 }
 
-/** A sentence about something that went wrong, at the foot of the page for a while. */
+/** A sentence about something that went wrong, at the top of the page for a while. */
 export function notify(text, kind = 'failure') {
   const box = document.getElementById('notices') ?? document.body.appendChild(h('div', { id: 'notices', role: 'alert' }));
   const notice = h(

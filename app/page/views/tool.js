@@ -59,6 +59,7 @@ export class ToolView {
     setText(this.name, tool);
     setText(this.subject, revealed(subjectOf(this.#part)));
     setText(this.note, noteOf(state));
+    this.note.classList.toggle('failed', Boolean(state.metadata?.exit));
   }
 
   #body(part, before) {
