@@ -118,7 +118,8 @@ class ScriptError(ValueError):
 
 
 class ScriptedProvider:
-    """`turns` are played in order, then `otherwise` answers; `title` answers the title models. `requests` are all that came."""
+    """`turns` are played in order, then `otherwise` answers; `title` answers the title models. `requests` are all that came,
+    unless they are not to be kept."""
 
     def __init__(
         self,
@@ -126,8 +127,10 @@ class ScriptedProvider:
         *,
         otherwise: Answer | None = None,
         title: Answer | None = None,
+        keeps_requests: bool = True,
     ) -> None:
         self.requests: list[ModelRequest] = []
+        self._keeps_requests = keeps_requests
         self._turns: deque[Turn] = deque(parse_turn(turn) for turn in turns)
         self._otherwise = otherwise or _say_ok
         self._title = title or _say_title
@@ -140,7 +143,8 @@ class ScriptedProvider:
         self._turns.extend(parse_turn(turn) for turn in turns)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        self.requests.append(request)
+        if self._keeps_requests:
+            self.requests.append(request)
         return play(self._turn_for(request))
 
     async def close(self) -> None:
