@@ -47,7 +47,7 @@ For real answers set an API key, for example `ANTHROPIC_API_KEY` or `OPENAI_API_
 
 def rules_provider(turns: list[Turn] | None = None) -> ScriptedProvider:
     """Plays `turns`, then answers by rule."""
-    return ScriptedProvider(turns or (), otherwise=answer, title=title)
+    return ScriptedProvider(turns or (), otherwise=answer, title=title, keeps_requests=False)
 
 
 def answer(request: ModelRequest) -> Turn:

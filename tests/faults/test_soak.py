@@ -189,7 +189,7 @@ async def test_what_is_idle_is_let_go_of(tmp_path: Path, figure: Any) -> None:
             listeners = app.services.bus.listeners()
         asked = len(model.requests)
     figure(
-        f"{asked} prompts in {len(places)} directories; when idle {left} instances and clients of providers, {listeners} listeners"
+        f"{asked} prompts in {len(places)} directories; when idle {left} instances and provider clients, {listeners} listeners"
     )
     assert asked == len(places) and held > 0 and left == listeners == 0
     assert kept == [str(app.directory)], "a directory that a client listens to stays"
