@@ -376,6 +376,11 @@ class EnterpriseConfig(_Section):
     url: StrictStr | None = None
 
 
+def _share_mode(value: Any) -> Any:
+    """Early configurations switched it on and off."""
+    return {True: "auto", False: "manual"}[value] if isinstance(value, bool) else value
+
+
 class Config(_Strict):
     schema_url: Annotated[StrictStr | None, Field(alias="$schema")] = None
     theme: StrictStr | None = None
@@ -387,7 +392,7 @@ class Config(_Strict):
     watcher: WatcherConfig = Field(default_factory=WatcherConfig)
     plugin: Strings = []
     snapshot: StrictBool | None = None
-    share: Literal["manual", "auto", "disabled"] | None = None
+    share: Annotated[Literal["manual", "auto", "disabled"] | None, BeforeValidator(_share_mode)] = None
     autoshare: StrictBool | None = None
     autoupdate: StrictBool | Literal["notify"] | None = None
     disabled_providers: Strings = []

@@ -50,9 +50,15 @@ def test_broken_toml_is_named(world: Any) -> None:
 
 @pytest.mark.parametrize(
     ("config", "share"),
-    [({"autoshare": True}, "auto"), ({"autoshare": True, "share": "disabled"}, "disabled"), ({"autoshare": False}, None)],
+    [
+        ({"autoshare": True}, "auto"),
+        ({"autoshare": True, "share": "disabled"}, "disabled"),
+        ({"autoshare": False}, None),
+        ({"share": True}, "auto"),
+        ({"share": False}, "manual"),
+    ],
 )
-def test_autoshare_is_the_old_name_of_share(world: Any, config: dict[str, Any], share: str | None) -> None:
+def test_sharing_may_be_switched_on_in_the_old_ways(world: Any, config: dict[str, Any], share: str | None) -> None:
     world.write(world.directory / "opencode.json", config)
     assert world.load().config.share == share
 
