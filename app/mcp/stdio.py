@@ -18,6 +18,7 @@ from app.mcp.values import McpFailure
 from app.mcp.watch import Watch
 from app.schema.config import McpLocalConfig
 from app.util import marks
+from app.util.pipe_reader import PipeReader
 
 Message = SessionMessage | Exception
 MOST_UNREADABLE = 100
@@ -117,8 +118,9 @@ class _Stderr(asyncio.Protocol):
 @asynccontextmanager
 async def _stderr() -> AsyncIterator[_Stderr]:
     read_end, write_end = os.pipe()
-    with os.fdopen(write_end, "w") as sink, os.fdopen(read_end, "rb", buffering=0) as source:
-        transport, errors = await asyncio.get_running_loop().connect_read_pipe(lambda: _Stderr(sink), source)
+    with os.fdopen(write_end, "w") as sink:
+        errors = _Stderr(sink)
+        transport = PipeReader(read_end, errors)
         try:
             yield errors
         finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from app.util import marks
+from app.util.pipe_reader import PipeReader
 
 TERM_GRACE = 0.2
 """Seconds between SIGTERM and SIGKILL."""
@@ -110,9 +111,7 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
     read_fd, write_fd = os.pipe()
     with os.fdopen(write_fd, "wb", buffering=0) as write_end:
         output = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(read_fd, "rb", buffering=0)
-        )
+        transport = PipeReader(read_fd, asyncio.StreamReaderProtocol(output))
         try:
             yield output, write_end
         finally:
