@@ -82,6 +82,13 @@ def test_a_permission_shows_the_call_that_asks_for_it_and_what_it_would_reach(de
     expect(desk.page.get_by_text("Waiting for your answer")).to_be_visible()
     desk.button("Allow once").click()
     expect(desk.answer).to_contain_text("It is read.")
+    desk.wait_until_idle()
+    command = "mkdir /nowhere/made"
+    desk.say("make it", [("bash", {"command": command, "description": "Makes it"})], ["It was not made."])
+    expect(desk.dialog).to_contain_text("Reach outside the project?")
+    expect(desk.dialog.locator("pre.command")).to_have_text(command)
+    desk.button("Reject (Esc)").click()
+    desk.wait_until_idle()
 
 
 def test_a_permission_can_wait_and_another_window_may_answer_it(desk: Desk, new_desk) -> None:  # type: ignore[no-untyped-def]
