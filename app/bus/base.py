@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +37,3 @@ class PartDelta:
     render: Callable[[], bytes]
     field: str = "text"
     part_type: str = "text"
-
-
-class Bus(Protocol):
-    def publish(self, event: Event) -> None: ...
-
-    def publish_delta(self, delta: PartDelta) -> None: ...
-
-    def flush(self, session_id: str) -> None:
-        """Send the merged deltas of a session that still wait for their moment."""
-        ...

@@ -24,10 +24,6 @@ def state_home() -> Path:
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
-def cache_home() -> Path:
-    return _xdg("XDG_CACHE_HOME", ".cache")
-
-
 def opencode_config_dir() -> Path:
     """`~/.config/opencode`: the global configuration that OpenCode users already have."""
     return config_home() / "opencode"

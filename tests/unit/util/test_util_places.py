@@ -15,7 +15,6 @@ XDG = {
     paths.data_home: ("XDG_DATA_HOME", ".local/share"),
     paths.config_home: ("XDG_CONFIG_HOME", ".config"),
     paths.state_home: ("XDG_STATE_HOME", ".local/state"),
-    paths.cache_home: ("XDG_CACHE_HOME", ".cache"),
 }
 
 
