@@ -1,6 +1,7 @@
 """The organisation's layer: `<url>/.well-known/opencode`, for each url that the user has signed in to."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +110,5 @@ def _json(response: "httpx.Response", address: str) -> Any:
 
 
 def _layer(answer: Any, address: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    import json
-
     config = answer.get("config") or {} if isinstance(answer, dict) else answer
     return parse_layer(json.dumps(config, indent=2), address, None, Substitution(environ, lambda path: None))
