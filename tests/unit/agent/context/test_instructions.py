@@ -1,11 +1,12 @@
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.agent.context import instructions
 from app.agent.context.instructions import MAX_BYTES, Scope, blocks
 from app.config.flags import Flags
 
@@ -149,3 +150,21 @@ async def test_a_page_that_cannot_be_had_says_nothing(project: Path) -> None:
         assert await found(project, project, missing) == []
     assert await found(project, project, missing) == [], "nobody listens there any more"
     assert await found(project, project, "http://[bad", "http://a\0b/") == []
+
+
+async def test_a_page_that_comes_drop_by_drop_is_not_waited_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "URL_TIMEOUT", 0.3)
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with asyncio.timeout(3):
+        assert await found(project, project, url) == []
+    server.close()
