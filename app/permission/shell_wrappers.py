@@ -72,7 +72,7 @@ class Prefix:
     def __call__(self, args: Sequence[Word], _stdin: Word) -> list[Step]:
         own, rest = split_options(args, self)
         steps: list[Step] = []
-        if any(sets_dangerous_variable(value(word)) for word in own) or any(not word.is_known for word in own):
+        if any(_names_a_program(value(word)) or not word.is_known for word in own):
             steps.append(Unseen())
         if len(rest) > self.operands:
             steps.append(Runs(rest[self.operands :], self.more_arguments))
@@ -92,6 +92,11 @@ def sets_dangerous_variable(text: str) -> bool:
     """An assignment by which another program than the named one runs (`PATH=.:$PATH`, `GIT_SSH_COMMAND=…`)."""
     found = _ASSIGNMENT.fullmatch(text)
     return bool(found and _DANGEROUS_VARIABLE.fullmatch(found[1]) and found[2] not in _HARMLESS_PROGRAMS)
+
+
+def _names_a_program(option: str) -> bool:
+    """`env PATH=. ls`, `strace -o '|touch x' ls`."""
+    return sets_dangerous_variable(option) or option.removeprefix("-o")[:1] in {"|", "!"}
 
 
 def value(word: Word) -> str:
@@ -331,6 +336,10 @@ def _ssh(args: Sequence[Word], _stdin: Word) -> list[Step]:
     return [Starts(_script_of(rest[1:]))] if len(rest) > 1 else []
 
 
+_CODE_MODULES = {"timeit", "code", "pdb", "runpy"}
+"""Of Python's: they run code that stands in their arguments or input."""
+
+
 def _interpreter(inline: str, modules: str = "") -> Reader:
     """Python, perl and the like: a program in an option or on standard input. `modules`: letters of options that name a file."""
 
@@ -341,9 +350,9 @@ def _interpreter(inline: str, modules: str = "") -> Reader:
                 if re.match(r"--(eval|print|run|execute|command|require|import)\b", text):
                     return [Foreign()]
             elif not text.startswith("-") or text == "-":
-                return [Foreign()] if _READS_INPUT.fullmatch(text) or UNKNOWN in text else [RunsFile(word)]
+                return [Foreign()] if _READS_INPUT.fullmatch(text) or UNKNOWN in text or text == "eval" else [RunsFile(word)]
             elif any(letter in text for letter in modules):
-                return []
+                return [Foreign()] if _CODE_MODULES & set(map(value, args)) else []
             elif any(letter in text for letter in inline):
                 return [Foreign()]
         return [Foreign()] if stdin.fields else []
@@ -370,6 +379,16 @@ def _with_options(*options: str) -> Reader:
 
     def read(args: Sequence[Word], _stdin: Word) -> list[Step]:
         return [Foreign()] if any(value(word).startswith(options) for word in args) else []
+
+    return read
+
+
+def _with_text(pattern: str) -> Reader:
+    """A program whose own language, in arguments or input, can start others."""
+    starts_others = re.compile(pattern, re.IGNORECASE)
+
+    def read(args: Sequence[Word], stdin: Word) -> list[Step]:
+        return [Foreign()] if any(not word.is_known or starts_others.search(value(word)) for word in (*args, stdin)) else []
 
     return read
 
@@ -528,8 +547,6 @@ _WRAPPERS: dict[str, Prefix] = {
     "dbus-run-session": Prefix(),
     "xvfb-run": Prefix(short="efnpsw", long="error-file auth-file server-num listen-tcp xauth-protocol server-args wait"),
     "entr": Prefix(),
-    "firejail": Prefix(),
-    "bwrap": Prefix(),
     "noglob": Prefix(),
     "nocorrect": Prefix(),
     "catchsegv": Prefix(),
@@ -542,7 +559,9 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys(("bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh"), _shell),
     **dict.fromkeys(("time", "!", "{"), _keyword),
     **dict.fromkeys(("source", "."), _source),
-    **dict.fromkeys(("runuser", "su"), _option_script("c", "command|session-command")),
+    "su": _option_script("c", "command|session-command"),
+    "runuser": _option_script("c", "command|session-command", Prefix(short="ugGsw", long="user group supp-group shell")),
+    "capsh": _option_script("c", ""),
     **dict.fromkeys(("find", "gfind", "bfs"), _find),
     **dict.fromkeys(("fd", "fdfind"), _fd),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
@@ -573,6 +592,16 @@ _READERS: dict[str, Reader] = {
     "rsync": _with_options("-e", "--rsh", "--rsync-path"),
     "zip": _with_options("-T", "--unzip-command"),
     "sort": _with_options("--compress-program"),
+    "split": _with_options("--filter"),
+    "wget": _with_options("--use-askpass", "-e", "--execute"),
+    "cmake": _with_options("-E"),
+    "go": _with_options("-toolexec", "-exec", "-vettool", "--toolexec", "--exec", "--vettool"),
+    "tcpdump": _with_options("-z"),
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++"), _with_options("-wrapper", "-fplugin", "-B")),
+    **dict.fromkeys(("firejail", "bwrap", "proot", "socat", "flatpak", "systemd-nspawn"), _with_text("exec|system|^[^-]")),
+    **dict.fromkeys(("docker", "podman", "kubectl", "nerdctl"), _with_text(r"^(run|exec|create|debug)$")),
+    **dict.fromkeys(("sqlite3", "psql", "mysql", "mariadb"), _with_text(r"\\!|^\s*[.\\]?(shell|system)|program|edit\(")),
+    **dict.fromkeys(("dc", "m4", "gnuplot", "octave", "ip"), _with_text("!|syscmd|system|exec")),
     "scp": _with_options("-S", "-o"),
     "sftp": _with_options("-S", "-o", "-b"),
     "man": _with_options("-P", "-H", "--pager", "--html"),
