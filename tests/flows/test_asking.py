@@ -112,6 +112,15 @@ async def test_after_a_rejection_the_next_prompt_goes_on(tmp_path: Path) -> None
         assert texts(await app.prompt(session["id"], "Leave it")) == ["Then not."]
 
 
+async def test_the_model_may_be_let_go_on_after_a_rejection(tmp_path: Path) -> None:
+    config = {**ASK, "experimental": {"continue_loop_on_deny": True}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[bash("echo")], [say("Then not.")]]) as app:
+        session = await app.create_session()
+        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+        await reply(app, await pending(app), "reject")
+        assert texts(await prompt) == ["Then not."]
+
+
 async def test_a_rejection_with_a_reason_goes_back_to_the_model(tmp_path: Path) -> None:
     turns = [[bash("echo one")], [say("As you like.")]]
     async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=turns) as app:
