@@ -56,6 +56,14 @@ async def test_a_task_s_session_is_not_titled(tmp_path: Path) -> None:
         assert len([request for request in app.provider.requests if "title" in request.model.id]) == 1
 
 
+async def test_tools_may_be_kept_for_primary_agents(tmp_path: Path) -> None:
+    directory = configured(tmp_path, {"experimental": {"primary_tools": ["webfetch"]}})
+    async with running_app(tmp_path, workspace=directory, turns=[[task()], [say()], [say()]]) as app:
+        await app.prompt((await app.create_session())["id"], "Go")
+        offered = [{tool.id for tool in request.tools} for request in requests(app)]
+    assert ["webfetch" in tools for tools in offered] == [True, False, True]
+
+
 async def test_a_task_is_offered_no_tools_that_it_must_not_use(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app:
         session = (await app.create_session())["id"]

@@ -42,7 +42,8 @@ class SubagentSessions:
         return _result(request, answer, progress.metadata())
 
     async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
-        prompt = PromptInput(agent=agent.name, model=model, tools=_switched_off(agent), parts=[TextPartInput(text=text)])
+        off = _switched_off(agent, instance)
+        prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=text)])
         taking = asyncio.create_task(self.prompts.take(instance, session_id, prompt, rules_from_tools=False))
         try:
             answer = await self.prompts.answer(instance, session_id, await asyncio.shield(taking), nested=True)
@@ -62,7 +63,7 @@ class SubagentSessions:
         if request.session_id:
             return await self._resumed(caller, request.session_id)
         parent = [*caller.agent.permission, *(caller.session.permission or [])]
-        own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent)]
+        own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, caller.instance)]
         session = new_session(
             caller.instance.place,
             CreateInput(
@@ -108,10 +109,12 @@ class _Progress:
         return {"summary": list(self._calls.values()), "sessionId": self._session_id, "model": self._model.wire()}
 
 
-def _switched_off(agent: Agent) -> dict[str, bool]:
-    """A subagent keeps no todo list of its own, and gives out tasks only where its rules speak of them."""
+def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
+    """A subagent keeps no todo list of its own, gives out tasks only where its rules speak of them, and has none of the tools
+    that the configuration keeps for primary agents."""
     may_delegate = any(rule.permission == "task" for rule in agent.permission)
-    return {"todowrite": False, "todoread": False, **({} if may_delegate else {"task": False})}
+    tools = ["todowrite", "todoread", *([] if may_delegate else ["task"]), *instance.config.experimental.primary_tools]
+    return dict.fromkeys(tools, False)
 
 
 def _model_of(caller: Caller) -> ModelRef:

@@ -35,10 +35,7 @@ def test_every_switch_is_read_from_its_variable(name: str) -> None:
         "config_dir",
         "config_content",
         "permission",
-        "models_url",
         "client",
-        "fake_vcs",
-        "test_home",
     ],
 )
 def test_every_text_is_read_from_its_variable(name: str) -> None:
@@ -49,12 +46,6 @@ def test_every_text_is_read_from_its_variable(name: str) -> None:
 @pytest.mark.parametrize("name", ["experimental_output_token_max", "experimental_bash_default_timeout_ms"])
 def test_numbers_are_positive_or_not_given(name: str, text: str, value: int | None) -> None:
     assert getattr(flags(**{name.upper(): text}), name) == value
-
-
-def test_experimental_turns_on_its_family() -> None:
-    found = flags(EXPERIMENTAL="1")
-    assert found.experimental_plan_mode and found.experimental_lsp_tool and found.enable_exa
-    assert not found.experimental_lsp_ty
 
 
 def test_claude_code_turns_off_both_parts() -> None:
