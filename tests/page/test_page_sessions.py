@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import httpx
 from page_desk import Desk
 from playwright.sync_api import expect
 
@@ -142,6 +143,39 @@ def test_a_long_title_is_cut_and_pushes_nothing_out_of_the_list(desk: Desk) -> N
     sessions = desk.page.get_by_role("navigation", name="Sessions")
     assert sessions.evaluate("list => list.scrollWidth <= list.clientWidth")
     assert desk.page.get_by_role("searchbox").bounding_box()["width"] < 300  # type: ignore[index]
+
+
+def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
+    with httpx.Client(base_url=desk.server.base) as client:
+        session = client.post("/session", json={}).raise_for_status().json()["id"]
+        for number in range(110):
+            prompt = {"noReply": True, "parts": [{"type": "text", "text": f"prompt {number}."}]}
+            client.post(f"/session/{session}/message", json=prompt).raise_for_status()
+    desk.page.goto(f"{desk.server.base}/#{session}")
+    messages = desk.messages.locator(".message")
+    expect(messages.last).to_contain_text("prompt 109.")
+    expect(messages).to_have_count(100)
+    desk.button("Show earlier messages").click()
+    expect(messages).to_have_count(110)
+    expect(messages.first).to_contain_text("prompt 0.")
+    expect(desk.messages.get_by_text("prompt 10.", exact=True)).to_be_in_viewport()
+    expect(desk.button("Show earlier messages")).to_be_hidden()
+
+
+def test_sessions_that_are_not_in_the_list_yet_are_found_and_shown(desk: Desk) -> None:
+    with httpx.Client(base_url=desk.server.base) as client:
+        for title in ("A needle", *(f"Hay {number}" for number in range(100))):
+            client.post("/session", json={"title": title}).raise_for_status()
+    desk.page.reload()
+    sessions = desk.page.get_by_role("navigation", name="Sessions")
+    expect(sessions.get_by_role("link")).to_have_count(100)
+    needle = sessions.get_by_role("link", name="A needle")
+    desk.page.get_by_role("searchbox").fill("needle")
+    expect(needle).to_be_visible()
+    desk.page.reload()
+    expect(needle).to_have_count(0)
+    desk.button("Show more").click()
+    expect(needle).to_have_count(1)
 
 
 def test_a_reload_shows_the_same_session(desk: Desk) -> None:

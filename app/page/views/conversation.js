@@ -41,11 +41,17 @@ export class Conversation {
     kept.forEach((message, place) => {
       if (changed === null || changed.has(message.info.id) || views[place].message !== message) views[place].update(message);
     });
-    arrange(
-      this.list,
-      views.map((view) => view.element),
-    );
+    this.#arrange(views.map((view) => view.element));
     if (this.#follows) this.toEnd();
+  }
+
+  /** What was read stays in sight when earlier messages come above it: at the very top browsers do not see to that themselves. */
+  #arrange(elements) {
+    const first = this.list.firstElementChild;
+    const atTop = elements.indexOf(first) > 0 && this.scroller.scrollTop === 0;
+    const before = atTop && first.getBoundingClientRect().top;
+    arrange(this.list, elements);
+    if (atTop) this.scroller.scrollTop = first.getBoundingClientRect().top - before;
   }
 
   /** What is shown without messages begins at its top. */
