@@ -224,8 +224,12 @@ async def test_an_answer_that_just_fits_is_not_compacted(app: RunningApp, sessio
     assert len(await app.messages(session)) == 10
 
 
-async def test_compaction_may_be_switched_off(tmp_path: Path) -> None:
-    config = {**priced(**WINDOW), "compaction": {"auto": False}}
+@pytest.mark.parametrize(("setting", "flag"), [({"auto": False}, ""), ({"auto": True}, "1")], ids=["by configuration", "by flag"])
+async def test_compaction_may_be_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, bool], flag: str
+) -> None:
+    monkeypatch.setenv("OPENCODE_DISABLE_AUTOCOMPACT", flag)
+    config = {**priced(**WINDOW), "compaction": setting}
     async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
         session = (await app.create_session())["id"]
         app.provider.add([say("Full."), FULL], [say("Fuller."), FULL])

@@ -12,7 +12,7 @@ from app.schema.model import Model
 
 def is_compacted(instance: Instance) -> bool:
     """Whether conversations here are summed up without being asked to."""
-    return instance.config.compaction.auto is not False and not instance.flags.disable_autocompact
+    return instance.config.compaction.auto is not False
 
 
 def usable_tokens(instance: Instance, model: Model) -> int | None:

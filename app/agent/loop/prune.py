@@ -27,7 +27,7 @@ KEPT_TURNS = 2
 
 
 def is_on(instance: Instance) -> bool:
-    return instance.config.compaction.prune is not False and not instance.flags.disable_prune
+    return instance.config.compaction.prune is not False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,8 @@ def test_what_is_left_for_a_request(limit: ModelLimit, flag: int | None, usable:
         ]
 
 
-@pytest.mark.parametrize(
-    "here", [place({"compaction": {"auto": False}}), place(disable_autocompact=True)], ids=["by config", "by flag"]
-)
-def test_it_may_be_switched_off(here: Any) -> None:
+def test_it_may_be_switched_off() -> None:
+    here = place({"compaction": {"auto": False}})
     assert not is_overflow(here, model(limit=ModelLimit(context=10_000, output=1_000)), 1_000_000)
 
 
