@@ -221,6 +221,15 @@ async def test_a_long_output_is_cut_and_kept_in_a_file_that_can_be_read(tmp_path
     assert read["state"]["status"] == "completed" and "04001| 4001" in read["state"]["output"]
 
 
+async def test_what_a_tool_has_cut_itself_is_said_to_be_cut(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[call("read", filePath="long.txt", limit=10)], [say()]]) as app:
+        (app.directory / "long.txt").write_text("line\n" * 50)
+        session = await app.create_session()
+        await app.prompt(session["id"], "Read")
+        (tool,) = tools((await app.messages(session["id"]))[1])
+    assert tool["state"]["metadata"]["truncated"] is True and "outputPath" not in tool["state"]["metadata"]
+
+
 async def test_a_batch_runs_its_calls_as_parts_of_their_own(tmp_path: Path) -> None:
     calls = [{"tool": "bash", "parameters": {"command": "echo hi", "description": "x"}}, {"tool": "nope", "parameters": {}}]
     config = {"experimental": {"batch_tool": True}}
