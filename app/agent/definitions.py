@@ -172,9 +172,9 @@ def find(agents: Mapping[str, Agent], name: str) -> Agent:
 
 
 def subagents_for(caller: Agent, agents: Mapping[str, Agent]) -> list[Agent]:
-    """Whom an agent may give tasks to."""
+    """Whom an agent may give tasks to; also agents that are hidden, which means from the people who pick one."""
     return [
         agent
         for agent in agents.values()
-        if agent.mode != "primary" and not agent.hidden and evaluate("task", agent.name, caller.permission).action != "deny"
+        if agent.mode != "primary" and evaluate("task", agent.name, caller.permission).action != "deny"
     ]

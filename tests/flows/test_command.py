@@ -238,12 +238,13 @@ async def test_a_subagents_command_is_stored_as_a_subtask_and_answered(app: Runn
     assert answered == answer
     assert texts(answer) == ["Two, as the subagent found."]
     (subtask,) = asked["parts"]
-    assert {key: subtask[key] for key in ("type", "agent", "description", "command", "prompt")} == {
+    assert {key: subtask[key] for key in ("type", "agent", "description", "command", "prompt", "model")} == {
         "type": "subtask",
         "agent": "general",
         "description": "Counts",
         "command": "delegate",
         "prompt": "Count @a.txt: its lines",
+        "model": asked["info"]["model"],
     }
     assert asked["info"]["agent"] == "build"
     (part,) = called["parts"]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,13 @@ async def test_a_busy_provider_is_asked_again_when_it_says(tmp_path: Path) -> No
             await events.until("server.connected")
             answer, messages = await prompted(app)
             await events.until("session.idle")
-            retries = [
-                event.properties["status"]
-                for event in events.of_type("session.status")
-                if event.properties["status"]["type"] == "retry"
-            ]
+            shown = [event.properties["status"] for event in events.of_type("session.status")]
             assert not events.of_type("session.error")
         assert len(requests(app)) == 3
     assert texts(answer) == ["At last."] and "error" not in answer["info"] and len(messages) == 2
     assert types(answer) == ["step-start", "text", "step-finish"]
+    assert [kind for kind, _ in groupby(status["type"] for status in shown)] == ["busy", "retry", "busy", "retry", "busy", "idle"]
+    retries = [status for status in shown if status["type"] == "retry"]
     assert [(status["attempt"], status["message"]) for status in retries] == [(1, "slow down"), (2, "slow down")]
     assert 0 < retries[1]["next"] - retries[0]["next"] < 5_000
 

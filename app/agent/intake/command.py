@@ -11,6 +11,7 @@ from app.agent.definitions import find as find_agent
 from app.agent.instance import Instance
 from app.agent.intake.mcp_commands import all_commands
 from app.agent.intake.mcp_commands import ask as ask_server
+from app.agent.intake.user_message import default_model_of
 from app.provider.selection import find as find_model
 from app.provider.selection import parse_model
 from app.schema.agent import Agent, Command
@@ -106,7 +107,11 @@ class Commands:
         base = PromptInput(message_id=wanted.message_id, variant=wanted.variant, parts=[])
         if _is_subtask(command, agent):
             task = SubtaskPartInput(
-                agent=agent.name, description=command.description or "", command=command.name, model=model, prompt=text
+                agent=agent.name,
+                description=command.description or "",
+                command=command.name,
+                model=model or default_model_of(instance),
+                prompt=text,
             )
             return base.model_copy(update={"agent": wanted.agent, "model": last_model, "parts": [task]})
         parts = [TextPartInput(text=text), *attached, *(wanted.parts or [])]

@@ -6,11 +6,11 @@ from typing import Any
 
 from app.agent.definitions import find as find_agent
 from app.agent.definitions import prompt_text
+from app.agent.intake.user_message import default_model_of
 from app.agent.loop import decide
 from app.agent.loop.call_host import Unattended
 from app.agent.loop.part_writer import PartWriter
 from app.agent.loop.turn_scope import TurnScope
-from app.provider.selection import default_model
 from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, ShellInput
 from app.schema.model import Model
@@ -92,5 +92,4 @@ async def _finish(writer: PartWriter, message: AssistantMessage) -> None:
 async def _model(scope: TurnScope) -> ModelRef:
     """The conversation's model, else the default one."""
     user = decide.last_user(await scope.store.live_messages(scope.session_id))
-    instance = scope.instance
-    return user.model if user else default_model(instance.connected, instance.config.model, instance.config.provider or None)
+    return user.model if user else default_model_of(scope.instance)

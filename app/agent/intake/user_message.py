@@ -99,7 +99,7 @@ class Intake:
             session_id=session_id,
             time=UserTime(created=clock.now_ms()),
             agent=agent.name,
-            model=prompt.model or agent.model or await self.last_model(session_id) or _default_model(instance),
+            model=prompt.model or agent.model or await self.last_model(session_id) or default_model_of(instance),
             system=prompt.system,
             tools=prompt.tools or None,
             variant=prompt.variant,
@@ -135,7 +135,8 @@ class Intake:
         await self._store.commit(change)
 
 
-def _default_model(instance: Instance) -> ModelRef:
+def default_model_of(instance: Instance) -> ModelRef:
+    """What answers where nobody named a model."""
     return default_model(instance.connected, instance.config.model, instance.config.provider or None)
 
 

@@ -96,18 +96,22 @@ class PartWriter:
     # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def tool_pending(self, call_id: str, tool: str) -> ToolPart:
-        part = ToolPart(**self._ids(), call_id=call_id, tool=tool, state=Pending())
-        self._tools[call_id] = part
-        self._attempt.append(part)
+        part = self._new_tool(call_id, tool)
         self.put(part)
         return part
 
     def tool_running(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: Metadata | None = None) -> ToolPart:
-        part = self._tools.get(call_id) or self.tool_pending(call_id, tool)
+        part = self._tools.get(call_id) or self._new_tool(call_id, tool)
         part.tool = tool
         part.metadata = metadata
         part.state = Running(input=arguments, time=Started(start=clock.now_ms()))
         self.put(part)
+        return part
+
+    def _new_tool(self, call_id: str, tool: str) -> ToolPart:
+        part = ToolPart(**self._ids(), call_id=call_id, tool=tool, state=Pending())
+        self._tools[call_id] = part
+        self._attempt.append(part)
         return part
 
     def adopt(self, part: ToolPart) -> None:

@@ -170,6 +170,7 @@ class Step:
             raise failure
         self._around.set_status(Retry(attempt=attempt, message=decision.message, next=now + decision.delay_ms))
         await asyncio.sleep(decision.delay_ms / 1000)
+        self._around.set_status(Busy())
 
     # ── closing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -156,8 +156,9 @@ def test_an_unknown_agent_is_refused_with_the_visible_ones() -> None:
 
 
 def test_tasks_go_to_subagents_that_the_caller_may_use() -> None:
-    all_agents = agents(agent={"review": {}}, permission={"task": {"general": "deny"}})
-    assert [agent.name for agent in subagents_for(all_agents["build"], all_agents)] == ["explore", "review"]
+    all_agents = agents(agent={"review": {"hidden": True}}, permission={"task": {"general": "deny"}})
+    named = [agent.name for agent in subagents_for(all_agents["build"], all_agents)]
+    assert named == ["explore", "review"], "hidden is hidden from people, who pick agents from a list"
     assert subagents_for(agents()["explore"], agents()) == []
 
 

@@ -145,6 +145,14 @@ async def test_a_step_s_frame_is_stored_in_order(stored: OpenStore, writer: Part
     assert (patch.type, patch.hash, patch.files) == ("patch", "tree1", ["/a"])  # type: ignore[union-attr]
 
 
+async def test_a_call_that_nobody_is_still_writing_is_running_at_once(stored: OpenStore, writer: PartWriter) -> None:
+    seen: list[str] = []
+    with stored.store.watching(stored.session.id, lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
+        writer.tool_running("c", "bash", {"command": "ls"})
+        await writer.stored()
+    assert seen == ["running"]
+
+
 async def test_a_new_call_is_pending_with_no_input(stored: OpenStore, writer: PartWriter) -> None:
     writer.tool_pending("c", "read")
     (tool,) = await parts(stored, writer)
