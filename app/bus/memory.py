@@ -159,11 +159,6 @@ class MemoryBus:
         for merger in self._mergers:
             merger.flush(session_id)
 
-    def forget(self, session_id: str) -> None:
-        """The session's turn is over: its parts stream no more."""
-        for merger in self._mergers:
-            merger.forget(session_id)
-
     def directories(self) -> set[str]:
         """Those that somebody uses by listening."""
         listeners = (listener for group in self._listeners.values() for listener in group)

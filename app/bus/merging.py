@@ -18,10 +18,13 @@ def interval(frame_bytes: int) -> float:
 
 @dataclass(slots=True)
 class _Streaming:
-    next_at: float = 0.0
+    """A part of which a frame was sent a moment ago; `pause` ends when the next may be."""
+
+    session_id: str
+    part_id: str
     waiting: PartDelta | None = None
     text: str = ""
-    timer: asyncio.TimerHandle | None = None
+    pause: asyncio.TimerHandle | None = None
 
 
 class PartMerger:
@@ -32,37 +35,39 @@ class PartMerger:
         self._whole = whole
         self._sessions: dict[str, dict[str, _Streaming]] = {}
 
+    def __len__(self) -> int:
+        """How many parts are remembered."""
+        return sum(map(len, self._sessions.values()))
+
     def add(self, delta: PartDelta) -> None:
         parts = self._sessions.setdefault(delta.session_id, {})
-        part = parts.setdefault(delta.part_id, _Streaming())
+        part = parts.setdefault(delta.part_id, _Streaming(delta.session_id, delta.part_id))
         part.waiting = delta
         part.text += delta.text
-        if part.timer is not None:
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= part.next_at:
+        if part.pause is None:
             self._send(part)
-        else:
-            part.timer = loop.call_at(part.next_at, self._send, part)
 
     def flush(self, session_id: str) -> None:
         """Send what waits, so that an event of the session comes after the text that preceded it."""
-        for part in self._sessions.get(session_id, {}).values():
+        for part in [*self._sessions.get(session_id, {}).values()]:
             if part.waiting is not None:
                 self._send(part)
 
-    def forget(self, session_id: str) -> None:
-        self.flush(session_id)
-        self._sessions.pop(session_id, None)
-
     def _send(self, part: _Streaming) -> None:
-        if part.timer is not None:
-            part.timer.cancel()
-            part.timer = None
+        """What waits, or else the pause is over and the part is forgotten."""
+        if part.pause is not None:
+            part.pause.cancel()
         delta, text = part.waiting, part.text
         part.waiting, part.text = None, ""
         if delta is None or not (text or self._whole):
+            self._forget(part)
             return
         frame = PartFrame(delta, text, delta.render() if self._whole else None)
-        part.next_at = asyncio.get_running_loop().time() + interval(frame.size)
+        part.pause = asyncio.get_running_loop().call_later(interval(frame.size), self._send, part)
         self._emit(frame)
+
+    def _forget(self, part: _Streaming) -> None:
+        parts = self._sessions[part.session_id]
+        del parts[part.part_id]
+        if not parts:
+            del self._sessions[part.session_id]
