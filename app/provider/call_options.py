@@ -46,7 +46,7 @@ def call_options(
     `origin`: what OpenCode's own providers are told of where a call comes from."""
     base = small_options(model) if small else default_options(model, session_id, provider_options or {})
     chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
-    options = merge_layers(base, model.options, agent.options, chosen)
+    options = _affordable(model, merge_layers(base, model.options, agent.options, chosen))
     return CallOptions(
         temperature=_temperature(model, agent),
         top_p=agent.top_p if agent.top_p is not None else default_top_p(model.id),
@@ -95,6 +95,14 @@ def default_top_k(model_id: str) -> int | None:
     if "minimax-m2" in name:
         return 40 if "m2.1" in name else 20
     return 64 if "gemini" in name else None
+
+
+def _affordable(model: Model, options: Options) -> Options:
+    """A thinking budget that leaves no room for an answer, which Anthropic refuses, becomes half of what the model may give."""
+    limit, thinking = model.limit.output, options.get("thinking") or {}
+    if not 0 < limit <= int(thinking.get("budgetTokens", 0)):
+        return options
+    return {**options, "thinking": {**thinking, "budgetTokens": limit // 2}}
 
 
 def max_output_tokens(model: Model, options: Mapping[str, Any], cap: int) -> int:

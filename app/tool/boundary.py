@@ -30,8 +30,9 @@ def require_in_place(ctx: ToolContext, *paths: Path) -> None:
 
 
 def relative_name(ctx: ToolContext, path: Path) -> str:
-    """The path as titles and permission patterns carry it: relative to the worktree."""
-    return os.path.relpath(path, ctx.worktree)
+    """The path as titles and permission patterns carry it: relative to the worktree, whose own name is empty."""
+    name = os.path.relpath(path, ctx.worktree)
+    return "" if name == os.curdir else name
 
 
 async def ask_if_outside(ctx: ToolContext, path: Path, *, is_directory: bool = False) -> None:

@@ -61,11 +61,14 @@ def test_the_answer_is_capped(limit, flag, expected):
     assert call(model("m", limit=ModelLimit(output=limit)), flags=flags).max_output_tokens == expected
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(64_000, 32_000), (40_000, 24_000), (10_000, 1)])
-def test_a_thinking_budget_and_the_answer_fit_the_limit_together(limit, expected):
+@pytest.mark.parametrize(
+    ("limit", "budget", "expected"),
+    [(64_000, 16_000, 32_000), (40_000, 16_000, 24_000), (16_001, 16_000, 1), (16_000, 8_000, 8_000), (0, 16_000, 16_000)],
+)
+def test_a_thinking_budget_and_the_answer_fit_the_limit_together(limit, budget, expected):
     thinking = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
-    of = model("claude", package=npm.ANTHROPIC, limit=ModelLimit(output=limit), options=thinking)
-    assert call(of).max_output_tokens == expected
+    made = call(model("claude", package=npm.ANTHROPIC, limit=ModelLimit(output=limit), options=thinking))
+    assert (made.options["thinking"]["budgetTokens"], made.max_output_tokens) == (budget, expected)
 
 
 def test_layers_merge_in_order():

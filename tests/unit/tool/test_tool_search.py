@@ -1,5 +1,6 @@
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -70,6 +71,11 @@ class TestGlob:
         for number in range(100):
             write(project / f"f{number}.txt")
         assert (await run_glob(ctx, "*.txt")).metadata == {"count": 100, "truncated": False}
+
+    async def test_the_title_is_the_place_relative_to_the_worktree(self, ctx: ToolContext, project: Path) -> None:
+        (project / "sub").mkdir()
+        checkout = replace(ctx, worktree=project)
+        assert [(await run_glob(checkout, "*", path)).title for path in (None, "sub")] == ["", "sub"]
 
     async def test_nothing_found(self, ctx: ToolContext) -> None:
         result = await run_glob(ctx, "*.none")
