@@ -122,7 +122,7 @@ export class Actions {
       const sure = await showDialog({
         title: 'Revert to before this prompt?',
         body: [
-          h('p', {}, 'This prompt and all that follows is taken back. So are these changes of files:'),
+          h('p', {}, `This prompt and all that follows is taken back.${revert?.diff ? ' So are these changes of files:' : ''}`),
           ...changesOf(revert),
         ],
         wide: Boolean(revert?.diff),

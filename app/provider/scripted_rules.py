@@ -6,7 +6,7 @@ revert, and so that client developers have a backend that always does the same.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import PurePath
 from typing import Any
 
@@ -123,6 +123,16 @@ def _edit(request: ModelRequest, path: str, old: str, new: str) -> Turn:
     return _use(request, f"I will read {path}, then edit it.", {first: {"filePath": path}})
 
 
+def _write_over(request: ModelRequest, results: ToolTurn, path: str, content: str) -> Turn:
+    """`write` refuses to replace a file that was not read in this session: it is read, and then written."""
+    last = results.content[-1]
+    if last.tool == "read":
+        return (_speak("Now I will write it."), Call("write", {"filePath": path, "content": content}))
+    if not last.is_error or "read" in _done_since_user(request):
+        return ()
+    return (_speak("It is there already, so I will read it first."), Call("read", {"filePath": path}))
+
+
 def _done_since_user(request: ModelRequest) -> set[str]:
     """The tools that answered since the user's last message."""
     since = takewhile(lambda message: not isinstance(message, UserTurn), reversed(request.messages))
@@ -163,6 +173,8 @@ def _fail(request: ModelRequest, status: str) -> Turn:
     return (Fail(int(status), {"retry-after-ms": "1000"}, body, f"You asked me to fail with {status}."),)
 
 
+_WRITE = re.compile(r"write ([^\s:]+): ?(.*)", re.IGNORECASE | re.DOTALL)
+_MUST_BE_READ = "You must read"
 _EDIT = re.compile(r"edit ([^\s:]+): ?(.+?) ?-> ?(.*)", re.IGNORECASE | re.DOTALL)
 
 Rule = Callable[..., Turn]
@@ -172,7 +184,7 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         (r"help[.!?]?", _help),
         (r"(?:list files|ls)[.!?]?", _list_files),
         (r"read (\S+)", _read),
-        (r"write ([^\s:]+): ?(.*)", _write),
+        (_WRITE.pattern, _write),
         (_EDIT.pattern, _edit),
         (r"run (.+)", _run),
         (r"todo:? (.+)", _todo),
@@ -207,16 +219,18 @@ def _new_file(path: str, content: str) -> str:
 
 
 def _go_on(request: ModelRequest, results: ToolTurn) -> Turn:
-    """An edit has a second step; every other command is done with its tool."""
+    """An edit has a second step, and so has writing over a file; every other command is done with its tool."""
     return _second_step(request, results) or _closing(results)
 
 
 def _second_step(request: ModelRequest, results: ToolTurn) -> Turn:
-    if any(result.is_error for result in results.content):
+    if any(result.is_error and _MUST_BE_READ not in result.text for result in results.content):
         return ()
     user = next((message for message in reversed(request.messages) if isinstance(message, UserTurn)), None)
-    edits = (found for text in _texts(user) if (found := _EDIT.fullmatch(text.strip())))
-    return next((_edit(request, *found.groups()) for found in edits), ())
+    texts = [text.strip() for text in _texts(user)]
+    edits = (_edit(request, *found.groups()) for text in texts if (found := _EDIT.fullmatch(text)))
+    writes = (_write_over(request, results, *found.groups()) for text in texts if (found := _WRITE.fullmatch(text)))
+    return next(chain(edits, writes), ())
 
 
 def _closing(results: ToolTurn) -> Turn:

@@ -64,3 +64,11 @@ def test_the_readme_s_tour_goes_as_it_says(new_desk: Callable[..., Desk]) -> Non
     desk.button("Undo revert").click()
     expect(desk.answer).to_contain_text("read is done")
     assert desk.file("notes.md") == "# Notes"
+
+
+def test_the_tour_can_be_made_again(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk()
+    (desk.server.workspace / "notes.md").write_text("# Mine\n")
+    desk.say(TOUR[1])
+    expect(desk.answer).to_contain_text("write is done")
+    assert desk.file("notes.md") == "# Notes"
