@@ -21,7 +21,7 @@ fd mktemp mkfifo mknod chattr lsattr setfacl getfacl realpath bash sh zsh dash
 PATH_COMMANDS = frozenset(_PATH_COMMANDS.split())
 _SCRIPT_FIRST = {"grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk", "mawk", "jq", "yq"}
 _PROGRAM_WRITES = {"sed", "awk", "gawk", "mawk"}
-_SAFE_DEVICES = re.compile(r"/dev/(null|stdin|stdout|stderr|tty|fd/\d+)")
+_SAFE_DEVICES = re.compile(r"/dev/(null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)")
 _URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://", re.IGNORECASE)
 _MOST_GLOB_HITS = 1000
 _TWO_WILDCARDS = re.compile(r"((?:/[^/*?\[]*)*(?=/))/[^/]*(?:/[^/*?\[]*)*(?:/[^/]*)?")
