@@ -53,7 +53,7 @@ clean: ## Remove the environment and every cache
 # The stamps make a second run instant; a changed lock file or pyproject.toml installs again.
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed and was not found. Install it (Debian: apt-get install python3 python3-venv), or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@echo "Setting up $(VENV) with $$($(PYTHON) --version) ..."
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) (about half a minute, once) ..."
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
