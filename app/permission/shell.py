@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.permission.boundary import Boundary
-from app.permission.rules import Decision, Subject, decide
+from app.permission.rules import Subject
 from app.permission.shell_paths import always_outside
 from app.permission.shell_reader import Invocation, ShellReader, Undone
 from app.permission.shell_syntax import parse
 from app.permission.shell_variables import Variables
 from app.permission.shell_words import has_reserved_characters
-from app.schema.permission import Ruleset
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,6 @@ def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[st
         return ShellAnalysis((_not_understood(command), *read.invocations), (*read.outside, command), unparsable=True)
     unread = [_not_understood(command)] if read.files.runs_what_it_writes else []
     return ShellAnalysis((*unread, *read.invocations), tuple(read.outside))
-
-
-def decide_shell(analysis: ShellAnalysis, ruleset: Ruleset, approved: Ruleset) -> Decision:
-    """Forbidden: some command, in some spelling, is denied. Allowed: every command is allowed as typed, no rule that asks is
-    evaded by a spelling, and all of it can be read, unless nothing about `bash` is denied or asked."""
-    return decide("bash", analysis.subjects, ruleset, approved)
 
 
 def _not_understood(command: str) -> Invocation:

@@ -17,9 +17,11 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     Tag,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -34,7 +36,8 @@ RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_d
 ACTION_KEYS = ("todowrite", "todoread", "question", "webfetch", "websearch", "codesearch", "doom_loop")
 _EDIT_TOOLS = {"write", "edit", "patch", "multiedit"}
 
-Number = Annotated[float, Field(strict=True)]
+Number = Annotated[StrictInt | StrictFloat, WithJsonSchema({"type": "number"})]
+"""A whole number stays one."""
 Positive = Annotated[StrictInt, Field(gt=0)]
 Strings = list[StrictStr]
 StringMap = dict[str, StrictStr]
@@ -124,7 +127,7 @@ class TuiAcceleration(_Section):
 
 
 class TuiConfig(_Section):
-    scroll_speed: Annotated[Number | None, Field(ge=0.001)] = None
+    scroll_speed: Annotated[float, Field(ge=0.001, strict=True)] | None = None
     scroll_acceleration: TuiAcceleration | None = None
     diff_style: Literal["auto", "stacked"] | None = None
 

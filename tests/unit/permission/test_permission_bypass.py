@@ -5,7 +5,7 @@ from bypass_corpus import CORPUS, OUT, RULESETS
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Allowed, Asked, Decision, Forbidden, decide
-from app.permission.shell import analyse, decide_shell
+from app.permission.shell import analyse
 from app.schema.permission import Ruleset
 
 NAMES = {Allowed: "allow", Asked: "ask", Forbidden: "deny"}
@@ -45,7 +45,7 @@ def judge(command: str, project: Path, rules: Ruleset) -> str:
     environment = {"HOME": str(project.parent / "home")}
     analysis = analyse(command, project, Boundary(project, project), environment)
     outside = decide("external_directory", analysis.outside, rules, [])
-    return strictest([decide_shell(analysis, rules, []), outside])
+    return strictest([decide("bash", analysis.subjects, rules, []), outside])
 
 
 @pytest.mark.parametrize(
