@@ -100,6 +100,18 @@ async def test_an_error_that_will_come_again_is_stored(tmp_path: Path, status: i
     assert told == [{"sessionID": session, "error": error}]
 
 
+async def test_a_session_whose_first_prompt_failed_has_its_title_from_the_next(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"status": 400, "message": "bad request"}], [say("Better.")]]) as app:
+        answer, _ = await prompted(app)
+        session = answer["info"]["sessionID"]
+        before = (await app.get(f"/session/{session}"))["title"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            await app.prompt(session, "Again")
+            await events.until("session.idle")
+        assert (await app.get(f"/session/{session}"))["title"] != before
+
+
 async def test_a_missing_key_is_stored_as_such(tmp_path: Path) -> None:
     config = {
         "model": "acme/m",

@@ -12,7 +12,7 @@ from app.agent.instance import Instance
 from app.agent.loop import decide
 from app.provider.base import ModelRequest, ProviderFailure, TextBlock, TextDelta, UserTurn
 from app.provider.selection import find, small_model
-from app.schema.message import MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import SubtaskPart, TextPart
 from app.schema.session import Session
@@ -65,8 +65,10 @@ class Titles:
 
 
 def is_wanted(session: Session, history: Sequence[MessageWithParts]) -> bool:
-    """For the first real prompt of a session that nobody has named."""
-    return session.parent_id is None and title.is_default(session.title) and sum(map(_is_real_prompt, history)) == 1
+    """For the first real prompt of a session that nobody has named; those whose answers failed do not count."""
+    failed = {m.info.parent_id for m in history if isinstance(m.info, AssistantMessage) and m.info.error is not None}
+    prompts = [message for message in history if _is_real_prompt(message) and message.info.id not in failed]
+    return session.parent_id is None and title.is_default(session.title) and len(prompts) == 1
 
 
 def clean(answer: str) -> str | None:

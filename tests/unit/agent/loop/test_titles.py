@@ -1,6 +1,7 @@
 import pytest
 from conversation import assistant, file, subtask, text, user
 
+from app.agent.errors import aborted
 from app.agent.loop.titles import LONGEST, clean, is_wanted
 from app.schema.session import Session, SessionTime
 from app.session import title
@@ -49,6 +50,13 @@ def test_the_first_prompt_gives_the_title() -> None:
 def test_later_prompts_give_none() -> None:
     first = user(text())
     assert not is_wanted(session(DEFAULT), [first, assistant(first, text()), user(text())])
+
+
+def test_after_a_prompt_whose_answer_failed_the_next_gives_the_title() -> None:
+    first, answered = user(text()), user(text())
+    broken = assistant(first, finish=None, error=aborted())
+    assert is_wanted(session(DEFAULT), [first, broken, user(text())])
+    assert not is_wanted(session(DEFAULT), [first, broken, answered, assistant(answered, text()), user(text())])
 
 
 def test_a_prompt_that_only_the_server_wrote_gives_none() -> None:
