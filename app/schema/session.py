@@ -95,9 +95,13 @@ class Retry(Wire):
 SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
 
 
+Title = Annotated[str, Field(max_length=20_000)]
+"""It stands in every list and event of its session."""
+
+
 class CreateInput(Wire):
     parent_id: SessionID | None = None
-    title: str | None = None
+    title: Title | None = None
     permission: Ruleset | None = None
 
 
@@ -106,7 +110,7 @@ class UpdateTime(Wire):
 
 
 class UpdateInput(Wire):
-    title: str | None = None
+    title: Title | None = None
     time: UpdateTime | None = None
 
 
