@@ -18,6 +18,7 @@ from app.mcp.values import ServerResource
 from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 from app.schema.mcp import McpResource, MCPStatus, MCPStatusConnected
+from app.tool.mcp_tool import sanitised
 
 routes = router(tags=["mcp"], responses=documented(400, 403))
 
@@ -123,9 +124,10 @@ async def back_from_sign_in(
 
 @routes.get("/experimental/resource", operation_id="experimental.resource.list", response_model=dict[str, McpResource])
 async def resources(servers: Servers) -> Response:
-    """Of the servers that are connected, by `<server>:<name>`."""
+    """Of the servers that are connected, by `<server>:<name>` in the letters of a command's name."""
     offers = await servers.offers()
-    return _by_name({f"{one.server}:{one.name}": _shown(one) for offered in offers for one in offered.resources})
+    found = [one for offered in offers for one in offered.resources]
+    return _by_name({f"{sanitised(one.server)}:{sanitised(one.name)}": _shown(one) for one in found})
 
 
 def _by_name(values: Mapping[str, Wire]) -> Response:

@@ -92,7 +92,7 @@ def _readable_result(model: Model, result: ToolResultBlock) -> ToolResultBlock:
     if not notes:
         return result
     files = tuple(file for file, problem in problems if not problem)
-    return replace(result, text="\n\n".join((result.text, *notes)), files=files)
+    return replace(result, text="\n\n".join(filter(None, (result.text, *notes))), files=files)
 
 
 def _problem(model: Model, file: FileBlock) -> str | None:

@@ -112,6 +112,15 @@ async def test_resources_are_listed_by_server_and_name(app: RunningApp) -> None:
     }
 
 
+async def test_a_resource_s_key_has_the_letters_of_a_command_s_name(app: RunningApp) -> None:
+    await app.post("/mcp", {"name": "my srv", "config": plain()})
+    listed = await app.get("/experimental/resource")
+    assert {key: listed[key]["client"] for key in listed if key.startswith("my")} == {
+        "my_srv:notes": "my srv",
+        "my_srv:pixel": "my srv",
+    }
+
+
 async def test_a_change_of_the_configuration_reaches_the_servers(app: RunningApp) -> None:
     await app.get("/mcp")
     await app.call("PATCH", "/config", {"mcp": {"plain": {"enabled": False}, "third": plain()}})

@@ -68,11 +68,12 @@ def test_other_files_pass():
     assert prepare_messages(model(), messages) == messages
 
 
-def test_a_picture_in_a_tool_result_becomes_a_sentence_too():
-    result = ToolResultBlock("c", "read", "Image read", files=(PNG, PDF))
+@pytest.mark.parametrize(("said", "start"), [("Image read", "Image read\n\nERROR: "), ("", "ERROR: ")])
+def test_a_picture_in_a_tool_result_becomes_a_sentence_too(said, start):
+    result = ToolResultBlock("c", "read", said, files=(PNG, PDF))
     [message] = prepare_messages(model(pdf=True), (ToolTurn((result,)),))
     assert message.content[0].files == (PDF,)
-    assert message.content[0].text.startswith("Image read\n\nERROR: ")
+    assert message.content[0].text.startswith(start)
 
 
 def test_anthropic_gets_nothing_empty_but_keeps_redacted_reasoning():
