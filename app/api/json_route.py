@@ -1,12 +1,14 @@
 """Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, no accident further in."""
 
 import re
+import traceback
 from collections.abc import Callable, Coroutine, Iterable
 from json import JSONDecodeError
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
@@ -66,7 +68,12 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
-            return await handle(StrictRequest(request.scope, request.receive))
+            try:
+                return await handle(StrictRequest(request.scope, request.receive))
+            except RequestValidationError as refusal:
+                # The frames hold the refusal and it holds them; between them is a body of megabytes, and no collector hurries.
+                traceback.clear_frames(refusal.__traceback__)
+                raise
 
         return strict
 

@@ -192,6 +192,7 @@ async def test_bodies_of_20_megabytes_at_once(server: RealServer, figure: Any) -
     )
     assert max(answers) < 500 and 413 in answers and 400 in answers and server.tracebacks() == []
     assert peak[0] - before < 500 * MIB
+    assert server.memory - before < 200 * MIB
 
 
 @asynccontextmanager
