@@ -78,7 +78,7 @@ class Compacting(Wire):
     prompt: str | None = None
 
 
-# ── what comes in ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# What comes in.
 
 
 async def chat_message(instance: Instance, prompt: PromptInput, message: MessageWithParts) -> MessageWithParts:
@@ -123,7 +123,7 @@ async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput
     return prompt.model_copy(update={"parts": changed.parts}) if changed else prompt
 
 
-# ── what the model is asked ─────────────────────────────────────────────────────────────────────────────────────────────
+# What the model is asked.
 
 
 async def messages(hooks: HookRunner, history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
@@ -186,7 +186,7 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
     return await hooks.change(name, {"sessionID": session_id}, output, Compacting.model_validate) or Compacting()
 
 
-# ── what comes of it ────────────────────────────────────────────────────────────────────────────────────────────────────
+# What comes of it.
 
 
 async def text_complete(hooks: HookRunner, part: TextPart) -> None:

@@ -61,7 +61,7 @@ class BoundedRequests(_HttpProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
-    # ── the connection ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # The connection.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -79,7 +79,7 @@ class BoundedRequests(_HttpProtocol):
         self._give_up_requests()
         super().connection_lost(exc)
 
-    # ── the head of a request ───────────────────────────────────────────────────────────────────────────────────────────
+    # The head of a request.
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -138,7 +138,7 @@ class BoundedRequests(_HttpProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
 
-    # ── a client that does not read ─────────────────────────────────────────────────────────────────────────────────────
+    # A client that does not read.
 
     def pause_writing(self) -> None:
         super().pause_writing()

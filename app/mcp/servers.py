@@ -82,7 +82,7 @@ class McpServers:
             raise NotFound(f"There is no MCP server {name!r}. There are: {', '.join(self._servers) or 'none'}")
         return self._servers[name]
 
-    # ── which there are ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # Which there are.
 
     def configure(self, configured: Mapping[str, McpConfig], answer_ms: int | None) -> None:
         """Connects what is new or other than before, lets go of what is gone, leaves the rest as it is. Returns at once."""
@@ -135,7 +135,7 @@ class McpServers:
         server.connection = Connection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
         return server.connection
 
-    # ── what they offer ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # What they offer.
 
     async def offers(self) -> list[Offers]:
         """Of the servers that are connected. One that was lost is connected again; one that is connecting gets a moment."""
@@ -167,7 +167,7 @@ class McpServers:
         lost = server.connection is not None and server.connection.is_lost
         return self.open(server) if lost else server.connection
 
-    # ── coming and going ────────────────────────────────────────────────────────────────────────────────────────────────
+    # Coming and going.
 
     def _put(self, server: Server) -> None:
         self._servers[server.name] = server

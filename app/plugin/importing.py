@@ -81,7 +81,7 @@ def _read(hooks: Any) -> LoadedPlugin:
     return LoadedPlugin(known, tools, tuple(sorted(map(str, hooks.keys() - HOOK_NAMES - {"tool"}))))
 
 
-# ── importing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Importing.
 
 
 def _import(extension: Extension) -> Any:

@@ -17,7 +17,7 @@ Metadata = dict[str, Any]
 adapter: `{"anthropic": {"signature": …}}`."""
 
 
-# ── what the model is sent ──────────────────────────────────────────────────────────────────────────────────────────────
+# What the model is sent.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ModelRequest:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-# ── what the model streams back ─────────────────────────────────────────────────────────────────────────────────────────
+# What the model streams back.
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class Provider(Protocol):
     async def close(self) -> None: ...
 
 
-# ── how it fails ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# How it fails.
 
 
 class ProviderFailure(Exception):

@@ -67,7 +67,7 @@ def prepare_messages(model: Model, messages: Messages) -> Messages:
     return readable
 
 
-# ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Media.
 
 
 def _without_unsupported_media(model: Model, message: ModelMessage) -> ModelMessage:
@@ -118,7 +118,7 @@ def _is_empty_data(url: str) -> bool:
     return url.startswith("data:") and not url.partition(",")[2]
 
 
-# ── empty parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Empty parts.
 
 
 def drop_empty(messages: Messages) -> Messages:
@@ -148,7 +148,7 @@ def _is_empty(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock) -> 
             return False
 
 
-# ── call ids ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Call ids.
 
 
 def rename_calls(messages: Messages, rename: Callable[[str], str]) -> Messages:
@@ -198,7 +198,7 @@ def with_filler(messages: Messages) -> Messages:
     return tuple(filled)
 
 
-# ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Tools.
 
 
 def prepare_tools(

@@ -76,7 +76,7 @@ class Store:
             if not watchers:
                 self._watchers.pop(session_id, None)
 
-    # ── changing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Changing.
 
     def lock(self, session_id: str) -> asyncio.Lock:
         """Held while a value is read, changed and written back."""
@@ -116,7 +116,7 @@ class Store:
             await self.commit(change)
             return session
 
-    # ── streaming ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Streaming.
 
     def stream(self, part: Part, directory: str, text: str = "") -> None:
         """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk. Its first text does
@@ -169,7 +169,7 @@ class Store:
             self._live.pop(session_id, None)
             self._live_in.pop(session_id, None)
 
-    # ── the lease of a turn ─────────────────────────────────────────────────────────────────────────────────────────────
+    # The lease of a turn.
 
     def hold(self, lease: Lease) -> None:
         """From now on this session's changes are refused unless the lease still stands."""
@@ -178,7 +178,7 @@ class Store:
     def release(self, session_id: str) -> None:
         self._leases.pop(session_id, None)
 
-    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Reading.
 
     async def ask(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run one of storage.queries."""

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from app.storage.tables import APPROVAL, ASK, COUNTER, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE
 
-# ── sessions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Sessions.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def family(connection: Connection, session_id: str) -> list[str]:
     return [*bodies, body] if body is not None else bodies
 
 
-# ── messages and parts ──────────────────────────────────────────────────────────────────────────────────────────────────
+# Messages and parts.
 
 _MESSAGE_COLUMNS = (MESSAGE.c.seq, MESSAGE.c.id, MESSAGE.c.role, MESSAGE.c.parent_id, MESSAGE.c.body)
 _PART_COLUMNS = (PART.c.message_id, PART.c.id, PART.c.body)
@@ -285,7 +285,7 @@ def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
     return [(row.id, row.directory) for row in connection.execute(query).all()]
 
 
-# ── the rest ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# The rest.
 
 
 def body_of(connection: Connection, of: Any, **key: str) -> str | None:

@@ -102,7 +102,7 @@ async def test_an_unknown_message_is_not_found(app: RunningApp) -> None:
     await app.get(f"/session/{session_id}/message/foo", expect=400)
 
 
-# ── parts ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Parts.
 
 
 async def one_part(app: RunningApp) -> tuple[str, dict[str, Any]]:
@@ -154,7 +154,7 @@ async def test_a_removed_part_is_gone_and_removing_it_again_is_no_error(app: Run
     assert (await app.messages(part["sessionID"]))[0]["parts"] == []
 
 
-# ── removing messages ───────────────────────────────────────────────────────────────────────────────────────────────────
+# Removing messages.
 
 
 async def test_a_removed_message_is_gone_with_its_parts(app: RunningApp) -> None:
@@ -183,7 +183,7 @@ async def test_while_the_session_is_busy_no_message_is_removed(app: RunningApp) 
     assert await app.call("DELETE", f"/session/{session_id}/message/{first}") is True
 
 
-# ── prompting ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Prompting.
 
 
 async def test_an_answer_begins_with_a_newline_and_is_one_json_document(app: RunningApp) -> None:

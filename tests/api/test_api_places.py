@@ -118,7 +118,7 @@ async def test_a_disposed_directory_forgets_nothing_that_is_stored(app: RunningA
     assert len(await app.messages(session["id"])) == 4
 
 
-# ── directories ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Directories.
 
 
 @pytest.mark.parametrize("route", ["/path", "/session", "/event", "/config", "/agent", "/permission", "/session/status"])

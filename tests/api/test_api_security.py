@@ -43,7 +43,7 @@ async def statuses(
     return answered
 
 
-# ── Host ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Host.
 
 
 async def test_every_route_refuses_a_host_that_is_not_this_servers(app: RunningApp, every_route: list[tuple[str, str]]) -> None:
@@ -83,7 +83,7 @@ async def test_a_server_for_all_addresses_is_reached_by_any_address_and_by_no_ot
             assert (await app.client.get("/global/health", headers={"host": host})).status_code == status
 
 
-# ── Origin ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Origin.
 
 
 async def test_no_route_lets_a_foreign_page_write(app: RunningApp, every_route: list[tuple[str, str]]) -> None:
@@ -140,7 +140,7 @@ async def test_a_preflight(tmp_path: Path) -> None:
         assert foreign.status_code == 204 and "access-control-allow-origin" not in foreign.headers
 
 
-# ── content type ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Content type.
 
 
 async def test_no_route_takes_a_body_that_a_page_may_send_without_asking(
@@ -152,7 +152,7 @@ async def test_no_route_takes_a_body_that_a_page_may_send_without_asking(
         assert set(answered.values()) == {(415, "UnsupportedMediaTypeError")}
 
 
-# ── password ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Password.
 
 
 def basic(login: str) -> dict[str, str]:
@@ -232,7 +232,7 @@ async def test_no_way_leads_out_of_the_open_routes(tmp_path: Path, monkeypatch: 
             assert (await app.client.get(f"http://127.0.0.1:4096{path}")).status_code in (401, 404), path
 
 
-# ── listening ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Listening.
 
 
 def serve(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -119,7 +119,7 @@ async def test_aborting_what_does_not_run_is_no_error(app: RunningApp) -> None:
     assert await app.post(f"/session/{UNKNOWN}/abort") is True
 
 
-# ── listing ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Listing.
 
 
 async def test_newest_created_come_first_whatever_was_updated(app: RunningApp) -> None:
@@ -219,7 +219,7 @@ async def test_children_newest_first(app: RunningApp) -> None:
     assert await app.get(f"/session/{children[0]}/children") == []
 
 
-# ── deleting ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Deleting.
 
 
 async def test_a_deleted_session_is_gone_with_all_below_it(app: RunningApp) -> None:
@@ -250,7 +250,7 @@ async def test_deleting_a_session_stops_its_turn(app: RunningApp) -> None:
     await app.get(f"/session/{session['id']}", expect=404)
 
 
-# ── forks ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Forks.
 
 
 async def test_a_fork_is_a_session_of_its_own(app: RunningApp) -> None:
@@ -283,7 +283,7 @@ async def test_a_fork_at_an_unknown_message_is_not_found(app: RunningApp) -> Non
     assert len(await app.get("/session")) == 1
 
 
-# ── what hangs on a session ─────────────────────────────────────────────────────────────────────────────────────────────
+# What hangs on a session.
 
 
 async def test_a_new_session_has_no_todos_no_diff_and_no_messages(app: RunningApp) -> None:

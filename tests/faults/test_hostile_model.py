@@ -71,12 +71,12 @@ def config(model: ModelServer) -> dict[str, Any]:
     return {**made, "permission": {"*": "allow", "doom_loop": "allow"}}
 
 
-async def outcome(tmp_path: Path, case: Case) -> tuple[dict[str, Any], int, float]:
+async def outcome(tmp_path: Path, case: Case, patience: float = 60.0) -> tuple[dict[str, Any], int, float]:
     """The answer, how often the model was asked, and the seconds it took."""
     with model_server() as model:
         model.play(*case.first)
         model.otherwise = case.otherwise
-        async with running_app(tmp_path, workspace=configured(tmp_path, config(model))) as app:
+        async with running_app(tmp_path, workspace=configured(tmp_path, config(model)), patience=patience) as app:
             session = (await app.create_session())["id"]
             began = time.monotonic()
             answer = await app.prompt(session, "Hi")
@@ -106,7 +106,7 @@ async def test_a_turn_ends(tmp_path: Path, figure: Figure, name: str) -> None:
 @pytest.mark.skipif(not LONG, reason="takes minutes: make faults")
 @pytest.mark.parametrize("name", FOR_EVER)
 async def test_a_turn_ends_when_the_pauses_are_long(tmp_path: Path, figure: Figure, name: str) -> None:
-    answer, calls, took = await outcome(tmp_path, FOR_EVER[name])
+    answer, calls, took = await outcome(tmp_path, FOR_EVER[name], patience=900.0)
     assert answer["info"]["error"]["name"] == FOR_EVER[name].error
     assert calls <= MOST_CALLS
     figure(f"{name}: a stored error after {calls} calls, {took:.0f} s")

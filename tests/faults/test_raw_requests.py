@@ -235,7 +235,7 @@ async def test_five_hundred_connections(server: RealServer, figure: Any) -> None
 
 async def test_clients_that_break_off_leave_nothing_behind(tmp_path: Path, figure: Any) -> None:
     """Within this process, where tasks and listeners can be counted."""
-    async with running_app(tmp_path) as app, listening(app) as port:
+    async with running_app(tmp_path, patience=300) as app, listening(app) as port:
         session = await app.create_session(title="T")
         await broken_off(app, port, session["id"], 60)
         tasks, files = await settled(app)

@@ -50,7 +50,7 @@ async def run(app: RunningApp, session: str, command: str, arguments: str = "", 
     return await app.post(f"/session/{session}/command", body, expect=expect)
 
 
-# ── arguments ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Arguments.
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ async def test_a_message_id_and_files_of_the_client_are_kept(app: RunningApp, se
     assert types(user) == ["text", "file"]
 
 
-# ── shell ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Shell.
 
 
 async def test_shell_commands_run_in_the_sessions_directory(app: RunningApp) -> None:
@@ -173,7 +173,7 @@ def test_a_shell_command_is_given_some_time_but_not_for_ever() -> None:
     assert 10 <= SHELL_SECONDS <= 300
 
 
-# ── files and agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+# Files and agents.
 
 
 async def test_files_directories_and_agents_are_attached_by_their_names(app: RunningApp, session: str) -> None:
@@ -205,7 +205,7 @@ async def test_references_are_seen_from_the_top_of_the_checkout_and_from_home(tm
         assert "from home" in json.dumps(user["parts"])
 
 
-# ── agents, models, subtasks ────────────────────────────────────────────────────────────────────────────────────────────
+# Agents, models, subtasks.
 
 
 async def test_the_commands_agent_and_model_come_before_those_asked_for(app: RunningApp, session: str) -> None:
@@ -280,7 +280,7 @@ async def test_a_subagent_of_a_command_may_read_the_checkout(app: RunningApp, se
     assert "world" in str(requests(app)[1].messages)
 
 
-# ── refused ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Refused.
 
 
 @pytest.mark.parametrize("command", ["unknown", "no-agent", "no-model"])

@@ -42,7 +42,7 @@ def said(request: Any) -> list[str]:
     return found
 
 
-# ── asked for ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Asked for.
 
 
 async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, session: str) -> None:
@@ -193,7 +193,7 @@ async def test_a_compaction_agent_may_have_its_own_model_and_prompt(tmp_path: Pa
         assert (await app.messages(session))[-1]["info"]["modelID"] == "other"
 
 
-# ── the window is full ──────────────────────────────────────────────────────────────────────────────────────────────────
+# The window is full.
 
 
 async def test_a_full_window_is_compacted_and_the_turn_goes_on(app: RunningApp, session: str) -> None:

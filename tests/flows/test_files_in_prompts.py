@@ -45,7 +45,7 @@ def called(part: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-# ── text files ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Text files.
 
 
 async def test_a_text_file_is_read_for_the_model(app: RunningApp, session: str) -> None:
@@ -137,7 +137,7 @@ async def test_an_image_that_claims_to_be_text_is_attached_as_what_it_is(app: Ru
     assert kept["filename"] == "pixel.png"
 
 
-# ── directories, images, data URLs ──────────────────────────────────────────────────────────────────────────────────────
+# Directories, images, data URLs.
 
 
 async def test_a_directory_is_listed(app: RunningApp, session: str) -> None:
@@ -192,7 +192,7 @@ async def test_other_urls_are_kept_as_they_are(app: RunningApp, session: str, ur
     assert (kept["url"], kept["mime"], kept["filename"]) == (url, "image/png", "a.png")
 
 
-# ── agents ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Agents.
 
 
 async def test_naming_an_agent_asks_the_model_to_give_it_the_task(app: RunningApp, session: str) -> None:
@@ -214,7 +214,7 @@ async def test_it_is_said_when_the_agents_rules_would_refuse_the_task(tmp_path: 
         assert "rules" in message["parts"][1]["text"]
 
 
-# ── order and refusals ──────────────────────────────────────────────────────────────────────────────────────────────────
+# Order and refusals.
 
 
 async def test_parts_keep_the_clients_order_and_ids(app: RunningApp, session: str) -> None:

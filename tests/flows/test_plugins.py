@@ -128,7 +128,7 @@ def said_by_user(request: ModelRequest) -> list[str]:
     return [block.text for turn in turns for block in turn.content if isinstance(block, TextBlock)]
 
 
-# ── every hook ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Every hook.
 
 
 def test_the_plugin_of_these_tests_has_every_hook() -> None:
@@ -265,7 +265,7 @@ async def test_compacting_may_ask_in_its_own_words(tmp_path: Path, files: Plugin
         assert said_by_user(requests(app)[-1])[-1] == "Sum up as a poem."
 
 
-# ── permissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Permissions.
 
 ASK_FOR_BASH = {"permission": {"bash": "ask"}}
 
@@ -343,7 +343,7 @@ async def test_an_unknown_decision_leaves_it_to_the_rules(
     assert "plugin decides: its hook permission.ask failed" in caplog.text
 
 
-# ── what goes wrong ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# What goes wrong.
 
 FAILING = """
     import sys
@@ -483,7 +483,7 @@ async def test_hooks_run_in_the_order_of_their_plugins_each_on_what_the_one_befo
         assert texts(await prompted(app, "Hi", [say("Zero")])) == ["Zero one three"]
 
 
-# ── loading ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Loading.
 
 SIGNING = """
     async def plugin(input):

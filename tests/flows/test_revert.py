@@ -38,7 +38,7 @@ def ids(messages: list[dict[str, Any]]) -> list[str]:
     return [message["info"]["id"] for message in messages]
 
 
-# ── a whole message ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# A whole message.
 
 
 async def test_a_revert_takes_the_files_back_at_once_and_keeps_the_messages(app: RunningApp, session: str) -> None:
@@ -145,7 +145,7 @@ async def test_events_tell_of_revert_and_unrevert(app: RunningApp, session: str)
         assert "revert" not in events.seen[3].properties["info"]
 
 
-# ── a part of a message ─────────────────────────────────────────────────────────────────────────────────────────────────
+# A part of a message.
 
 
 async def part_level(app: RunningApp, session: str) -> tuple[str, str, str]:
@@ -194,7 +194,7 @@ async def test_a_part_with_nothing_before_it_stands_for_its_turn(app: RunningApp
     assert list(files(app.directory)) == ["a.txt"]
 
 
-# ── cleanup ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Cleanup.
 
 
 async def reverted(app: RunningApp, session: str) -> list[str]:
@@ -255,7 +255,7 @@ async def test_a_prompt_that_is_refused_cleans_nothing_up(app: RunningApp, sessi
     assert "revert" in await app.get(f"/session/{session}")
 
 
-# ── refused ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Refused.
 
 
 async def test_a_busy_session_refuses_revert_and_unrevert(app: RunningApp, session: str) -> None:
@@ -309,7 +309,7 @@ async def test_an_abort_waits_for_a_revert_that_is_under_way(app: RunningApp, se
     assert (app.directory / "a.txt").read_text() == "hello\nworld\n"
 
 
-# ── dry run ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Dry run.
 
 
 async def test_a_dry_run_shows_the_diff_and_touches_nothing(app: RunningApp, session: str) -> None:
@@ -343,7 +343,7 @@ async def test_a_dry_run_while_a_revert_stands_shows_the_way_from_here(app: Runn
     assert (await app.get(f"/session/{session}"))["revert"]["messageID"] == first
 
 
-# ── what cannot be taken back ───────────────────────────────────────────────────────────────────────────────────────────
+# What cannot be taken back.
 
 
 def reasons(told: dict[str, Any]) -> dict[str, str]:
@@ -498,7 +498,7 @@ async def test_snapshots_that_are_gone_leave_the_files_and_say_so(app: RunningAp
     assert (app.directory / "a.txt").read_text() == "two\n"
 
 
-# ── kinds of files ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# Kinds of files.
 
 CHANGES = {
     "a rename": "mv a.txt moved.txt",
@@ -556,7 +556,7 @@ async def test_the_projects_own_repository_is_untouched(app: RunningApp, session
     assert {name: content for name, content in of_git().items() if not name.endswith("/opencode")} == before
 
 
-# ── places ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Places.
 
 
 async def test_in_a_subdirectory_only_that_is_covered(app: RunningApp) -> None:
@@ -615,7 +615,7 @@ async def test_through_a_symbolic_link_to_the_checkout(tmp_path: Path) -> None:
         assert told["summary"]["files"] == 1
 
 
-# ── other ways of changing files ────────────────────────────────────────────────────────────────────────────────────────
+# Other ways of changing files.
 
 
 async def test_what_a_subagent_changed_is_taken_back_with_the_turn_that_started_it(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class Sequence:
         weights = [1, 6, 3, 4, 1, 1] if self.standing else [4, 4, 6, 1, 1, 0]
         return self.random.choices(acts, weights)[0]
 
-    # ── what is done ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # What is done.
 
     async def agent_turn(self) -> None:
         await self.clean()
@@ -166,7 +166,7 @@ class Sequence:
         assert await self.stored() == [(step.message, step.parts) for step in self.steps]
         assert (await self.store.session(self.session)).revert is None
 
-    # ── what must hold ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # What must hold.
 
     def check_reverted(self, session: Session, before: Files, at: int, part: int | None) -> None:
         assert session.revert is not None
@@ -207,7 +207,7 @@ class Sequence:
         folders = [self.root / folder for folder in Path(name).parents[:-1]]
         return any(folder.is_symlink() or folder.is_file() for folder in folders)
 
-    # ── the conversation ────────────────────────────────────────────────────────────────────────────────────────────────
+    # The conversation.
 
     def random_target(self) -> tuple[int, int | None]:
         """A message, or the call in one: its place, and the place of the part."""

@@ -106,7 +106,7 @@ async def test_tools_that_ran_stay_on_the_record_when_their_results_are_too_much
     assert "Run it" not in str(requests(app)[-1].messages)
 
 
-# ── the summary itself is too much ──────────────────────────────────────────────────────────────────────────────────────
+# The summary itself is too much.
 
 
 class Refusing:
@@ -158,7 +158,7 @@ async def test_a_summary_that_never_fits_leaves_the_session_usable(tmp_path: Pat
         assert texts(await app.prompt(session, "Still there?")) == ["Answered."]
 
 
-# ── nobody counts ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# Nobody counts.
 
 
 async def test_where_no_usage_is_reported_the_window_s_fill_is_estimated(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_an_answer_as_long_as_the_window_leaves_room_for_a_question(tmp_pa
         assert len(await app.messages(session)) == 4
 
 
-# ── shown ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Shown.
 
 
 async def test_a_session_says_that_it_is_being_compacted(app: RunningApp, session: str) -> None:
@@ -239,7 +239,7 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
         assert "error" in (await app.messages(session))[-1]["info"]
 
 
-# ── pruning ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Pruning.
 
 
 TWELVE_THOUSAND = 48_000

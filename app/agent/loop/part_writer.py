@@ -59,7 +59,7 @@ class PartWriter:
         change.put_message(self.message)
         self._writes.append(self._store.post(change))
 
-    # ── text and reasoning ──────────────────────────────────────────────────────────────────────────────────────────────
+    # Text and reasoning.
 
     def start_text(self, block: str, metadata: Metadata | None) -> None:
         self._begin(block, TextPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
@@ -93,7 +93,7 @@ class PartWriter:
             self.put(part)
         return part
 
-    # ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Tools.
 
     def tool_pending(self, call_id: str, tool: str) -> ToolPart:
         part = self._new_tool(call_id, tool)
@@ -147,7 +147,7 @@ class PartWriter:
         part.state = Failed(input=part.state.input, error=error, metadata=metadata, time=Ended(start=started, end=now))
         self.put(part)
 
-    # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Steps.
 
     def step_start(self, snapshot: str | None) -> None:
         part = StepStartPart(**self._ids(), snapshot=snapshot)
@@ -160,7 +160,7 @@ class PartWriter:
     def patch(self, tree: str, files: list[str]) -> None:
         self.put(PatchPart(**self._ids(), hash=tree, files=files))
 
-    # ── what goes wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # What goes wrong.
 
     def withdraw_attempt(self) -> None:
         """A failed attempt is asked again from its beginning: what it wrote goes, or the answer would stand twice."""

@@ -133,7 +133,7 @@ class Step:
             return Outcome.STOPPED
         return Outcome.GOES_ON if self.message.finish in ("tool-calls", "unknown") else Outcome.ANSWERED
 
-    # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Asking.
 
     async def _ask(self, calls: ToolCalls, request: ModelRequest) -> Finish | None:
         """Ask until there is an answer or no hope. None: the stream ended without saying how."""
@@ -172,7 +172,7 @@ class Step:
         await asyncio.sleep(decision.delay_ms / 1000)
         self._around.set_status(Busy())
 
-    # ── closing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Closing.
 
     async def _close(self, finish: Finish | None, calls: ToolCalls) -> None:
         """The step's end: usage, the tree it leaves and what it changed. A step that ran no tool changed nothing."""

@@ -103,7 +103,7 @@ class Turn:
             case _:
                 assert_never(decision)
 
-    # ── answering ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Answering.
 
     async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
         user, finished = decision.user, decision.last_finished
@@ -184,14 +184,14 @@ class Turn:
         )
         return await hooks.request(instance, request, agent, user)
 
-    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # Ending.
 
     async def _answer_with(self, error: MessageError) -> None:
         place = self._scope.instance.place
         path = MessagePath(cwd=place.directory, root=place.worktree)
         await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
 
-    # ── beside the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # Beside the loop.
 
     async def _prune(self) -> None:
         if self._asked is not None:

@@ -157,7 +157,7 @@ async def test_cut_short(server: FakeServer) -> None:
     assert await played(server, *text) == [TextStart("0"), TextDelta("0", "half"), TextEnd("0")]
 
 
-# ── where and how it is sent ────────────────────────────────────────────────────────────────────────────────────────────
+# Where and how it is sent.
 
 
 @pytest.mark.parametrize("base", ["/v1", "/v1/", "", "/"])

@@ -187,7 +187,7 @@ async def test_no_finish_reason_is_no_finish(server: FakeServer) -> None:
     ]
 
 
-# ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# What is sent.
 
 
 async def test_the_whole_request(server: FakeServer) -> None:

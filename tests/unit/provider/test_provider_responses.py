@@ -133,7 +133,7 @@ async def test_cut_short(server: FakeServer) -> None:
     assert await played(server, delta) == [TextStart("msg_1"), TextDelta("msg_1", "half"), TextEnd("msg_1")]
 
 
-# ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# What is sent.
 
 
 async def test_the_whole_request(server: FakeServer) -> None:

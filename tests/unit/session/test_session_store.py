@@ -42,7 +42,7 @@ async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(se
     assert len(await sessions.read()) == 1
 
 
-# ── streaming ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Streaming.
 
 
 async def test_a_read_sees_a_streaming_part_as_it_stands(sessions: Sessions) -> None:
@@ -127,7 +127,7 @@ async def test_a_drained_store_has_written_all(sessions: Sessions) -> None:
     assert await written(sessions) == ["Hello"]
 
 
-# ── watching ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Watching.
 
 
 async def test_a_watcher_sees_the_parts_of_its_session_until_it_stops(sessions: Sessions) -> None:
@@ -141,7 +141,7 @@ async def test_a_watcher_sees_the_parts_of_its_session_until_it_stops(sessions: 
     assert seen == [text_part("prt_1")]
 
 
-# ── sessions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Sessions.
 
 
 async def test_edits_at_once_are_made_one_after_another(sessions: Sessions) -> None:

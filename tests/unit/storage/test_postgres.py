@@ -86,7 +86,7 @@ async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage
     assert await other.count(SESSION) == 1
 
 
-# ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# The schema.
 
 
 def test_the_migrations_make_exactly_the_declared_tables(empty_url: str) -> None:
@@ -134,7 +134,7 @@ def test_a_server_refuses_the_schema_of_another_version(url: str, found: str, ad
     engine.dispose()
 
 
-# ── the commands ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# The commands.
 
 
 def command(monkeypatch: pytest.MonkeyPatch, directory: Path, url: str, *words: str) -> tuple[int, str]:
@@ -176,7 +176,7 @@ def test_other_databases_are_not_supported(monkeypatch: pytest.MonkeyPatch, tmp_
     assert code == 1 and "mysql is not supported" in output
 
 
-# ── servers that share the database ─────────────────────────────────────────────────────────────────────────────────────
+# Servers that share the database.
 
 
 def event_change(number: int, storage: Storage, session_id: str) -> Change:
@@ -272,7 +272,7 @@ async def test_a_lock_held_too_long_is_given_up_on(url: str, monkeypatch: pytest
         engine.dispose()
 
 
-# ── the whole server ────────────────────────────────────────────────────────────────────────────────────────────────────
+# The whole server.
 
 
 async def test_a_turn_with_a_tool_runs_and_is_there_after_a_restart(tmp_path: Path, url: str) -> None:
@@ -366,7 +366,7 @@ async def test_a_server_that_starts_leaves_what_another_asks_alone(tmp_path: Pat
             await events.until("session.idle")
 
 
-# ── what its text and its numbers cannot hold ───────────────────────────────────────────────────────────────────────────
+# What its text and its numbers cannot hold.
 
 NUL = "\0"
 
