@@ -173,9 +173,9 @@ def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
     config = dict(merged)
     modes = {name: {**mode, "mode": "primary"} for name, mode in config.get("mode", {}).items()}
     config["agent"] = deep_merge(config.get("agent", {}), modes)
-    config["permission"] = with_legacy_tools(
-        deep_merge(config.get("permission", {}), _flag_permission(flags)), config.get("tools", {})
-    )
+    permission = deep_merge(config.get("permission", {}), _flag_permission(flags))
+    if permission := with_legacy_tools(permission, config.get("tools", {})):
+        config["permission"] = permission
     config["plugin"] = [plugin.place for plugin in distinct(map(Extension, config.get("plugin", [])))]
     config["keybinds"] = {**_default_keybinds(), **config.get("keybinds", {})}
     if config.get("autoshare") and "share" not in config:

@@ -19,6 +19,12 @@ def test_no_files_gives_the_defaults(world: Any) -> None:
     assert config.keybinds["leader"] == "ctrl+x"
 
 
+def test_no_rules_are_shown_where_none_were_given(world: Any) -> None:
+    assert "permission" not in world.load().config.layer()
+    world.write(world.directory / "opencode.json", {"tools": {"bash": False}})
+    assert world.load().config.layer()["permission"] == {"bash": "deny"}
+
+
 def test_keybinds_of_the_user_stand_over_the_defaults(world: Any) -> None:
     world.write(world.directory / "opencode.json", {"keybinds": {"leader": "ctrl+z"}})
     keybinds = world.load().config.keybinds
