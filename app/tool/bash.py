@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.permission.boundary import Boundary
-from app.permission.shell import analyse
+from app.permission.shell.analysis import analyse
 from app.schema.base import Wire
 from app.tool import boundary, descriptions, process
 from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult

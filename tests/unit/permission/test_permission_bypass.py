@@ -5,7 +5,7 @@ from bypass_corpus import CORPUS, OUT, RULESETS
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Allowed, Asked, Decision, Forbidden, decide
-from app.permission.shell import analyse
+from app.permission.shell.analysis import analyse
 from app.schema.permission import Ruleset
 
 NAMES = {Allowed: "allow", Asked: "ask", Forbidden: "deny"}

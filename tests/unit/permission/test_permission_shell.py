@@ -7,8 +7,8 @@ import pytest
 
 from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
-from app.permission.shell import ShellAnalysis, analyse
-from app.permission.shell_paths import always_outside
+from app.permission.shell.analysis import ShellAnalysis, analyse
+from app.permission.shell.paths import always_outside
 from app.permission.spellings import spellings
 
 
@@ -160,5 +160,5 @@ def test_hostile_commands_are_bounded(command: str, tmp_path: Path) -> None:
 
 
 def test_the_parser_is_loaded_when_first_needed() -> None:
-    script = "import sys, app.permission.shell; sys.exit('tree_sitter' in sys.modules)"
+    script = "import sys, app.permission.shell.analysis; sys.exit('tree_sitter' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,32 +1,31 @@
-"""Walks a script's syntax tree in the order in which it runs, and gathers what shell.analyse reports."""
+"""Walks a script's syntax tree in the order in which it runs, and gathers what analysis.analyse reports."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from posixpath import basename, normpath
 from typing import TYPE_CHECKING, assert_never
 
-from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
-from app.permission.rules import Sight, Subject
-from app.permission.shell_files import OwnFiles
-from app.permission.shell_paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
-from app.permission.shell_syntax import MAX_NODES, is_misread, parse
-from app.permission.shell_variables import Variables, surely_runs
-from app.permission.shell_words import (
-    UNKNOWN,
-    Word,
-    has_glob,
-    has_reserved_characters,
-    literal_word,
-    node_text,
-    quoted,
-    read_word,
-    unquoted,
+from app.permission.rules import Subject
+from app.permission.shell.files import OwnFiles
+from app.permission.shell.invocation import Call, Invocation, as_judged, flattened, holds_code, text_of
+from app.permission.shell.nodes import (
+    WORDS,
+    belongs_to_command,
+    heredoc_text,
+    in_background,
+    is_descriptor,
+    joined,
+    last_command,
+    name_of,
+    printed,
+    stray_arguments,
 )
-from app.permission.shell_wrappers import (
+from app.permission.shell.paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
+from app.permission.shell.steps import (
     NO_INPUT,
     UNSEEN_INPUT,
     Foreign,
@@ -36,13 +35,22 @@ from app.permission.shell_wrappers import (
     Starts,
     Step,
     Unseen,
-    Unwrapped,
-    runs_its_arguments,
     sets_dangerous_variable,
-    unwrap,
     value,
 )
-from app.permission.spellings import spellings
+from app.permission.shell.syntax import MAX_NODES, is_misread, parse
+from app.permission.shell.variables import Variables, surely_runs
+from app.permission.shell.words import (
+    UNKNOWN,
+    Word,
+    has_glob,
+    has_reserved_characters,
+    literal_word,
+    node_text,
+    read_word,
+    unquoted,
+)
+from app.permission.shell.wrappers import Unwrapped, runs_its_arguments, unwrap
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -50,17 +58,6 @@ if TYPE_CHECKING:
 _DEEPEST = 150
 _DEEPEST_SCRIPT = 8
 _DEEPEST_CALL = 12
-
-_WORDS = {"word", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "number", "simple_expansion"}
-_WORDS |= {
-    "expansion",
-    "process_substitution",
-    "command_substitution",
-    "arithmetic_expansion",
-    "brace_expression",
-    "extglob_pattern",
-    "regex",
-}
 _APART = {"subshell", "command_substitution", "process_substitution"}
 _REPEATED = {"for_statement", "c_style_for_statement", "while_statement", "function_definition"}
 _STATEMENTS = {"program", "compound_statement", "do_group", "if_statement", "elif_clause", "else_clause", "case_item", *_APART}
@@ -70,44 +67,11 @@ _GROUP_ENDS = {"}", ")"}
 _MOVES = {"cd", "pushd", "popd", "chdir"}
 _LIVE_BACKQUOTE = re.compile(r"(?<!\\)(?:\\\\)*`")
 _SETS_VARIABLES = {"read", "mapfile", "readarray", "getopts", "eval", "source", ".", "unset", "let", "env", "sudo", "trap"}
-_EVALUATES_SUBSCRIPTS = {
-    "declare",
-    "typeset",
-    "local",
-    "export",
-    "readonly",
-    "let",
-    "test",
-    "[",
-    "printf",
-    "read",
-    "unset",
-    "wait",
-}
 _LISTS_FILES = {"find", "fd", "ls", "git", "grep", "egrep", "rg", "sort", "uniq", "head", "tail", "wc", "echo"}
 
 
 class Undone(Exception):
     """Too deep or too much to read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """One simple command. `always`: what a reply of `always` may allow; None where that would allow what nobody saw."""
-
-    subject: Subject
-    always: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A simple command before it is judged. `redirections` as typed."""
-
-    words: Sequence[Word]
-    stdin: Word
-    redirections: str = ""
-    is_unseen: bool = False
-    more_arguments: bool = False
 
 
 class ShellReader:
@@ -165,12 +129,12 @@ class ShellReader:
             return readers[node.type]
         if node.type in _APART:
             return self._apart
-        return self._loose_word if node.type in _WORDS else self._statements
+        return self._loose_word if node.type in WORDS else self._statements
 
     def _statements(self, node: "Node") -> None:
         with self._repeating(node.type in _REPEATED):
             for child in node.named_children:
-                if _in_background(child):
+                if in_background(child):
                     self._apart_child(child)
                 else:
                     self._walk(child)
@@ -214,12 +178,12 @@ class ShellReader:
         stdin, feeders = self._stdin, self._feeders
         for child in node.named_children:
             self._apart_child(child)
-            self._stdin = _printed(child, self.variables)
-            self._feeders = [*self._feeders, _name_of(child)]
+            self._stdin = printed(child, self.variables)
+            self._feeders = [*self._feeders, name_of(child)]
         self._stdin, self._feeders = stdin, feeders
 
     def _for(self, node: "Node") -> None:
-        values = [read_word(child, self.variables.lookup) for child in node.named_children if child.type in _WORDS]
+        values = [read_word(child, self.variables.lookup) for child in node.named_children if child.type in WORDS]
         variable = node.child_by_field_name("variable")
         if variable is not None and values:
             fields = tuple(one for word in values for one in word.fields)
@@ -230,18 +194,18 @@ class ShellReader:
         name, _, typed = node_text(node).partition("=")
         self._words_within(node)
         target = node.child_by_field_name("value")
-        if target is not None and target.type in _WORDS:
+        if target is not None and target.type in WORDS:
             word = read_word(target, self.variables.lookup)
             self._check_words("", [replace(word, fields=tuple(f"={one}" for one in word.fields))])
             if surely_runs(node):
                 self.variables.set(name, word)
-        if _holds_code(typed) or (sets_dangerous_variable(node_text(node)) and not _belongs_to_command(node)):
+        if holds_code(typed) or (sets_dangerous_variable(node_text(node)) and not belongs_to_command(node)):
             self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
 
     def _declaration(self, node: "Node") -> None:
-        if any(child.type in _WORDS and child.type != "word" for child in node.named_children):
+        if any(child.type in WORDS and child.type != "word" for child in node.named_children):
             self.variables.opaque = True
-            if _holds_code(node_text(node)):
+            if holds_code(node_text(node)):
                 self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
         self._statements(node)
 
@@ -281,7 +245,7 @@ class ShellReader:
         if body is None:
             self._add(Invocation(Subject(node_text(node)), always=None))
         else:
-            self._trailing[_last_command(body).id] = redirects
+            self._trailing[last_command(body).id] = redirects
             with self._fed_by(redirects):
                 self._walk(body)
         for redirect in redirects:
@@ -301,13 +265,13 @@ class ShellReader:
             case "herestring_redirect":
                 return read_word(redirect.named_children[-1], self.variables.lookup)
             case "heredoc_redirect":
-                return _heredoc_text(redirect)
+                return heredoc_text(redirect)
             case _:
                 return UNSEEN_INPUT if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
 
     def _file_redirect(self, node: "Node") -> None:
         targets = node.children_by_field_name("destination")
-        if targets and not _is_descriptor(targets[0]):
+        if targets and not is_descriptor(targets[0]):
             word = read_word(targets[0], self.variables.lookup)
             self._report(self._paths.outside_of_target(word, self._places))
             self.files.writes(value(word))
@@ -315,7 +279,7 @@ class ShellReader:
 
     def _heredoc(self, node: "Node") -> None:
         """The grammar puts the rest of the line (`<<EOF | sh`) into the heredoc's node."""
-        text = _heredoc_text(node)
+        text = heredoc_text(node)
         if not text.is_known and _LIVE_BACKQUOTE.search(text.text):
             self._add(Invocation(Subject(text.text, sight="unseen"), always=None))
         before, self._stdin = self._stdin, replace(text, fields=(UNKNOWN,))
@@ -336,7 +300,7 @@ class ShellReader:
             self._walk(child)
         with self._fed_by(inline):
             if words:
-                self._call(_Call(words, self._stdin, typed, is_unseen))
+                self._call(Call(words, self._stdin, typed, is_unseen))
         for child in node.named_children:
             if child in first:
                 continue
@@ -349,22 +313,22 @@ class ShellReader:
 
     def _words_of(self, node: "Node", redirects: Sequence["Node"]) -> tuple[list[Word], bool]:
         """The command's words; the grammar takes those after a redirection for further targets of it."""
-        own = [child for child in node.named_children if child.type == "command_name" or child.type in _WORDS]
-        strays = [extra for redirect in redirects for extra in _stray_arguments(redirect)]
+        own = [child for child in node.named_children if child.type == "command_name" or child.type in WORDS]
+        strays = [extra for redirect in redirects for extra in stray_arguments(redirect)]
         nodes = sorted([*own, *strays], key=lambda one: one.start_byte)
         settings = [child for child in node.named_children if child.type == "variable_assignment"]
         is_unseen = any(sets_dangerous_variable(node_text(setting)) for setting in settings)
-        return _joined([(one, read_word(one, self.variables.lookup)) for one in nodes]), is_unseen
+        return joined([(one, read_word(one, self.variables.lookup)) for one in nodes]), is_unseen
 
-    def _call(self, call: _Call) -> None:
+    def _call(self, call: Call) -> None:
         self._calls += 1
         if self._calls > _DEEPEST_CALL:
             raise Undone
         self._read_call(call)
         self._calls -= 1
 
-    def _read_call(self, call: _Call) -> None:
-        flat = _flattened(call.words)
+    def _read_call(self, call: Call) -> None:
+        flat = flattened(call.words)
         typed_name, name = call.words[0].text, value(flat[0])
         bare = (basename(name) or name).lower()
         if typed_name in _GROUP_ENDS and len(flat) == 1:
@@ -387,17 +351,17 @@ class ShellReader:
             self.files.runs(name)
         self.files.calls(bare, map(value, flat[1:]))
 
-    def _judge(self, call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
+    def _judge(self, call: Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
         started = self._started(found, call)
         runs_unread = any(isinstance(step, RunsScript) and not _is_readable(step.script) for step in found.steps)
         if runs_unread:
-            self._report([_text_of(call.words)])
+            self._report([text_of(call.words)])
         if bare != "cd":
-            self._add(_invocation(replace(call, is_unseen=call.is_unseen or runs_unread), flat, bare, found, started))
+            self._add(as_judged(replace(call, is_unseen=call.is_unseen or runs_unread), flat, bare, found, started))
         for step in found.steps:
             self._follow(step, call)
 
-    def _started(self, found: Unwrapped, call: _Call) -> list[Invocation]:
+    def _started(self, found: Unwrapped, call: Call) -> list[Invocation]:
         """What a project's runner starts: gathered apart, for it lends its spellings only."""
         kept, self.invocations = self.invocations, []
         for step in found.steps:
@@ -406,10 +370,10 @@ class ShellReader:
         gathered, self.invocations = self.invocations, kept
         return gathered
 
-    def _follow(self, step: Step, call: _Call) -> None:
+    def _follow(self, step: Step, call: Call) -> None:
         match step:
             case Runs(words, more_arguments):
-                self._call(_Call(words, NO_INPUT if more_arguments else call.stdin, more_arguments=more_arguments))
+                self._call(Call(words, NO_INPUT if more_arguments else call.stdin, more_arguments=more_arguments))
             case RunsScript(script, in_place):
                 self._script(script, in_place)
             case RunsFile(file):
@@ -437,13 +401,13 @@ class ShellReader:
                 self._walk(root)
         self._stdin = stdin
 
-    def _check_call(self, call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
+    def _check_call(self, call: Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
         if bare in _MOVES:
             return
         runs = [word for step in found.steps if isinstance(step, Runs) for word in step.words]
         self._check_words(bare, [word for word in flat[1:] if word not in runs])
         if call.more_arguments and bare in PATH_COMMANDS and not set(self._feeders) <= _LISTS_FILES:
-            self._report([_text_of(call.words)])
+            self._report([text_of(call.words)])
         if found.is_foreign:
             for word in (*flat[1:], call.stdin):
                 self._report(self._paths.outside_in_program(word, self._places))
@@ -499,118 +463,9 @@ def _is_readable(script: Word) -> bool:
     return root is not None and not root.has_error and not is_misread(root)
 
 
-def _joined(words: Sequence[tuple["Node", Word]]) -> list[Word]:
-    """Nodes without a blank between them are one word."""
-    done: list[Word] = []
-    end = -1
-    for node, word in words:
-        done.append(done.pop().followed_by(word) if node.start_byte == end else word)
-        end = node.end_byte
-    return done
-
-
 def _is_absolute(word: Word) -> bool:
     return all(looks_like_path(one) and one[:1] in {"/", "~"} for one in word.fields)
 
 
 def _home(variables: Variables) -> str:
     return next(iter(variables.lookup("HOME") or ["/"]))
-
-
-def _flattened(words: Sequence[Word]) -> list[Word]:
-    """One word a field."""
-    return [word if len(word.fields) == 1 else Word(unquoted(one), (one,)) for word in words for one in word.fields]
-
-
-def _text_of(words: Sequence[Word]) -> str:
-    return " ".join(word.text for word in words)
-
-
-def _invocation(call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped, started: Sequence[Invocation]) -> Invocation:
-    text = _text_of(call.words)
-    plain = [word.plain for word in flat]
-    others = spellings(plain, reorder=not any(isinstance(step, Runs) for step in found.steps))
-    if call.redirections:
-        others.append(f"{text} {call.redirections}")
-    for inner in started:
-        others += [inner.subject.pattern, *inner.subject.spellings]
-    sight = _sight(call, flat, bare, found, started)
-    distinct = tuple(dict.fromkeys(other for other in others if other != text))
-    always = None if sight == "unseen" else always_pattern([word.text for word in call.words])
-    return Invocation(Subject(text, distinct, sight), always)
-
-
-def _sight(call: _Call, flat: Sequence[Word], bare: str, found: Unwrapped, started: Sequence[Invocation]) -> Sight:
-    sights = {inner.subject.sight for inner in started}
-    if call.is_unseen or found.is_unseen or "unseen" in sights or _is_name_unseen(call.words[0], flat[0]):
-        return "unseen"
-    if bare in _EVALUATES_SUBSCRIPTS and any(_holds_code(word.text) for word in flat[1:]):
-        return "unseen"
-    return "foreign" if found.is_foreign or "foreign" in sights else "clear"
-
-
-def _is_name_unseen(name: Word, first: Word) -> bool:
-    is_expanded = re.search(r"\$(?!['\"])|`", name.text) is not None
-    return is_expanded or not first.is_known or (has_glob(first.fields[0]) and name.text != "[")
-
-
-def _holds_code(typed: str) -> bool:
-    """Single quotes around a substitution: it isn't run now, but by whatever evaluates the text later."""
-    return re.search(r"'[^']*(\$\(|`)[^']*'", typed) is not None
-
-
-def _last_command(node: "Node") -> "Node":
-    """The one that a redirection after a pipeline belongs to."""
-    while node.type in {"pipeline", "list", "negated_command", "redirected_statement"}:
-        node = node.child_by_field_name("body") or node.named_children[-1]
-    return node
-
-
-def _in_background(node: "Node") -> bool:
-    return node.next_sibling is not None and node.next_sibling.type == "&"
-
-
-def _belongs_to_command(assignment: "Node") -> bool:
-    return assignment.parent is not None and assignment.parent.type == "command"
-
-
-def _is_descriptor(node: "Node") -> bool:
-    return re.fullmatch(r"\d+|-|\d+-", node_text(node)) is not None and re.search(rb"&$", _before(node)) is not None
-
-
-def _before(node: "Node") -> bytes:
-    sibling = node.prev_sibling
-    return (sibling.text or b"") if sibling is not None else b""
-
-
-def _stray_arguments(redirect: "Node") -> list["Node"]:
-    if redirect.type == "file_redirect":
-        return redirect.children_by_field_name("destination")[1:]
-    if redirect.type == "heredoc_redirect":
-        nested = [extra for child in redirect.named_children for extra in _stray_arguments(child)]
-        return [*redirect.children_by_field_name("argument"), *nested]
-    return []
-
-
-def _heredoc_text(node: "Node") -> Word:
-    """The heredoc as a script: known only if nothing in it is expanded first."""
-    body = next((child for child in node.named_children if child.type == "heredoc_body"), None)
-    text = node_text(body) if body is not None else ""
-    start = next((node_text(child) for child in node.named_children if child.type == "heredoc_start"), "")
-    is_literal = any(mark in start for mark in "'\"\\") or not re.search(r"[$`\\]", text)
-    return Word(text, (quoted(text),) if is_literal else (UNKNOWN,))
-
-
-def _name_of(node: "Node") -> str:
-    while node.type == "redirected_statement" and (body := node.child_by_field_name("body")) is not None:
-        node = body
-    name = node.child_by_field_name("name") if node.type == "command" else None
-    return node_text(name) if name is not None else ""
-
-
-def _printed(node: "Node", variables: Variables) -> Word:
-    """What `echo 'rm x' | sh` feeds: shown and held against deny rules, but never trusted to be all."""
-    if _name_of(node) not in {"echo", "printf"} or node.type != "command":
-        return UNSEEN_INPUT
-    words = [read_word(child, variables.lookup) for child in node.named_children if child.type in _WORDS]
-    return Word(" ".join(word.plain for word in words), (UNKNOWN,))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.permission.shell_words import Word, is_known, node_text, unquoted
+from app.permission.shell.words import Word, is_known, node_text, unquoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -9,7 +9,7 @@ from itertools import islice
 from posixpath import basename, dirname, isabs, join, normpath
 
 from app.permission.boundary import Boundary
-from app.permission.shell_words import UNKNOWN, Lookup, Word, has_glob, is_known, unquoted
+from app.permission.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unquoted
 
 _PATH_COMMANDS = """
 cd pushd chdir rm cp mv mkdir rmdir touch chmod chown chgrp cat tac nl head tail less more ls dir vdir tree ln link unlink

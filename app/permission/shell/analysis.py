@@ -12,11 +12,12 @@ from pathlib import Path
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Subject
-from app.permission.shell_paths import always_outside
-from app.permission.shell_reader import Invocation, ShellReader, Undone
-from app.permission.shell_syntax import parse
-from app.permission.shell_variables import Variables
-from app.permission.shell_words import has_reserved_characters
+from app.permission.shell.invocation import Invocation
+from app.permission.shell.paths import always_outside
+from app.permission.shell.reader import ShellReader, Undone
+from app.permission.shell.syntax import parse
+from app.permission.shell.variables import Variables
+from app.permission.shell.words import has_reserved_characters
 
 
 @dataclass(frozen=True, slots=True)
