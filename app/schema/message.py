@@ -1,6 +1,6 @@
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, StrictBool, TypeAdapter
 
 from app.schema.base import MessageID, Wire
 from app.schema.errors import MessageError
@@ -39,7 +39,7 @@ class UserMessage(Wire):
     agent: str
     model: ModelRef
     system: str | None = None
-    tools: dict[str, bool] | None = None
+    tools: dict[str, StrictBool] | None = None
     variant: str | None = None
 
 
@@ -79,8 +79,8 @@ class PromptInput(Wire):
     message_id: MessageID | None = None
     model: ModelRef | None = None
     agent: str | None = None
-    no_reply: bool | None = None
-    tools: dict[str, bool] | None = None
+    no_reply: StrictBool | None = None
+    tools: dict[str, StrictBool] | None = None
     system: str | None = None
     variant: str | None = None
     parts: list[PartInput]
@@ -105,7 +105,7 @@ class ShellInput(Wire):
 class SummarizeInput(Wire):
     provider_id: str
     model_id: str
-    auto: bool = False
+    auto: StrictBool = False
 
 
 class InitInput(Wire):

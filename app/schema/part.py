@@ -5,7 +5,7 @@ Each type is a content class (what the part says) and, where a prompt may carry 
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, StrictBool, TypeAdapter
 
 from app.schema.base import AnyID, Metadata, Wire
 from app.schema.errors import APIError
@@ -44,8 +44,8 @@ class Tokens(Wire):
 class TextContent(Wire):
     type: Literal["text"] = "text"
     text: str
-    synthetic: bool | None = None
-    ignored: bool | None = None
+    synthetic: StrictBool | None = None
+    ignored: StrictBool | None = None
     time: Span | None = None
     metadata: Metadata | None = None
 

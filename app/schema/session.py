@@ -1,6 +1,6 @@
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictFloat
 
 from app.schema.base import MessageID, SessionID, Wire
 from app.schema.permission import Ruleset
@@ -106,7 +106,7 @@ class CreateInput(Wire):
 
 
 class UpdateTime(Wire):
-    archived: float | None = None
+    archived: StrictFloat | None = None
 
 
 class UpdateInput(Wire):
@@ -121,4 +121,4 @@ class ForkInput(Wire):
 class RevertInput(Wire):
     message_id: MessageID
     part_id: str | None = None
-    dry_run: bool = False
+    dry_run: StrictBool = False
