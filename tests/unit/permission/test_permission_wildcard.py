@@ -37,11 +37,11 @@ def test_examples() -> None:
 
 
 def test_many_stars_cost_no_more_than_they_must() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert not matches("*a" * 500 + "b", "a" * 20_000)
     assert not matches("*" * 5_000 + "b", "a" * 20_000)
     assert not matches("*a?a" * 100 + "b", "a" * 20_000)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 @given(patterns, patterns, values)

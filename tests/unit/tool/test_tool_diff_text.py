@@ -94,24 +94,24 @@ def test_git_applies_it(tmp_path: Path) -> None:
 
 class TestLargeFiles:
     def test_ten_thousand_lines_all_different(self) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         delta = compare("f", text(numbered(10_000)), text([line + "!" for line in numbered(10_000)]))
         assert (delta.additions, delta.deletions) == (10_000, 10_000)
-        assert time.perf_counter() - start < 3
+        assert time.process_time() - start < 3
 
     def test_ten_thousand_lines_all_alike(self) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         delta = compare("f", "x\ny\n" * 5_000, "y\nx\nx\n" * 5_000)
         assert delta.additions - delta.deletions == 5_000
-        assert time.perf_counter() - start < 3
+        assert time.process_time() - start < 3
 
     def test_two_places_far_apart_in_a_long_file(self) -> None:
         before = numbered(100_000)
         after = ["first", *before[1:-1], "last"]
-        start = time.perf_counter()
+        start = time.process_time()
         delta = compare("f", text(before), text(after))
         assert (delta.additions, delta.deletions) == (2, 2)
-        assert time.perf_counter() - start < 3
+        assert time.process_time() - start < 3
 
     def test_what_is_beyond_exact_comparison_is_still_right(self) -> None:
         before = "a\nb\n" * 20_000

@@ -150,6 +150,6 @@ class TestApply:
     def test_many_chunks_of_a_long_file(self) -> None:
         content = "".join(f"line {number}\n" for number in range(100_000))
         lines = [text for number in range(0, 100_000, 100) for text in ("@@", f"-line {number}", "+changed")]
-        start = time.perf_counter()
+        start = time.process_time()
         assert updated(content, *lines).count("changed\n") == 1_000
-        assert time.perf_counter() - start < 3
+        assert time.process_time() - start < 3

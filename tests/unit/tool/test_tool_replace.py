@@ -177,10 +177,10 @@ class TestTime:
         ],
     )
     def test_no_input_hangs(self, content: str, old: str) -> None:
-        start = time.perf_counter()
+        start = time.process_time()
         with pytest.raises((OldStringNotFound, OldStringAmbiguous)):
             replace(content, old, "new")
-        assert time.perf_counter() - start < self.SLOW
+        assert time.process_time() - start < self.SLOW
 
     def test_too_much_work_leaves_the_literal_strategy(self) -> None:
         content = "  x\n" * 1_000_000 + "y  z\n"
