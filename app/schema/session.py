@@ -95,7 +95,7 @@ class Retry(Wire):
 SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
 
 
-Title = Annotated[str, Field(max_length=20_000)]
+Title = Annotated[str, Field(max_length=1_000_000)]
 """It stands in every list and event of its session."""
 
 

@@ -30,7 +30,7 @@ def connect_and_read_nothing(server: RealServer) -> socket.socket:
 
 async def changes(server: RealServer) -> tuple[float, float]:
     """Every change is awaited on another client's stream: the 50th and 99th percentile, in ms."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client, asyncio.timeout(100):
         session = (await client.post("/session", json={"title": "T"})).json()["id"]
         taken = []
         async with client.stream("GET", "/event") as response:
