@@ -195,3 +195,15 @@ async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: 
     assert await asked(storage, queries.journal_span) == (11, 10)
     await announced(storage, 1)
     assert await asked(storage, queries.journal_span) == (11, 11)
+
+
+async def test_what_a_project_takes_is_counted_in_bytes(storage: Storage) -> None:
+    await put(
+        storage,
+        session=[session_row("ses_mine"), session_row("ses_theirs", project_id="other")],
+        message=[message_row("msg_1", "ses_mine", body="ü" * 100), message_row("msg_2", "ses_theirs", body="x" * 50)],
+        part=[part_row("prt_1", "msg_1", "ses_mine", body="x" * 30)],
+    )
+    assert await asked(storage, queries.project_bytes, "p") == 230
+    assert await asked(storage, queries.project_bytes, "nobody") == 0
+    assert await asked(storage, queries.database_bytes) > 230
