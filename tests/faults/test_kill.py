@@ -197,9 +197,16 @@ async def recovered(client: Client, servers: Servers) -> float:
 
 def left_behind(client: Client, servers: Servers) -> list[str]:
     """Commands of servers that are gone."""
-    others = (psutil.Process(pid) for pid in running_in(servers.workspace) if pid != client.process.pid)
-    found = {str(other): other.environ().get(marks.VARIABLE, "") for other in others if other.is_running()}
-    return [name for name, mark in found.items() if f":{client.process.pid}:" not in mark]
+    marked = {pid: mark_of(pid) for pid in running_in(servers.workspace) if pid != client.process.pid}
+    return [f"{pid}: {mark}" for pid, mark in marked.items() if mark is not None and f":{client.process.pid}:" not in mark]
+
+
+def mark_of(pid: int) -> str | None:
+    """None of a process that has ended meanwhile."""
+    try:
+        return psutil.Process(pid).environ().get(marks.VARIABLE, "")
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return None
 
 
 def check_commands(servers: Servers) -> int:
