@@ -9,7 +9,7 @@ from typing import NamedTuple
 from app.tool.base import ToolError
 from app.util import clock
 
-_CAPACITY = 20_000
+_CAPACITY = 5_000
 
 
 class Stamp(NamedTuple):
