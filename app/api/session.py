@@ -18,7 +18,7 @@ from app.api.deps import (
     wire,
 )
 from app.api.json_route import router
-from app.api.share import PublicBase
+from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_by_itself
@@ -50,14 +50,12 @@ async def list_sessions(
 
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
-async def create(
-    request: Request, app: ServicesDep, where: Directory, base: PublicBase, body: CreateInput | None = None
-) -> Response:
+async def create(request: Request, app: ServicesDep, where: Directory, body: CreateInput | None = None) -> Response:
     instance = await app.instances.get(where)
     session = await app.sessions.create(instance.place, body or CreateInput())
     request.scope[CREATED] = session.id
     if shares_by_itself(instance.config, instance.flags) and session.parent_id is None:
-        session = await app.shares.share(instance.place, session.id, base)
+        session = await app.shares.share(instance.place, session.id, public_base(request, app))
     return wire(session)
 
 

@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Request
+from fastapi import Path, Request
 from fastapi.responses import Response
 
 from app.api.deps import Directory, ServicesDep, SessionPath, documented, json_bytes, session_instance, session_place, wire
 from app.api.json_route import router
+from app.api.services import Services
 from app.schema.session import Session
 from app.schema.share import SharedConversation
 from app.session.share import SharingDisabled, may_share
@@ -17,23 +18,20 @@ VISITOR_HEADERS = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofoll
 """A link is a secret: it goes into no cache, no index and no other site's log."""
 
 
-async def public_base(request: Request, app: ServicesDep) -> str:
+def public_base(request: Request, app: Services) -> str:
     """OPENSESSION_PUBLIC_URL, else the address that this request came to."""
     return (app.public_url or str(request.base_url)).rstrip("/")
-
-
-PublicBase = Annotated[str, Depends(public_base)]
 
 
 @routes.post(
     "/session/{sessionID}/share", operation_id="session.share", response_model=Session, responses=documented(400, 403, 404)
 )
-async def share(app: ServicesDep, where: Directory, session_id: SessionPath, base: PublicBase) -> Response:
+async def share(app: ServicesDep, where: Directory, session_id: SessionPath, request: Request) -> Response:
     """Sharing twice gives the same link."""
     instance = await session_instance(app, session_id, where)
     if not may_share(instance.config, instance.flags):
         raise SharingDisabled
-    return wire(await app.shares.share(instance.place, session_id, base))
+    return wire(await app.shares.share(instance.place, session_id, public_base(request, app)))
 
 
 @routes.delete(

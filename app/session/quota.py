@@ -1,10 +1,14 @@
 """How much room the sessions of a project may take in the database."""
 
+import time
 from dataclasses import dataclass
 
 from app.schema.errors import ServiceError
 from app.session.store import Store
 from app.storage import queries
+
+_ROOMY_SECONDS = 1.0
+"""So long a database that takes less than a tenth of what one project may is not looked at again."""
 
 
 class ProjectFull(ServiceError):
@@ -31,10 +35,15 @@ class ProjectQuota:
         self._store = store
         self._most = most
         self._measured: dict[str, _Measured] = {}
+        self._roomy_until = float("-inf")
 
     async def require_room(self, project_id: str) -> None:
         """Raises ProjectFull."""
+        if time.monotonic() < self._roomy_until:
+            return
         database = await self._store.ask(queries.database_bytes)
+        if database < self._most / 10:
+            self._roomy_until = time.monotonic() + _ROOMY_SECONDS
         if database < self._most or self._has_room(self._measured.get(project_id), database):
             return
         used = await self._store.ask(queries.project_bytes, project_id)
