@@ -131,16 +131,12 @@ class Server:
         self._loop.call_soon_threadsafe(self._hurry.set)
 
     def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
-        storage, data_dir = self._storage, self.settings.data_dir
+        storage = self._storage
         database, sql, writer, store = storage.database, storage.sql, storage.writer, storage.store
-        projects, known, auth = Projects(database, sql, writer), KnownCatalogue(), AuthStore(data_dir)
-        organisations = Organisations(auth.all, os.environ)
-        workspace_settings = WorkspaceSettings(data_dir, flags, organisations, self.settings.max_snapshot_bytes)
-        workspaces = Workspaces(workspace_settings, directory, self.settings.root_dirs, projects, self.settings.idle_seconds)
+        projects, known, auth = Projects(database, sql, writer), KnownCatalogue(), AuthStore(self.settings.data_dir)
         toolbox = _toolbox(self.settings, flags, known)
-        mcp = McpSettings(toolbox.environment, CredentialStore(data_dir), _announcer(writer))
-        plugins = PluginHost(storage.bus, project_code=self.settings.project_plugins, hook_seconds=choices.plugin_hook_seconds)
-        instances = Instances(workspaces, known, auth, data_dir, mcp, plugins, scripted=choices.scripted, hide=toolbox.hide)
+        workspaces = _workspaces(self.settings, flags, directory, projects, auth)
+        instances = self._instances(workspaces, known, auth, toolbox, choices)
         statuses, summaries = Statuses(store), Summaries(store)
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
         subagents = SubagentSessions(store)
@@ -187,6 +183,14 @@ class Server:
             heartbeat_seconds=choices.heartbeat_seconds,
         )
 
+    def _instances(
+        self, workspaces: Workspaces, known: KnownCatalogue, auth: AuthStore, toolbox: Toolbox, choices: Choices
+    ) -> Instances:
+        settings, storage = self.settings, self._storage
+        mcp = McpSettings(toolbox.environment, CredentialStore(settings.data_dir), _announcer(storage.writer))
+        plugins = PluginHost(storage.bus, project_code=settings.project_plugins, hook_seconds=choices.plugin_hook_seconds)
+        return Instances(workspaces, known, auth, settings.data_dir, mcp, plugins, scripted=choices.scripted, hide=toolbox.hide)
+
 
 def _open_storage(settings: Settings) -> _Storage:
     """The embedded database is migrated here; a shared one is by `opensession migrate`."""
@@ -205,6 +209,12 @@ def _toolbox(settings: Settings, flags: Flags, known: KnownCatalogue) -> Toolbox
     """Commands see no key of a known provider."""
     key_names = frozenset(name for provider in known.providers.values() for name in provider.env)
     return Toolbox(ToolSettings(flags, key_names, settings.allow_private_addresses))
+
+
+def _workspaces(settings: Settings, flags: Flags, directory: Path, projects: Projects, auth: AuthStore) -> Workspaces:
+    organisations = Organisations(auth.all, os.environ)
+    of_each = WorkspaceSettings(settings.data_dir, flags, organisations, settings.max_snapshot_bytes)
+    return Workspaces(of_each, directory, settings.root_dirs, projects, settings.idle_seconds)
 
 
 def _announcer(writer: Writer) -> Callable[[str, McpEvent], None]:

@@ -56,9 +56,7 @@ async def run(
         pump = asyncio.create_task(_pump(output, on_output))
         try:
             async with _group(argv, cwd=cwd, env=_marked(env, mark), stdout=write_end, stderr=stderr) as process:
-                timed_out = not await _ends_within(process, timeout)
-                if not timed_out:
-                    await asyncio.wait([pump], timeout=LINGER)
+                timed_out = not await _has_had_its_say(process, pump, timeout)
             if timed_out:
                 await _end_marked(mark)
             await asyncio.wait([pump], timeout=_LAST_WAIT)
@@ -69,6 +67,14 @@ async def run(
             await _settle(pump)
     code = process.returncode
     return Exit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
+
+
+async def _has_had_its_say(process: Process, pump: asyncio.Task[None], timeout: float) -> bool:
+    """Whether it ended in time; then what it left running may still write for a moment."""
+    if not await _ends_within(process, timeout):
+        return False
+    await asyncio.wait([pump], timeout=LINGER)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

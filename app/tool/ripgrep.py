@@ -153,9 +153,8 @@ async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Calla
     with tempfile.TemporaryFile() as errors:
         try:
             async with asyncio.timeout(timeout), process.start(argv, cwd=cwd, env=environment.plain(), stderr=errors) as child:
-                if not await _feed(child.output, end, take):
-                    return False
-                return _could_not_read_all(await child.process.wait(), errors)
+                all_taken = await _feed(child.output, end, take)
+                return all_taken and _could_not_read_all(await child.process.wait(), errors)
         except TimeoutError:
             raise ToolError(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
 
