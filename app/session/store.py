@@ -60,6 +60,7 @@ class Store:
         self._leases: dict[str, Lease] = {}
         self._live: dict[str, dict[str, Part]] = {}
         self._live_in: dict[str, str] = {}
+        self._first_writes: dict[str, asyncio.Future[None]] = {}
         self._unwritten: dict[str, Part] = {}
         self._write_behind: asyncio.TimerHandle | None = None
         self._watchers: dict[str, list[PartWatcher]] = {}
@@ -126,12 +127,17 @@ class Store:
         live[part.id] = part
         self._live_in[part.session_id] = directory
         if first_text:
-            self._write_parts(part.session_id, [part], ahead_of_deltas=True)
+            self._write_first(part)
         else:
             self._write_soon(part)
         size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
         gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, part.wire_json, part_type=part.type)
         self._writer.delta(gained)
+
+    def _write_first(self, part: Part) -> None:
+        write = self._write_parts(part.session_id, [part], ahead_of_deltas=True)
+        self._first_writes[part.id] = write
+        write.add_done_callback(lambda _: self._first_writes.pop(part.id, None))
 
     def _write_soon(self, part: Part) -> None:
         self._unwritten[part.id] = part
@@ -142,8 +148,15 @@ class Store:
         return self._live.get(session_id, {})
 
     def streaming_parts(self) -> list[tuple[Part, str]]:
-        """Every part that streams, with the directory that it is announced in."""
-        return [(part, self._live_in[session]) for session, parts in self._live.items() for part in parts.values()]
+        """Every part that streams and is stored, with the directory that it is announced in."""
+        return [
+            (part, self._live_in[session]) for session, parts in self._live.items() for part in parts.values() if self._told(part)
+        ]
+
+    def _told(self, part: Part) -> bool:
+        """Whether its first text is stored, so that clients may know of it."""
+        first = self._first_writes.get(part.id)
+        return first is None or first.done()
 
     def _write_live(self) -> None:
         self._write_behind = None
@@ -154,10 +167,10 @@ class Store:
         for session_id, streaming in by_session.items():
             self._write_parts(session_id, streaming)
 
-    def _write_parts(self, session_id: str, parts: Sequence[Part], *, ahead_of_deltas: bool = False) -> None:
+    def _write_parts(self, session_id: str, parts: Sequence[Part], *, ahead_of_deltas: bool = False) -> asyncio.Future[None]:
         put = (self._sql.put_part, [rows.part_row(part) for part in parts])
         holding_back = session_id if ahead_of_deltas else None
-        self._writer.post(Change(writes=[put], lease=self._leases.get(session_id), ahead_of_deltas_of=holding_back))
+        return self._writer.post(Change(writes=[put], lease=self._leases.get(session_id), ahead_of_deltas_of=holding_back))
 
     def _settle(self, session_id: str, settled: Sequence[Part]) -> None:
         """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""

@@ -196,9 +196,15 @@ async def recovered(client: Client, servers: Servers) -> float:
 
 
 def left_behind(client: Client, servers: Servers) -> list[str]:
-    """Commands of servers that are gone."""
-    marked = {pid: mark_of(pid) for pid in running_in(servers.workspace) if pid != client.process.pid}
-    return [f"{pid}: {mark}" for pid, mark in marked.items() if mark is not None and f":{client.process.pid}:" not in mark]
+    """Commands of servers that are gone. What this one has just begun is not marked yet, but is its child."""
+    found = {pid: mark_of(pid) for pid in running_in(servers.workspace)}
+    server = psutil.Process(client.process.pid)
+    own = {process.pid for process in (server, *server.children(recursive=True))}
+    return [
+        f"{pid}: {mark}"
+        for pid, mark in found.items()
+        if mark is not None and pid not in own and f":{client.process.pid}:" not in mark
+    ]
 
 
 def mark_of(pid: int) -> str | None:

@@ -73,6 +73,17 @@ async def test_the_first_text_of_a_part_is_shown_once_it_is_stored(sessions: Ses
     assert await written(sessions) == ["H"] and sessions.storage.heard.order == ["H"]
 
 
+async def test_a_client_that_connects_is_told_of_a_part_once_it_is_stored(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    sessions.database.gate.clear()
+    sessions.store.stream(text_part("prt_1", "H"), DIRECTORY, "H")
+    await asyncio.sleep(0)
+    assert sessions.store.streaming_parts() == []
+    sessions.database.gate.set()
+    await sessions.store.drain()
+    assert sessions.store.streaming_parts() == [(text_part("prt_1", "H"), DIRECTORY)]
+
+
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await stream_first(sessions, "H")
