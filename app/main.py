@@ -87,9 +87,9 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         openapi_url=None,
         redirect_slashes=False,
     )
-    # A request is matched against them in this order: what is asked for most stands first.
+    # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     for part in (session, message, event, server, request, ask, config, directory, file, mcp, share, page, plugin):
-        app.include_router(part.routes)
+        app.router.routes.extend(part.routes.routes)
     errors.install(app)
     return app
 

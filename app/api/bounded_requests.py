@@ -21,6 +21,9 @@ LINGER_SECONDS = 2.0
 SPARE_CONNECTIONS = 100
 """So many above the limit are told that there are too many; those above are closed at once."""
 
+WHOLE = "opensession.whole"
+"""In a request's scope when all of its body is here."""
+
 if TYPE_CHECKING:
 
     class _HttpProtocol(asyncio.Protocol):
@@ -32,11 +35,13 @@ if TYPE_CHECKING:
         connections: set[Any]
         pipeline: deque[Any]
         cycle: Any
+        scope: Any
+        headers: list[tuple[bytes, bytes]]
 
         def on_message_begin(self) -> None: ...
         def on_url(self, url: bytes) -> None: ...
-        def on_header(self, name: bytes, value: bytes) -> None: ...
         def on_headers_complete(self) -> None: ...
+        def on_message_complete(self) -> None: ...
 else:
     _HttpProtocol = object
 
@@ -51,7 +56,7 @@ class BoundedRequests(_HttpProtocol):
 
     _in_head = True
     _parsed = 0
-    """Bytes of the head that the parser has given out."""
+    """Bytes of the head that have been counted."""
     _received = 0
     """Bytes that have come while a head was not complete: the parser gives a long header out only when it has it whole."""
     _refusal = HTTPStatus.BAD_REQUEST
@@ -86,34 +91,40 @@ class BoundedRequests(_HttpProtocol):
             return
         began_in_head = self._in_head
         super().data_received(data)
-        if began_in_head and self._in_head:
-            self._received += len(data)
-            if self._received > self.max_head_bytes and not self._refused:
-                self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-                self.send_400_response("")
+        if self._in_head and not self._refused:
+            self._expect_rest(len(data) if began_in_head else 0)
+
+    def _expect_rest(self, came: int) -> None:
+        """Of a head that did not come whole, as it almost always does."""
+        self._expect_head()
+        self._received += came
+        if self._received > self.max_head_bytes:
+            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            self.send_400_response("")
 
     def on_message_begin(self) -> None:
         self._in_head, self._parsed = True, 0
-        self._expect_head()
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url), HTTPStatus.REQUEST_URI_TOO_LONG)
         super().on_url(url)
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value), HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        self._count(sum(len(name) + len(value) for name, value in self.headers), HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         self._in_head, self._received = False, 0
         _cancel(self._head_timer)
+        self._head_timer = None
         super().on_headers_complete()
         self._cycles = [cycle for cycle in (*self._cycles, self.cycle) if not cycle.response_complete]
 
+    def on_message_complete(self) -> None:
+        self.scope[WHOLE] = True
+        super().on_message_complete()
+
     def _expect_head(self) -> None:
-        _cancel(self._head_timer)
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
     def _count(self, size: int, refusal: HTTPStatus) -> None:
         self._parsed += size

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.audit import WHO
+from app.api.bounded_requests import WHOLE
 from app.api.errors import named
 from app.api.login import ANYONE, Admitted, Denied, Login
 
@@ -109,9 +110,9 @@ class Guard:
         elif origin is not None and scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
         elif _may_be_large(headers):
-            await self._one_of_few(scope, _bounded(receive, self._max_body_bytes), send)
+            await self._one_of_few(scope, _bounded(scope, receive, self._max_body_bytes), send)
         else:
-            await self._app(scope, _bounded(receive, self._max_body_bytes), send)
+            await self._app(scope, _bounded(scope, receive, self._max_body_bytes), send)
 
     async def _one_of_few(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the answer begins: it may take its time, and the body has been dealt with."""
@@ -186,7 +187,7 @@ def _is_json(content_type: str | None) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def _bounded(receive: Receive, most: int) -> Receive:
+def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
     """A body without a declared length is counted as it comes; one that stops coming is given up."""
     seen, complete = 0, False
 
@@ -194,11 +195,7 @@ def _bounded(receive: Receive, most: int) -> Receive:
         nonlocal seen, complete
         if complete:
             return await receive()
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                message = await receive()
-        except TimeoutError:
-            raise HTTPException(408, f"The body stopped coming for {BODY_SECONDS:g} s.") from None
+        message = await (receive() if WHOLE in scope else _in_time(receive))
         complete = not message.get("more_body", False)
         seen += len(message.get("body", b""))
         if seen > most:
@@ -206,6 +203,14 @@ def _bounded(receive: Receive, most: int) -> Receive:
         return message
 
     return counted
+
+
+async def _in_time(receive: Receive) -> Message:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await receive()
+    except TimeoutError:
+        raise HTTPException(408, f"The body stopped coming for {BODY_SECONDS:g} s.") from None
 
 
 def _with_cors(send: Send, origin: str, wanted_headers: str | None) -> Send:

@@ -17,7 +17,7 @@ from app.config.flags import Flags
 from app.config.merge import deep_merge, merge_layer
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
-from app.config.watch import Stamp, Watch, changed
+from app.config.watch import Stamp, Watch, changed, essential
 from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
@@ -28,7 +28,7 @@ from app.util import paths
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
     `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
-    `watched`: every path that was looked at, with what a stat said of it. `environ`: what `{env:}` stood for."""
+    `watched`: the paths that were looked at, with what a stat said of each. `environ`: what `{env:}` stood for."""
 
     config: Config
     directories: list[Path]
@@ -62,7 +62,7 @@ def load(
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
     found = (loader.present, loader.skills(), loader.warnings, plugins, loader.tools)
-    return LoadedConfig(config, *found, watched=loader.watch.stamps, environ=environ)
+    return LoadedConfig(config, *found, watched=essential(loader.watch.stamps), environ=environ)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,12 @@ class Watch:
             raise ConfigInvalidError(folder, f"cannot be read: {error.strerror}") from error
 
 
+def essential(stamps: Mapping[str, Stamp]) -> dict[str, Stamp]:
+    """Without what was looked for in a folder that is not there either: it cannot come before the folder does."""
+    absent = {path for path, stamp in stamps.items() if stamp is None}
+    return {path: stamp for path, stamp in stamps.items() if stamp is not None or str(Path(path).parent) not in absent}
+
+
 def changed(stamps: Mapping[str, Stamp]) -> bool:
     return any(_differs(path, stamp) for path, stamp in stamps.items())
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.schema.errors import NotFound
-from app.schema.session import CreateInput, Session
+from app.schema.session import Session
 from app.session import rows, title
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
@@ -61,7 +61,7 @@ def _until(stored: queries.StoredMessages, session_id: str, message_id: str | No
 
 
 def _copy(place: Place, original: Session, stored: queries.StoredMessages) -> _Copied:
-    session = new_session(place, CreateInput(title=title.of_fork(original.title), permission=original.permission))
+    session = new_session(place, title.of_fork(original.title), permission=original.permission)
     new_ids = {row.id: ids.ascending("message") for row in stored.messages}
     messages = [
         {

@@ -27,7 +27,7 @@ class SessionService:
 
     async def create(self, place: Place, wanted: CreateInput) -> Session:
         rules = inherited(await self._parent_rules(wanted), wanted.permission or [])
-        session = new_session(place, wanted.model_copy(update={"permission": rules or wanted.permission}))
+        session = new_session(place, wanted.title, wanted.parent_id, rules or wanted.permission)
         change = self._store.change(session.id, place.directory)
         change.create_session(session)
         await self._store.commit(change)
@@ -127,18 +127,19 @@ class SessionService:
         await self._store.commit(change)
 
 
-def new_session(place: Place, wanted: CreateInput) -> Session:
+def new_session(place: Place, name: str | None, parent_id: str | None = None, permission: Ruleset | None = None) -> Session:
+    """`name`: its title, None for the one that says when it was made."""
     now = clock.now_ms()
     return Session(
         id=ids.descending("session"),
         slug=slug.make(),
         project_id=place.project_id,
         directory=place.directory,
-        parent_id=wanted.parent_id,
-        title=wanted.title if wanted.title is not None else title.default(child=wanted.parent_id is not None),
+        parent_id=parent_id,
+        title=name if name is not None else title.default(child=parent_id is not None),
         version=__version__,
         time=SessionTime(created=now, updated=now),
-        permission=wanted.permission,
+        permission=permission,
     )
 
 

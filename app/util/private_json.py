@@ -13,13 +13,14 @@ Stamp = tuple[int, int, int]
 class PrivateJson:
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._asked_for = str(path)
 
     def stamp(self) -> Stamp | None:
         """Another one when the file was replaced, None without a file."""
-        if not os.access(self.path, os.F_OK):  # most have none, and an exception costs ten times as much
+        if not os.access(self._asked_for, os.F_OK):  # most have none, and an exception costs ten times as much
             return None
         try:
-            status = os.stat(self.path)  # noqa: PTH116 - asked for at every request, as is the one above
+            status = os.stat(self._asked_for)  # noqa: PTH116 - asked for at every request, as is the one above
         except FileNotFoundError:
             return None
         return status.st_mtime_ns, status.st_size, status.st_ino

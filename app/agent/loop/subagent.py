@@ -13,7 +13,7 @@ from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput
 from app.schema.part import ModelRef, Part, TextPart, TextPartInput, ToolPart
 from app.schema.permission import Rule, Ruleset
-from app.schema.session import CreateInput, Session
+from app.schema.session import Session
 from app.schema.tool_state import Completed, Running
 from app.session.service import new_session
 from app.session.store import Store
@@ -66,11 +66,9 @@ class SubagentSessions:
         own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, caller.instance)]
         session = new_session(
             caller.instance.place,
-            CreateInput(
-                parent_id=caller.session.id,
-                title=f"{request.description} (@{agent.name} subagent)",
-                permission=child_rules(parent, agent.permission, own),
-            ),
+            f"{request.description} (@{agent.name} subagent)",
+            caller.session.id,
+            child_rules(parent, agent.permission, own),
         )
         change = self._store.change(session.id, caller.instance.place.directory)
         change.create_session(session)

@@ -185,12 +185,17 @@ def _add_command_folder(world: Any) -> None:
     world.write(world.directory / ".opencode/command/x.md", "hi")
 
 
+def _add_global_file(world: Any) -> None:
+    assert not world.global_dir.exists()
+    world.write(world.global_dir / "opencode.json", "{}")
+
+
 def _edit_key(world: Any) -> None:
     world.write(world.directory / "key.txt", "another key")
 
 
 @pytest.mark.parametrize(
-    "change", [_edit, _remove, _add_file, _add_agent, _edit_agent, _add_folder, _add_command_folder, _edit_key]
+    "change", [_edit, _remove, _add_file, _add_agent, _edit_agent, _add_folder, _add_command_folder, _add_global_file, _edit_key]
 )
 def test_every_change_makes_the_loaded_config_stale(world: Any, change: Any) -> None:
     world.write(world.directory / "opencode.json", '{"theme": "t", "username": "{file:key.txt}"}')
@@ -201,6 +206,12 @@ def test_every_change_makes_the_loaded_config_stale(world: Any, change: Any) -> 
     change(world)
     assert loaded.is_stale()
     assert not world.load().is_stale()
+
+
+def test_a_folder_that_is_not_there_is_asked_for_alone(world: Any) -> None:
+    watched = world.load().watched
+    assert watched[str(world.global_dir)] is None
+    assert not [path for path in watched if Path(path).parent == world.global_dir]
 
 
 def test_what_is_not_configuration_does_not_make_it_stale(world: Any) -> None:

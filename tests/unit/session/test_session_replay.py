@@ -65,6 +65,7 @@ async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
 
 async def test_parts_that_stream_are_given_as_they_stand(sessions: Sessions, replay: Replay) -> None:
     sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
+    await sessions.store.drain()
     [(part_id, length, event)] = replay.streaming(DIRECTORY)
     assert (part_id, length, event.seq) == ("prt_1", 5, None)
     assert orjson.loads(event.payload)["properties"]["part"]["text"] == "Hello"
