@@ -1,5 +1,6 @@
 """How much room the sessions of a project may take in the database."""
 
+import asyncio
 import time
 from dataclasses import dataclass
 
@@ -36,11 +37,16 @@ class ProjectQuota:
         self._most = most
         self._measured: dict[str, _Measured] = {}
         self._roomy_until = float("-inf")
+        self._looking = asyncio.Lock()
 
     async def require_room(self, project_id: str) -> None:
         """Raises ProjectFull."""
-        if time.monotonic() < self._roomy_until:
-            return
+        async with self._looking:
+            # Who waited here finds what was measured meanwhile.
+            if time.monotonic() >= self._roomy_until:
+                await self._look(project_id)
+
+    async def _look(self, project_id: str) -> None:
         database = await self._store.ask(queries.database_bytes)
         if database < self._most / 10:
             self._roomy_until = time.monotonic() + _ROOMY_SECONDS

@@ -208,6 +208,11 @@ class Store:
     async def session(self, session_id: str) -> Session:
         return read_session(session_id, await self.session_json(session_id))
 
+    async def session_and_waiting_prompts(self, session_id: str) -> tuple[Session, int]:
+        """And how many prompts its turn has yet to answer."""
+        body, waiting = await self._read_both(session_id, queries.waiting_prompts)
+        return read_session(session_id, body), waiting
+
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.sound_sessions(await self.ask(queries.session_bodies, wanted)))
 
@@ -277,16 +282,19 @@ class Store:
     async def _read(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
     ) -> tuple[str, queries.StoredMessages]:
+        body, stored = await self._read_both(session_id, query)
+        return body, rows.sound(session_id, stored)
+
+    async def _read_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[str, T]:
         """The body of a session that must exist, and what is asked about it, in one transaction."""
 
-        def both(connection: Connection) -> tuple[str, queries.StoredMessages]:
+        def both(connection: Connection) -> tuple[str, T]:
             body = queries.session_body(connection, session_id)
             if body is None:
                 raise unknown_session(session_id)
             return body, query(connection, session_id)
 
-        body, stored = await self._database.read(both)
-        return body, rows.sound(session_id, stored)
+        return await self._database.read(both)
 
 
 def read_session(session_id: str, body: str | bytes) -> Session:

@@ -75,14 +75,8 @@ class Intake:
         async with self._store.lock(session_id):
             if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
                 return Taken(await self._store.message(session_id, prompt.message_id), known=True)
-            if not prompt.no_reply:
-                await self._refuse_too_many(session_id)
             await self._commit(instance, parts, content, prompt.tools if rules_from_tools else None, waits=not prompt.no_reply)
         return Taken(parts)
-
-    async def _refuse_too_many(self, session_id: str) -> None:
-        if await self._store.ask(queries.waiting_prompts, session_id) >= self._limits.waiting_prompts:
-            raise TooManyPrompts(session_id, self._limits.waiting_prompts)
 
     async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
         row = await self._store.ask(queries.input_hash, session_id, message_id)
@@ -122,7 +116,9 @@ class Intake:
         self, instance: Instance, message: MessageWithParts, content: str, tools: dict[str, bool] | None, *, waits: bool
     ) -> None:
         """What was reverted goes, the message, its parts and the session's touch come, in one transaction; under its lock."""
-        session = await self._store.session(message.info.session_id)
+        session, waiting = await self._store.session_and_waiting_prompts(message.info.session_id)
+        if waits and waiting >= self._limits.waiting_prompts:
+            raise TooManyPrompts(session.id, self._limits.waiting_prompts)
         change = self._store.change(session.id, instance.place.directory)
         session = await self._reverts.clean(change, session)
         session.time.updated = clock.now_ms()
