@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, ServicesDep, SessionPath, documented, json_bytes, place_of
-from app.api.json_route import router
+from app.api.deps import TRUE, Directory, SessionPath, documented, json_bytes, place_of
+from app.api.json_route import ServerRequest, router
 from app.schema.errors import NotFound
 from app.schema.permission import PermissionRequest, ReplyInput, RespondInput
 from app.schema.question import AnswerInput, QuestionRequest
@@ -31,8 +31,8 @@ def _answered(found: bool, request_id: str) -> Response:
     tags=["permission"],
     responses=documented(400, 403),
 )
-async def permissions(app: ServicesDep, where: Directory) -> Response:
-    return json_bytes(await app.permissions.pending_json((await place_of(app, where)).directory))
+async def permissions(request: ServerRequest, where: Directory) -> Response:
+    return json_bytes(await request.services.permissions.pending_json((await place_of(request, where)).directory))
 
 
 @routes.post(
@@ -42,8 +42,8 @@ async def permissions(app: ServicesDep, where: Directory) -> Response:
     tags=["permission"],
     responses=documented(400, 404),
 )
-async def reply(app: ServicesDep, request_id: RequestPath, body: ReplyInput) -> Response:
-    return _answered(await app.permissions.reply(request_id, body.reply, body.message), request_id)
+async def reply(request: ServerRequest, request_id: RequestPath, body: ReplyInput) -> Response:
+    return _answered(await request.services.permissions.reply(request_id, body.reply, body.message), request_id)
 
 
 @routes.post(
@@ -54,8 +54,8 @@ async def reply(app: ServicesDep, request_id: RequestPath, body: ReplyInput) -> 
     deprecated=True,
     responses=documented(400, 404),
 )
-async def respond(app: ServicesDep, session_id: SessionPath, permission_id: PermissionPath, body: RespondInput) -> Response:
-    return _answered(await app.permissions.reply(permission_id, body.response), permission_id)
+async def respond(request: ServerRequest, session_id: SessionPath, permission_id: PermissionPath, body: RespondInput) -> Response:
+    return _answered(await request.services.permissions.reply(permission_id, body.response), permission_id)
 
 
 @routes.get(
@@ -65,8 +65,8 @@ async def respond(app: ServicesDep, session_id: SessionPath, permission_id: Perm
     tags=["question"],
     responses=documented(400, 403),
 )
-async def questions(app: ServicesDep, where: Directory) -> Response:
-    return json_bytes(await app.questions.pending_json((await place_of(app, where)).directory))
+async def questions(request: ServerRequest, where: Directory) -> Response:
+    return json_bytes(await request.services.questions.pending_json((await place_of(request, where)).directory))
 
 
 @routes.post(
@@ -76,8 +76,8 @@ async def questions(app: ServicesDep, where: Directory) -> Response:
     tags=["question"],
     responses=documented(400, 404),
 )
-async def answer(app: ServicesDep, request_id: QuestionPath, body: AnswerInput) -> Response:
-    return _answered(await app.questions.reply(request_id, body.answers), request_id)
+async def answer(request: ServerRequest, request_id: QuestionPath, body: AnswerInput) -> Response:
+    return _answered(await request.services.questions.reply(request_id, body.answers), request_id)
 
 
 @routes.post(
@@ -87,5 +87,5 @@ async def answer(app: ServicesDep, request_id: QuestionPath, body: AnswerInput) 
     tags=["question"],
     responses=documented(400, 404),
 )
-async def reject(app: ServicesDep, request_id: QuestionPath) -> Response:
-    return _answered(await app.questions.reject(request_id), request_id)
+async def reject(request: ServerRequest, request_id: QuestionPath) -> Response:
+    return _answered(await request.services.questions.reject(request_id), request_id)

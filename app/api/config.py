@@ -8,8 +8,8 @@ import orjson
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, ServicesDep, documented, json_bytes, place_of, wire
-from app.api.json_route import router
+from app.api.deps import TRUE, Directory, documented, json_bytes, place_of, wire
+from app.api.json_route import ServerRequest, router
 from app.config.masking import masked
 from app.config.patch import patch
 from app.provider.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
@@ -20,14 +20,14 @@ routes = router()
 
 
 @routes.get("/config", operation_id="config.get", response_model=Config, tags=["config"], responses=documented(400, 403))
-async def get(app: ServicesDep, where: Directory) -> Response:
-    return json_bytes(orjson.dumps(masked((await app.instances.get(where)).config)))
+async def get(request: ServerRequest, where: Directory) -> Response:
+    return json_bytes(orjson.dumps(masked((await request.services.instances.get(where)).config)))
 
 
 @routes.patch("/config", operation_id="config.update", response_model=Config, tags=["config"], responses=documented(400, 403))
-async def update(app: ServicesDep, where: Directory, body: dict[str, Any]) -> Response:
+async def update(request: ServerRequest, where: Directory, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; what is not named stays as it is."""
-    workspace = await app.instances.workspaces.get(where)
+    workspace = await request.services.instances.workspaces.get(where)
     await asyncio.to_thread(patch, pathlib.Path(workspace.place.directory), body)
     workspace.forget_config()
     return json_bytes(orjson.dumps(masked((await workspace.config()).config)))
@@ -40,16 +40,16 @@ async def update(app: ServicesDep, where: Directory, body: dict[str, Any]) -> Re
     tags=["config"],
     responses=documented(400, 403),
 )
-async def connected(app: ServicesDep, where: Directory) -> Response:
-    return wire(config_providers((await app.instances.get(where)).connected))
+async def connected(request: ServerRequest, where: Directory) -> Response:
+    return wire(config_providers((await request.services.instances.get(where)).connected))
 
 
 @routes.get(
     "/provider", operation_id="provider.list", response_model=ProviderList, tags=["provider"], responses=documented(400, 403)
 )
-async def providers(app: ServicesDep, where: Directory) -> Response:
-    instance = await app.instances.get(where)
-    return wire(provider_list(app.known, instance.connected, app.instances.settings(instance)))
+async def providers(request: ServerRequest, where: Directory) -> Response:
+    instance = await request.services.instances.get(where)
+    return wire(provider_list(request.services.known, instance.connected, request.services.instances.settings(instance)))
 
 
 @routes.get(
@@ -59,9 +59,9 @@ async def providers(app: ServicesDep, where: Directory) -> Response:
     tags=["provider"],
     responses=documented(400, 403),
 )
-async def methods(app: ServicesDep, where: Directory) -> dict[str, list[ProviderAuthMethod]]:
-    await place_of(app, where)
-    return auth_methods(app.known)
+async def methods(request: ServerRequest, where: Directory) -> dict[str, list[ProviderAuthMethod]]:
+    await place_of(request, where)
+    return auth_methods(request.services.known)
 
 
 ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
@@ -69,15 +69,15 @@ ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
 
 
 @routes.put("/auth/{providerID:path}", operation_id="auth.set", response_model=bool, tags=["auth"], responses=documented(400))
-async def set_key(app: ServicesDep, provider_id: ProviderPath, body: Auth) -> Response:
+async def set_key(request: ServerRequest, provider_id: ProviderPath, body: Auth) -> Response:
     """Kept in the data directory in a file that only the server's user can read."""
-    app.auth.set(provider_id, body)
+    request.services.auth.set(provider_id, body)
     return json_bytes(TRUE)
 
 
 @routes.delete(
     "/auth/{providerID:path}", operation_id="auth.remove", response_model=bool, tags=["auth"], responses=documented(400)
 )
-async def remove_key(app: ServicesDep, provider_id: ProviderPath) -> Response:
-    app.auth.remove(provider_id)
+async def remove_key(request: ServerRequest, provider_id: ProviderPath) -> Response:
+    request.services.auth.remove(provider_id)
     return json_bytes(TRUE)

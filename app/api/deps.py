@@ -1,20 +1,15 @@
-"""What routes have in common: the services, the directory a request names, the answers' form."""
+"""What routes have in common: the directory a request names, the answers' form."""
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.responses import Response
 
 from app.agent.instance import Instance
-from app.api.services import Services
+from app.api.json_route import ServerRequest
 from app.schema.base import AnyID, Wire
 from app.workspace.place import Place
-
-
-async def services(request: Request) -> Services:
-    """A coroutine, or FastAPI would take a thread for it."""
-    return cast(Services, request.app.state.services)
 
 
 async def named_directory(
@@ -28,27 +23,26 @@ async def named_directory(
     return unquote(header) if header else None
 
 
-ServicesDep = Annotated[Services, Depends(services)]
 Directory = Annotated[str | None, Depends(named_directory)]
 SessionPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
 MessagePath = Annotated[str, Path(alias="messageID", pattern="^msg")]
 PartPath = Annotated[AnyID, Path(alias="partID")]
 
 
-async def place_of(app: Services, directory: str | None) -> Place:
+async def place_of(request: ServerRequest, directory: str | None) -> Place:
     """The place that a request names, else the server's own."""
-    return (await app.instances.workspaces.get(directory)).place
+    return (await request.services.instances.workspaces.get(directory)).place
 
 
-async def session_place(app: Services, session_id: str, directory: str | None) -> Place:
+async def session_place(request: ServerRequest, session_id: str, directory: str | None) -> Place:
     """The place that a request names, else the one that the session was created in."""
-    return await place_of(app, directory or (await app.store.session(session_id)).directory)
+    return await place_of(request, directory or (await request.services.store.session(session_id)).directory)
 
 
-async def session_instance(app: Services, session_id: str, directory: str | None) -> Instance:
+async def session_instance(request: ServerRequest, session_id: str, directory: str | None) -> Instance:
     """The same place with all that a turn needs. Raises NotFound for an unknown session."""
-    session = await app.store.session(session_id)
-    return await app.instances.get(directory or session.directory)
+    session = await request.services.store.session(session_id)
+    return await request.services.instances.get(directory or session.directory)
 
 
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:

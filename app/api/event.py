@@ -8,8 +8,8 @@ from fastapi import Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.deps import Directory, ServicesDep, documented, place_of, wire
-from app.api.json_route import router
+from app.api.deps import Directory, documented, place_of, wire
+from app.api.json_route import ServerRequest, router
 from app.api.login import Login
 from app.api.services import Services
 from app.bus.base import Event
@@ -44,7 +44,7 @@ def _described(model: object) -> dict[int | str, dict[str, object]]:
 
 @routes.get("/event", operation_id="event.subscribe", response_class=StreamingResponse, responses=_described(AnyEvent))
 async def subscribe(
-    app: ServicesDep,
+    request: ServerRequest,
     where: Directory,
     parts: Parts = "full",
     last_event_id: Cursor = None,
@@ -52,19 +52,19 @@ async def subscribe(
     token: Token = None,
 ) -> StreamingResponse:
     """The events of one directory."""
-    return await _open(app, (await place_of(app, where)).directory, parts, last_event_id or cursor)
+    return await _open(request.services, (await place_of(request, where)).directory, parts, last_event_id or cursor)
 
 
 @routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
 async def subscribe_globally(
-    app: ServicesDep,
+    request: ServerRequest,
     parts: Parts = "full",
     last_event_id: Cursor = None,
     cursor: CursorInQuery = None,
     token: Token = None,
 ) -> StreamingResponse:
     """The events of all directories, each with its directory, and the server's own."""
-    return await _open(app, None, parts, last_event_id or cursor)
+    return await _open(request.services, None, parts, last_event_id or cursor)
 
 
 async def _open(app: Services, directory: str | None, parts: str, cursor: str | None) -> StreamingResponse:

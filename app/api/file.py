@@ -13,9 +13,8 @@ from app.agent.browse.listing import list_directory
 from app.agent.browse.reach import Reach
 from app.agent.browse.status import changed_files
 from app.agent.browse.text_search import find_text
-from app.api.deps import Directory, ServicesDep, documented, json_bytes, place_of, wire
-from app.api.json_route import router
-from app.api.services import Services
+from app.api.deps import Directory, documented, json_bytes, place_of, wire
+from app.api.json_route import ServerRequest, router
 from app.schema.base import Wire
 from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
 from app.session.rows import json_array
@@ -26,8 +25,8 @@ files = FileSearch()
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
 
 
-async def _reach(app: Services, where: str | None) -> Reach:
-    return Reach(await place_of(app, where), app.instances.workspaces.allows)
+async def _reach(request: ServerRequest, where: str | None) -> Reach:
+    return Reach(await place_of(request, where), request.services.instances.workspaces.allows)
 
 
 def _array(values: Sequence[Wire]) -> Response:
@@ -35,14 +34,14 @@ def _array(values: Sequence[Wire]) -> Response:
 
 
 @routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"])
-async def text(app: ServicesDep, where: Directory, pattern: Annotated[str, Query(max_length=2000)]) -> Response:
+async def text(request: ServerRequest, where: Directory, pattern: Annotated[str, Query(max_length=2000)]) -> Response:
     """Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all."""
-    return _array(await find_text(Path((await place_of(app, where)).directory), pattern))
+    return _array(await find_text(Path((await place_of(request, where)).directory), pattern))
 
 
 @routes.get("/find/file", operation_id="find.files", response_model=list[str], tags=["find"])
 async def find_files(
-    app: ServicesDep,
+    request: ServerRequest,
     where: Directory,
     query: Annotated[str, Query(max_length=1000)],
     dirs: Literal["true", "false"] = "true",
@@ -51,27 +50,27 @@ async def find_files(
 ) -> list[str]:
     """Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first."""
     kind = type or ("all" if dirs == "true" else "file")
-    return await files.find(Path((await place_of(app, where)).directory), query, kind, limit)
+    return await files.find(Path((await place_of(request, where)).directory), query, kind, limit)
 
 
 @routes.get("/find/symbol", operation_id="find.symbols", response_model=list[Symbol], tags=["find"])
-async def find_symbols(app: ServicesDep, where: Directory, query: Annotated[str, Query()]) -> list[Symbol]:
+async def find_symbols(request: ServerRequest, where: Directory, query: Annotated[str, Query()]) -> list[Symbol]:
     """Always empty, as OpenCode's: no language server is asked."""
-    await place_of(app, where)
+    await place_of(request, where)
     return []
 
 
 @routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"])
-async def list_files(app: ServicesDep, where: Directory, path: FilePath) -> Response:
-    return _array(await list_directory(await _reach(app, where), path))
+async def list_files(request: ServerRequest, where: Directory, path: FilePath) -> Response:
+    return _array(await list_directory(await _reach(request, where), path))
 
 
 @routes.get("/file/content", operation_id="file.read", response_model=ViewedFile, tags=["file"], responses=documented(413))
-async def read_file(app: ServicesDep, where: Directory, path: FilePath) -> Response:
+async def read_file(request: ServerRequest, where: Directory, path: FilePath) -> Response:
     """Empty when there is no such file."""
-    return wire(await view_file(await _reach(app, where), path))
+    return wire(await view_file(await _reach(request, where), path))
 
 
 @routes.get("/file/status", operation_id="file.status", response_model=list[ChangedFile], tags=["file"])
-async def status(app: ServicesDep, where: Directory) -> Response:
-    return _array(await changed_files(await _reach(app, where)))
+async def status(request: ServerRequest, where: Directory) -> Response:
+    return _array(await changed_files(await _reach(request, where)))

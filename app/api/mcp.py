@@ -9,8 +9,8 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
 
-from app.api.deps import TRUE, Directory, ServicesDep, documented, json_bytes, wire
-from app.api.json_route import router
+from app.api.deps import TRUE, Directory, documented, json_bytes, wire
+from app.api.json_route import ServerRequest, router
 from app.api.services import Services
 from app.mcp import signing_in
 from app.mcp.servers import McpServers
@@ -47,8 +47,8 @@ class Forgotten(Wire):
 NamePath = Annotated[str, Path(alias="name")]
 
 
-async def _servers(app: ServicesDep, where: Directory) -> McpServers:
-    return (await app.instances.get(where)).mcp
+async def _servers(request: ServerRequest, where: Directory) -> McpServers:
+    return (await request.services.instances.get(where)).mcp
 
 
 Servers = Annotated[McpServers, Depends(_servers)]
@@ -81,8 +81,8 @@ async def disconnect(servers: Servers, name: NamePath) -> Response:
 
 
 @routes.post("/mcp/{name}/auth", operation_id="mcp.auth.start", response_model=SignInPage, responses=documented(404))
-async def start_sign_in(app: ServicesDep, servers: Servers, name: NamePath, request: Request) -> Response:
-    page = await signing_in.start(servers, name, _redirect_uri(app, request))
+async def start_sign_in(servers: Servers, name: NamePath, request: ServerRequest) -> Response:
+    page = await signing_in.start(servers, name, _redirect_uri(request.services, request))
     return wire(SignInPage(authorization_url=page))
 
 
@@ -95,9 +95,9 @@ async def finish_sign_in(servers: Servers, name: NamePath, body: SignInCode) -> 
 @routes.post(
     "/mcp/{name}/auth/authenticate", operation_id="mcp.auth.authenticate", response_model=MCPStatus, responses=documented(404)
 )
-async def sign_in(app: ServicesDep, servers: Servers, name: NamePath, request: Request) -> Response:
+async def sign_in(servers: Servers, name: NamePath, request: ServerRequest) -> Response:
     """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the person has been there."""
-    return wire(await signing_in.run(servers, name, _redirect_uri(app, request)))
+    return wire(await signing_in.run(servers, name, _redirect_uri(request.services, request)))
 
 
 @routes.delete("/mcp/{name}/auth", operation_id="mcp.auth.remove", response_model=Forgotten, responses=documented(404))
@@ -108,7 +108,7 @@ async def forget_sign_in(servers: Servers, name: NamePath) -> Response:
 
 @routes.get(CALLBACK, include_in_schema=False)
 async def back_from_sign_in(
-    app: ServicesDep,
+    request: ServerRequest,
     state: Annotated[str, Query()],
     code: Annotated[str | None, Query()] = None,
     iss: Annotated[str | None, Query()] = None,
@@ -116,7 +116,7 @@ async def back_from_sign_in(
 ) -> Response:
     """Where a browser comes back to from a sign-in page."""
     answer = signing_in.Answer(code, iss, error)
-    found = await signing_in.come_back(app.instances.mcp_servers(), state, answer)
+    found = await signing_in.come_back(request.services.instances.mcp_servers(), state, answer)
     if isinstance(found, MCPStatusConnected):
         return HTMLResponse("<p>Signed in. This window can be closed.</p>")
     return HTMLResponse(f"<p>That did not work: {escape(getattr(found, 'error', found.status))}</p>", 400)

@@ -10,7 +10,6 @@ from app.api.deps import (
     Directory,
     MessagePath,
     PartPath,
-    ServicesDep,
     SessionPath,
     documented,
     json_bytes,
@@ -18,7 +17,7 @@ from app.api.deps import (
     session_place,
     wire,
 )
-from app.api.json_route import router
+from app.api.json_route import ServerRequest, router
 from app.api.patient_json import patient_json
 from app.schema.message import MessageWithParts, PromptInput
 from app.schema.part import Part
@@ -31,51 +30,53 @@ CURSOR = "X-Next-Cursor"
 
 @routes.get("/message", operation_id="session.messages", response_model=list[MessageWithParts], responses=documented(400, 404))
 async def messages(
-    app: ServicesDep,
+    request: ServerRequest,
     session_id: SessionPath,
     limit: Annotated[float | None, Query(ge=0, description="Only the newest so many; 0: all")] = None,
     before: Annotated[int | None, Query(ge=0, le=2**62, description="A cursor from X-Next-Cursor: the page before it")] = None,
 ) -> Response:
     count = max(int(min(limit, 1_000_000)), 1) if limit else 100 if before is not None else None
-    page = await app.store.page_json(session_id, count, before)
+    page = await request.services.store.page_json(session_id, count, before)
     return json_bytes(page.body, headers={CURSOR: str(page.cursor)} if page.cursor is not None else None)
 
 
 @routes.post(
     "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409, 413, 429, 507)
 )
-async def prompt(app: ServicesDep, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
+async def prompt(request: ServerRequest, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
-    instance = await session_instance(app, session_id, where)
-    taken = await app.prompts.take(instance, session_id, body)
+    instance = await session_instance(request, session_id, where)
+    taken = await request.services.prompts.take(instance, session_id, body)
     if body.no_reply:
         return wire(taken.message)
-    return StreamingResponse(patient_json(app.prompts.answer(instance, session_id, taken)), media_type="application/json")
+    return StreamingResponse(
+        patient_json(request.services.prompts.answer(instance, session_id, taken)), media_type="application/json"
+    )
 
 
 @routes.post(
     "/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409, 413, 429, 507)
 )
-async def prompt_async(app: ServicesDep, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
-    instance = await session_instance(app, session_id, where)
-    taken = await app.prompts.take(instance, session_id, body)
+async def prompt_async(request: ServerRequest, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
+    instance = await session_instance(request, session_id, where)
+    taken = await request.services.prompts.take(instance, session_id, body)
     if not body.no_reply:
-        app.prompts.answer_later(instance, session_id, taken)
+        request.services.prompts.answer_later(instance, session_id, taken)
     return Response(status_code=204, media_type="application/json")
 
 
 @routes.get(
     "/message/{messageID}", operation_id="session.message", response_model=MessageWithParts, responses=documented(400, 404)
 )
-async def message(app: ServicesDep, session_id: SessionPath, message_id: MessagePath) -> Response:
-    return json_bytes(await app.store.message_json(session_id, message_id))
+async def message(request: ServerRequest, session_id: SessionPath, message_id: MessagePath) -> Response:
+    return json_bytes(await request.services.store.message_json(session_id, message_id))
 
 
 @routes.delete(
     "/message/{messageID}", operation_id="session.deleteMessage", response_model=bool, responses=documented(400, 404, 409)
 )
-async def delete_message(app: ServicesDep, where: Directory, session_id: SessionPath, message_id: MessagePath) -> Response:
-    await app.sessions.remove_message(await session_place(app, session_id, where), session_id, message_id)
+async def delete_message(request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath) -> Response:
+    await request.services.sessions.remove_message(await session_place(request, session_id, where), session_id, message_id)
     return json_bytes(TRUE)
 
 
@@ -83,18 +84,18 @@ async def delete_message(app: ServicesDep, where: Directory, session_id: Session
     "/message/{messageID}/part/{partID}", operation_id="part.update", response_model=Part, responses=documented(400, 404)
 )
 async def update_part(
-    app: ServicesDep, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath, body: Part
+    request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath, body: Part
 ) -> Response:
     check_part_is_at(body, session_id, message_id, part_id)
-    check_part_size(body, app.max_part_bytes)
-    return wire(await app.sessions.put_part(await session_place(app, session_id, where), body))
+    check_part_size(body, request.services.max_part_bytes)
+    return wire(await request.services.sessions.put_part(await session_place(request, session_id, where), body))
 
 
 @routes.delete(
     "/message/{messageID}/part/{partID}", operation_id="part.delete", response_model=bool, responses=documented(400, 404)
 )
 async def delete_part(
-    app: ServicesDep, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath
+    request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath
 ) -> Response:
-    await app.sessions.remove_part(await session_place(app, session_id, where), session_id, message_id, part_id)
+    await request.services.sessions.remove_part(await session_place(request, session_id, where), session_id, message_id, part_id)
     return json_bytes(TRUE)

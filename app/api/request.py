@@ -2,8 +2,8 @@
 
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, ServicesDep, SessionPath, documented, json_bytes, session_instance, wire
-from app.api.json_route import router
+from app.api.deps import TRUE, Directory, SessionPath, documented, json_bytes, session_instance, wire
+from app.api.json_route import ServerRequest, router
 from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
 from app.schema.session import RevertInput, Session
 
@@ -11,35 +11,35 @@ routes = router(prefix="/session/{sessionID}", tags=["session"])
 
 
 @routes.post("/command", operation_id="session.command", response_model=MessageWithParts, responses=documented(400, 404, 409))
-async def command(app: ServicesDep, where: Directory, session_id: SessionPath, body: CommandInput) -> Response:
-    instance = await session_instance(app, session_id, where)
-    return json_bytes(await app.requests.command(instance, session_id, body))
+async def command(request: ServerRequest, where: Directory, session_id: SessionPath, body: CommandInput) -> Response:
+    instance = await session_instance(request, session_id, where)
+    return json_bytes(await request.services.requests.command(instance, session_id, body))
 
 
 @routes.post("/shell", operation_id="session.shell", response_model=MessageWithParts, responses=documented(400, 404, 409))
-async def shell(app: ServicesDep, where: Directory, session_id: SessionPath, body: ShellInput) -> Response:
-    instance = await session_instance(app, session_id, where)
-    return wire(await app.requests.shell(instance, session_id, body))
+async def shell(request: ServerRequest, where: Directory, session_id: SessionPath, body: ShellInput) -> Response:
+    instance = await session_instance(request, session_id, where)
+    return wire(await request.services.requests.shell(instance, session_id, body))
 
 
 @routes.post("/init", operation_id="session.init", response_model=bool, responses=documented(400, 404))
-async def init(app: ServicesDep, where: Directory, session_id: SessionPath, body: InitInput) -> Response:
-    await app.requests.init(await session_instance(app, session_id, where), session_id, body)
+async def init(request: ServerRequest, where: Directory, session_id: SessionPath, body: InitInput) -> Response:
+    await request.services.requests.init(await session_instance(request, session_id, where), session_id, body)
     return json_bytes(TRUE)
 
 
 @routes.post("/summarize", operation_id="session.summarize", response_model=bool, responses=documented(400, 404, 409))
-async def summarize(app: ServicesDep, where: Directory, session_id: SessionPath, body: SummarizeInput) -> Response:
-    await app.requests.summarize(await session_instance(app, session_id, where), session_id, body)
+async def summarize(request: ServerRequest, where: Directory, session_id: SessionPath, body: SummarizeInput) -> Response:
+    await request.services.requests.summarize(await session_instance(request, session_id, where), session_id, body)
     return json_bytes(TRUE)
 
 
 @routes.post("/revert", operation_id="session.revert", response_model=Session, responses=documented(400, 404, 409))
-async def revert(app: ServicesDep, where: Directory, session_id: SessionPath, body: RevertInput) -> Response:
+async def revert(request: ServerRequest, where: Directory, session_id: SessionPath, body: RevertInput) -> Response:
     """With `dryRun` nothing is touched: `revert.diff` shows what would become of the files."""
-    return wire(await app.requests.revert(await session_instance(app, session_id, where), session_id, body))
+    return wire(await request.services.requests.revert(await session_instance(request, session_id, where), session_id, body))
 
 
 @routes.post("/unrevert", operation_id="session.unrevert", response_model=Session, responses=documented(400, 404, 409))
-async def unrevert(app: ServicesDep, where: Directory, session_id: SessionPath) -> Response:
-    return wire(await app.requests.unrevert(await session_instance(app, session_id, where), session_id))
+async def unrevert(request: ServerRequest, where: Directory, session_id: SessionPath) -> Response:
+    return wire(await request.services.requests.unrevert(await session_instance(request, session_id, where), session_id))

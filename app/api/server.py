@@ -6,8 +6,8 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from app import __version__
-from app.api.deps import TRUE, ServicesDep, documented, json_bytes
-from app.api.json_route import router
+from app.api.deps import TRUE, documented, json_bytes
+from app.api.json_route import ServerRequest, router
 from app.schema.base import Wire
 from app.util.log import client_log
 
@@ -32,8 +32,8 @@ async def health() -> Response:
 
 
 @routes.post("/global/dispose", operation_id="global.dispose", response_model=bool, tags=["global"])
-async def dispose(app: ServicesDep) -> Response:
-    await app.disposal.all()
+async def dispose(request: ServerRequest) -> Response:
+    await request.services.disposal.all()
     return json_bytes(TRUE)
 
 

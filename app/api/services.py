@@ -1,4 +1,4 @@
-"""What the routes call. The wiring builds it once; a route finds it on the app's state."""
+"""What the routes call. The wiring builds it once; a route finds it on its request."""
 
 from dataclasses import dataclass
 

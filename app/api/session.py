@@ -2,14 +2,13 @@
 
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Query
 from fastapi.responses import Response
 
 from app.api.audit import CREATED
 from app.api.deps import (
     TRUE,
     Directory,
-    ServicesDep,
     SessionPath,
     documented,
     json_bytes,
@@ -17,7 +16,7 @@ from app.api.deps import (
     session_place,
     wire,
 )
-from app.api.json_route import router
+from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
@@ -28,7 +27,7 @@ routes = router(prefix="/session", tags=["session"])
 
 @routes.get("", operation_id="session.list", response_model=list[Session], responses=documented(400))
 async def list_sessions(
-    app: ServicesDep,
+    request: ServerRequest,
     where: Directory,
     directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
     roots: Annotated[str | None, Query(description="Any value: only sessions without a parent")] = None,
@@ -36,9 +35,9 @@ async def list_sessions(
     search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
     limit: Annotated[float | None, Query(ge=0, description="At most so many, newest created first")] = None,
 ) -> Response:
-    place = await place_of(app, where)
+    place = await place_of(request, where)
     return json_bytes(
-        await app.sessions.list_json(
+        await request.services.sessions.list_json(
             place,
             directory=directory,
             roots_only=bool(roots),
@@ -50,72 +49,70 @@ async def list_sessions(
 
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
-async def create(request: Request, app: ServicesDep, where: Directory, body: CreateInput | None = None) -> Response:
-    instance = await app.instances.get(where)
-    session = await app.sessions.create(instance.place, body or CreateInput())
+async def create(request: ServerRequest, where: Directory, body: CreateInput | None = None) -> Response:
+    instance = await request.services.instances.get(where)
+    session = await request.services.sessions.create(instance.place, body or CreateInput())
     request.scope[CREATED] = session.id
     if shares_by_itself(instance.config, instance.flags) and session.parent_id is None:
-        session = await app.shares.share(instance.place, session.id, public_base(request, app))
+        session = await request.services.shares.share(instance.place, session.id, public_base(request))
     return wire(session)
 
 
 @routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))
-async def status(app: ServicesDep, where: Directory) -> Any:
-    statuses = app.statuses.of_directory((await place_of(app, where)).directory)
+async def status(request: ServerRequest, where: Directory) -> Any:
+    statuses = request.services.statuses.of_directory((await place_of(request, where)).directory)
     return json_bytes(b"{%b}" % b",".join(b'"%b":%b' % (sid.encode(), value.wire_json()) for sid, value in statuses.items()))
 
 
 @routes.get("/{sessionID}", operation_id="session.get", response_model=Session, responses=documented(400, 404))
-async def get(app: ServicesDep, session_id: SessionPath) -> Response:
-    return json_bytes(await app.store.session_json(session_id))
+async def get(request: ServerRequest, session_id: SessionPath) -> Response:
+    return json_bytes(await request.services.store.session_json(session_id))
 
 
 @routes.patch("/{sessionID}", operation_id="session.update", response_model=Session, responses=documented(400, 404))
-async def update(app: ServicesDep, where: Directory, session_id: SessionPath, body: UpdateInput | None = None) -> Response:
-    place = await session_place(app, session_id, where)
-    return wire(await app.sessions.update(place, session_id, body or UpdateInput()))
+async def update(request: ServerRequest, where: Directory, session_id: SessionPath, body: UpdateInput | None = None) -> Response:
+    place = await session_place(request, session_id, where)
+    return wire(await request.services.sessions.update(place, session_id, body or UpdateInput()))
 
 
 @routes.delete("/{sessionID}", operation_id="session.delete", response_model=bool, responses=documented(400, 404))
-async def delete(app: ServicesDep, where: Directory, session_id: SessionPath) -> Response:
-    place = await session_place(app, session_id, where)
-    for session in reversed(await app.store.family(session_id)):
-        await app.runner.abort(session.id)
-    await app.sessions.remove(place, session_id)
+async def delete(request: ServerRequest, where: Directory, session_id: SessionPath) -> Response:
+    place = await session_place(request, session_id, where)
+    for session in reversed(await request.services.store.family(session_id)):
+        await request.services.runner.abort(session.id)
+    await request.services.sessions.remove(place, session_id)
     return json_bytes(TRUE)
 
 
 @routes.get(
     "/{sessionID}/children", operation_id="session.children", response_model=list[Session], responses=documented(400, 404)
 )
-async def children(app: ServicesDep, session_id: SessionPath) -> Response:
-    return json_bytes(await app.sessions.children_json(session_id))
+async def children(request: ServerRequest, session_id: SessionPath) -> Response:
+    return json_bytes(await request.services.sessions.children_json(session_id))
 
 
 @routes.get("/{sessionID}/todo", operation_id="session.todo", response_model=list[Todo], responses=documented(400, 404))
-async def todo(app: ServicesDep, session_id: SessionPath) -> Response:
-    return json_bytes(await app.sessions.todos_json(session_id))
+async def todo(request: ServerRequest, session_id: SessionPath) -> Response:
+    return json_bytes(await request.services.sessions.todos_json(session_id))
 
 
 @routes.get("/{sessionID}/diff", operation_id="session.diff", response_model=list[FileDiff], responses=documented(400, 404))
 async def diff(
-    app: ServicesDep, session_id: SessionPath, message_id: Annotated[MessageID | None, Query(alias="messageID")] = None
+    request: ServerRequest, session_id: SessionPath, message_id: Annotated[MessageID | None, Query(alias="messageID")] = None
 ) -> Response:
-    return json_bytes(await app.sessions.diff_json(session_id, message_id))
+    return json_bytes(await request.services.sessions.diff_json(session_id, message_id))
 
 
 @routes.post("/{sessionID}/fork", operation_id="session.fork", response_model=Session, responses=documented(400, 404, 507))
-async def fork(
-    request: Request, app: ServicesDep, where: Directory, session_id: SessionPath, body: ForkInput | None = None
-) -> Response:
-    place = await session_place(app, session_id, where)
-    forked = await app.forks.fork(place, session_id, body.message_id if body else None)
+async def fork(request: ServerRequest, where: Directory, session_id: SessionPath, body: ForkInput | None = None) -> Response:
+    place = await session_place(request, session_id, where)
+    forked = await request.services.forks.fork(place, session_id, body.message_id if body else None)
     request.scope[CREATED] = forked.id
     return wire(forked)
 
 
 @routes.post("/{sessionID}/abort", operation_id="session.abort", response_model=bool, responses=documented(400, 404))
-async def abort(app: ServicesDep, session_id: SessionPath) -> Response:
+async def abort(request: ServerRequest, session_id: SessionPath) -> Response:
     """Answers when the session is idle and its record settled; an idle or unknown session is idle already."""
-    await app.runner.abort(session_id)
+    await request.services.runner.abort(session_id)
     return json_bytes(TRUE)

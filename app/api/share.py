@@ -2,12 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import Path, Request
+from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.deps import Directory, ServicesDep, SessionPath, documented, json_bytes, session_instance, session_place, wire
-from app.api.json_route import router
-from app.api.services import Services
+from app.api.deps import Directory, SessionPath, documented, json_bytes, session_instance, session_place, wire
+from app.api.json_route import ServerRequest, router
 from app.schema.session import Session
 from app.schema.share import SharedConversation
 from app.session.share import SharingDisabled, may_share
@@ -18,30 +17,30 @@ VISITOR_HEADERS = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofoll
 """A link is a secret: it goes into no cache, no index and no other site's log."""
 
 
-def public_base(request: Request, app: Services) -> str:
+def public_base(request: ServerRequest) -> str:
     """OPENSESSION_PUBLIC_URL, else the address that this request came to."""
-    return (app.public_url or str(request.base_url)).rstrip("/")
+    return (request.services.public_url or str(request.base_url)).rstrip("/")
 
 
 @routes.post(
     "/session/{sessionID}/share", operation_id="session.share", response_model=Session, responses=documented(400, 403, 404)
 )
-async def share(app: ServicesDep, where: Directory, session_id: SessionPath, request: Request) -> Response:
+async def share(where: Directory, session_id: SessionPath, request: ServerRequest) -> Response:
     """Sharing twice gives the same link."""
-    instance = await session_instance(app, session_id, where)
+    instance = await session_instance(request, session_id, where)
     if not may_share(instance.config, instance.flags):
         raise SharingDisabled
-    return wire(await app.shares.share(instance.place, session_id, public_base(request, app)))
+    return wire(await request.services.shares.share(instance.place, session_id, public_base(request)))
 
 
 @routes.delete(
     "/session/{sessionID}/share", operation_id="session.unshare", response_model=Session, responses=documented(400, 404)
 )
-async def unshare(app: ServicesDep, where: Directory, session_id: SessionPath) -> Response:
-    return wire(await app.shares.unshare(await session_place(app, session_id, where), session_id))
+async def unshare(request: ServerRequest, where: Directory, session_id: SessionPath) -> Response:
+    return wire(await request.services.shares.unshare(await session_place(request, session_id, where), session_id))
 
 
 @routes.get("/s/{shareID}/session", operation_id="share.session", response_model=SharedConversation, responses=documented(404))
-async def visit(app: ServicesDep, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
+async def visit(request: ServerRequest, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
     """A shared session as its visitors see it, without a password."""
-    return json_bytes(await app.shares.visit(share_id), headers=VISITOR_HEADERS)
+    return json_bytes(await request.services.shares.visit(share_id), headers=VISITOR_HEADERS)
