@@ -108,7 +108,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
         "synchronous=FULL",
         "foreign_keys=ON",
         "temp_store=MEMORY",
-        "cache_size=-8000",
+        "cache_size=-4000",  # KiB, for each of five connections: with twice as much nothing was faster
     ):
         connection.execute(f"PRAGMA {pragma}")
 
