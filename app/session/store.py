@@ -92,10 +92,13 @@ class Store:
         for part_id in change.settled_parts:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)
+        live = self._live.get(change.session_id, {})
+        for part in change.parts:
+            if part.id not in live:
+                self._hide_until(done, part)
         for watcher in self._watchers.get(change.session_id, ()):
             for part in change.parts:
                 watcher(part)
-        live = self._live.get(change.session_id, {})
         if settled := [live[part_id] for part_id in change.settled_parts if part_id in live]:
             done.add_done_callback(lambda _: self._settle(change.session_id, settled))
         return done
@@ -127,17 +130,17 @@ class Store:
         live[part.id] = part
         self._live_in[part.session_id] = directory
         if first_text:
-            self._write_first(part)
+            self._hide_until(self._write_parts(part.session_id, [part], ahead_of_deltas=True), part)
         else:
             self._write_soon(part)
         size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
         gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, part.wire_json, part_type=part.type)
         self._writer.delta(gained)
 
-    def _write_first(self, part: Part) -> None:
-        write = self._write_parts(part.session_id, [part], ahead_of_deltas=True)
-        self._first_writes[part.id] = write
-        write.add_done_callback(lambda _: self._first_writes.pop(part.id, None))
+    def _hide_until(self, written: asyncio.Future[None], part: Part) -> None:
+        """Clients know of no part before it is stored."""
+        self._first_writes[part.id] = written
+        written.add_done_callback(lambda _: self._first_writes.pop(part.id, None))
 
     def _write_soon(self, part: Part) -> None:
         self._unwritten[part.id] = part
@@ -145,16 +148,13 @@ class Store:
             self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_live)
 
     def live_parts(self, session_id: str) -> dict[str, Part]:
-        return self._live.get(session_id, {})
+        return {part.id: part for part in self._live.get(session_id, {}).values() if self._is_known(part)}
 
     def streaming_parts(self) -> list[tuple[Part, str]]:
-        """Every part that streams and is stored, with the directory that it is announced in."""
-        return [
-            (part, self._live_in[session]) for session, parts in self._live.items() for part in parts.values() if self._told(part)
-        ]
+        """Every part that streams, with the directory that it is announced in."""
+        return [(part, self._live_in[session]) for session in self._live for part in self.live_parts(session).values()]
 
-    def _told(self, part: Part) -> bool:
-        """Whether its first text is stored, so that clients may know of it."""
+    def _is_known(self, part: Part) -> bool:
         first = self._first_writes.get(part.id)
         return first is None or first.done()
 

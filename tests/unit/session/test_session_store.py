@@ -1,6 +1,7 @@
 """The one door: what is committed is announced, what streams is seen before it is written."""
 
 import asyncio
+from collections.abc import Callable
 
 import orjson
 import pytest
@@ -73,15 +74,31 @@ async def test_the_first_text_of_a_part_is_shown_once_it_is_stored(sessions: Ses
     assert await written(sessions) == ["H"] and sessions.storage.heard.order == ["H"]
 
 
-async def test_a_client_that_connects_is_told_of_a_part_once_it_is_stored(sessions: Sessions) -> None:
+def begin_text(sessions: Sessions) -> Part:
+    part = text_part("prt_1", "H")
+    sessions.store.stream(part, DIRECTORY, "H")
+    return part
+
+
+def begin_tool(sessions: Sessions) -> Part:
+    change = sessions.store.change("ses_1", DIRECTORY)
+    change.put_part(tool_part(""))
+    sessions.store.post(change)
+    part = tool_part("shown")
+    sessions.store.stream(part, DIRECTORY)
+    return part
+
+
+@pytest.mark.parametrize("begin", [begin_text, begin_tool])
+async def test_no_client_knows_of_a_part_before_it_is_stored(sessions: Sessions, begin: Callable[[Sessions], Part]) -> None:
     await sessions.put(user("msg_1"))
     sessions.database.gate.clear()
-    sessions.store.stream(text_part("prt_1", "H"), DIRECTORY, "H")
+    part = begin(sessions)
     await asyncio.sleep(0)
-    assert sessions.store.streaming_parts() == []
+    assert sessions.store.streaming_parts() == [] and sessions.store.live_parts("ses_1") == {}
     sessions.database.gate.set()
     await sessions.store.drain()
-    assert sessions.store.streaming_parts() == [(text_part("prt_1", "H"), DIRECTORY)]
+    assert sessions.store.streaming_parts() == [(part, DIRECTORY)] and sessions.store.live_parts("ses_1") == {"prt_1": part}
 
 
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
