@@ -8,7 +8,7 @@ import orjson
 
 from app.bus.base import Event, PartDelta
 from app.schema.message import AssistantMessage, MessageWithParts
-from app.schema.session import CreateInput, Session
+from app.schema.session import Session
 from app.session.service import new_session
 from app.session.store import Store
 from app.storage.engine import Database
@@ -69,7 +69,7 @@ async def open_store(path: Path, directory: Path) -> OpenStore:
     writer = Writer(database, sql, announced)
     store = Store(database, sql, writer)
     place = Place(str(directory), "global", "/", is_git=False)
-    session = new_session(place, CreateInput())
+    session = new_session(place, None)
     change = store.change(session.id, place.directory)
     change.create_session(session)
     await store.commit(change)
