@@ -34,7 +34,9 @@ async def test_text_is_gathered_trimmed_at_its_end_and_timed(stored: OpenStore, 
 
 async def test_a_part_that_streams_is_read_as_it_stands(stored: OpenStore, writer: PartWriter) -> None:
     writer.start_text("1", None)
-    writer.gain("1", "Hel")
+    writer.gain("1", "H")
+    await stored.store.drain()
+    writer.gain("1", "el")
     message = await stored.store.message(stored.session.id, writer.message.id)
     assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
 
