@@ -217,7 +217,7 @@ def restart(server: RunningServer) -> None:
     log = directory / "again.log"
     with log.open("wb") as output:
         again = subprocess.Popen(process.args, cwd=server.workspace, env=environment, stdout=output, stderr=subprocess.STDOUT)
-    object.__setattr__(server, "process", again)
+    server.process = again
     wait_until_it_answers(again, server.base, log)
 
 

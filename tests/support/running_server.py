@@ -20,8 +20,10 @@ START_SECONDS = 30
 STOP_SECONDS = 10
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunningServer:
+    """`process`: the one to be stopped in the end; a test may put another in its place."""
+
     base: str
     workspace: Path
     data: Path
@@ -117,14 +119,18 @@ def serving_again(
             stdout=output,
             stderr=subprocess.STDOUT,
         )
+        running = RunningServer(f"http://127.0.0.1:{port}", workspace, data, process)
         try:
-            base = f"http://127.0.0.1:{port}"
-            wait_until_it_answers(process, base, log)
-            yield RunningServer(base, workspace, data, process)
+            wait_until_it_answers(process, running.base, log)
+            yield running
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _stop(running.process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
