@@ -113,18 +113,20 @@ async def _first(app: Services, listener: Listener, cursor: str | None) -> bytes
     what was announced before it, the client finds in what it reads next."""
     if cursor is None:
         head = await app.replay.head()
-        return _frame(listener, EventServerConnected(), head) + _standing(app, listener, head)
+        return _frame(listener, EventServerConnected(), head) + await _standing(app, listener, head)
     missed = await app.replay.since(_number(cursor), listener.directory)
     said = [_frame(listener, EventServerConnected())]
     if missed.resync:
         said.append(_frame(listener, EventServerResync(), missed.upto))
     said.extend(_written(listener, event) for event in missed.events)
-    said.append(_standing(app, listener, missed.upto))
+    said.append(await _standing(app, listener, missed.upto))
     return b"".join(said)
 
 
-def _standing(app: Services, listener: Listener, covered: int) -> bytes:
-    """The parts that are streaming, as they are at this moment; from here on the listener adds to them."""
+async def _standing(app: Services, listener: Listener, covered: int) -> bytes:
+    """The parts that are streaming, as they are at this moment; from here on the listener adds to them. The journal may cover
+    the end of one whose beginning is still to be announced: that is waited for, or it would come a second time."""
+    await app.store.first_writes()
     parts = app.replay.streaming(listener.directory)
     listener.skip(covered, {part_id: length for part_id, length, _ in parts})
     return b"".join(_written(listener, event) for _, _, event in parts)

@@ -154,6 +154,11 @@ class Store:
         """Every part that streams, with the directory that it is announced in."""
         return [(part, self._live_in[session]) for session in self._live for part in self.live_parts(session).values()]
 
+    async def first_writes(self) -> None:
+        """Wait until every part that is on its way to the disk for the first time is stored and announced."""
+        if self._first_writes:
+            await asyncio.wait(set(self._first_writes.values()))
+
     def _is_known(self, part: Part) -> bool:
         first = self._first_writes.get(part.id)
         return first is None or first.done()

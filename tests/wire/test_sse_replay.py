@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
@@ -12,7 +13,9 @@ from sse_reader import EventReader, Received
 
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.scripted import ScriptedProvider
+from app.schema.part import TextPart
 from app.storage import queries
+from app.storage.writer import Writer
 
 
 class Halting(ScriptedProvider):
@@ -152,6 +155,64 @@ async def test_a_new_client_that_wants_deltas_is_told_what_streams(tmp_path: Pat
                 await late.until("session.idle")
         picture = Picture().take(late.seen)
         assert "Hello there." in picture.texts.values()
+
+
+class Announcing:
+    """Changes are committed as ever; while the gate is closed what is stored is not announced."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate, self.committed = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+        store = Writer._store
+
+        async def held(writer: Writer, waiting: Any) -> Any:
+            outcomes = await store(writer, waiting)
+            self.committed.set()
+            await self.gate.wait()
+            return outcomes
+
+        monkeypatch.setattr(Writer, "_store", held)
+
+    def close(self) -> None:
+        self.gate.clear()
+        self.committed.clear()
+
+
+def say_at_once(app: RunningApp, session_id: str, message_id: str) -> None:
+    """A part's first text and its end go to the disk together, as those of a fast model do."""
+    store, directory = app.services.store, str(app.directory)
+    part = TextPart(id="prt_1", session_id=session_id, message_id=message_id, text="Hello ")
+    store.stream(part, directory, "Hello ")
+    end = store.change(session_id, directory)
+    end.put_part(part.model_copy(update={"text": "Hello"}))
+    store.post(end)
+
+
+@pytest.mark.parametrize("parts", ["full", "delta"])
+async def test_a_client_that_comes_between_a_commit_and_its_announcement_hears_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: str
+) -> None:
+    announcing = Announcing(monkeypatch)
+    async with running_app(tmp_path) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        body = {"noReply": True, "parts": [{"type": "text", "text": "hi"}]}
+        asked = await app.post(f"/session/{session_id}/message", body)
+
+        async def listen() -> Picture:
+            async with app.events(cursor=1, parts=parts) as events:
+                await events.until(says("renamed"))  # type: ignore[arg-type]
+            return Picture().take(events.seen)
+
+        announcing.close()
+        say_at_once(app, session_id, asked["info"]["id"])
+        await announcing.committed.wait()
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(0.2)
+        announcing.gate.set()
+        await app.call("PATCH", f"/session/{session_id}", json={"title": "renamed"})
+        picture = await listening
+    assert picture.texts["prt_1"] == "Hello"
+    assert len(picture.ids) == len(set(picture.ids))
 
 
 @pytest.mark.parametrize("parts", ["full", "delta"])
