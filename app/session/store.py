@@ -28,6 +28,8 @@ from app.storage.writer import Change, Lease, Writer
 from app.util import clock
 
 WRITE_BEHIND = 0.25
+MOST_READS = 5
+"""Of one page, for a session that does not stand still."""
 
 PartWatcher = Callable[[Part], None]
 
@@ -227,7 +229,7 @@ class Store:
 
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> Page:
         """All messages, or the `limit` newest (older than `before`)."""
-        _, stored = await self._read(
+        stored = await self._read_as_announced(
             session_id,
             queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before),
         )
@@ -289,6 +291,22 @@ class Store:
     ) -> tuple[str, queries.StoredMessages]:
         body, stored = await self._read_both(session_id, query)
         return body, rows.sound(session_id, stored)
+
+    async def _read_as_announced(
+        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
+    ) -> queries.StoredMessages:
+        """Read again when something of the session was announced meanwhile: a client that has heard of it, and takes the answer
+        for the present state, would lose it."""
+        announced = self._writer.announced
+        try:
+            for _ in range(MOST_READS):
+                before = announced.setdefault(session_id, 0)
+                _, stored = await self._read(session_id, query)
+                if announced.get(session_id) == before:
+                    break
+            return stored
+        finally:
+            announced.pop(session_id, None)
 
     async def _read_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[str, T]:
         """The body of a session that must exist, and what is asked about it, in one transaction."""

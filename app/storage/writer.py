@@ -76,6 +76,8 @@ class Writer:
         self._publisher = publisher
         self._queue: deque[_Waiting | PartDelta] = deque()
         self._on_the_way: Counter[str] = Counter()
+        self.announced: dict[str, int] = {}
+        """Changes since somebody began to count, of the sessions that somebody counts them of."""
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, change: Change) -> asyncio.Future[None]:
@@ -145,6 +147,9 @@ class Writer:
             return
         for event in outcome:
             self._publisher.publish(event)
+        for session in item.sessions:
+            if session in self.announced:
+                self.announced[session] += 1
         if not item.done.done():
             item.done.set_result(None)
 

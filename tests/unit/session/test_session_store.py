@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 import pytest
@@ -99,6 +100,24 @@ async def test_no_client_knows_of_a_part_before_it_is_stored(sessions: Sessions,
     sessions.database.gate.set()
     await sessions.store.drain()
     assert sessions.store.streaming_parts() == [(part, DIRECTORY)] and sessions.store.live_parts("ses_1") == {"prt_1": part}
+
+
+async def test_a_read_holds_what_was_announced_while_it_was_on_its_way(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sessions.put(user("msg_1"))
+    read = sessions.database.read
+    late = iter([text_part("prt_1", "one"), text_part("prt_2", "two")])
+
+    async def slow(query: Callable[[Any], Any]) -> Any:
+        found = await read(query)
+        if part := next(late, None):
+            await sessions.put(part)
+        return found
+
+    monkeypatch.setattr(sessions.database, "read", slow)
+    page = await sessions.store.page_json("ses_1", None)
+    assert [part["text"] for part in orjson.loads(page.body)[0]["parts"]] == ["one", "two"]
 
 
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
