@@ -300,7 +300,7 @@ class Store:
         announced = self._writer.announced
         try:
             for _ in range(MOST_READS):
-                before = announced.setdefault(session_id, 0)
+                before = announced.setdefault(session_id, self._writer.announcements)
                 _, stored = await self._read(session_id, query)
                 if announced.get(session_id) == before:
                     break

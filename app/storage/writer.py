@@ -76,8 +76,9 @@ class Writer:
         self._publisher = publisher
         self._queue: deque[_Waiting | PartDelta] = deque()
         self._on_the_way: Counter[str] = Counter()
+        self.announcements = 0
         self.announced: dict[str, int] = {}
-        """Changes since somebody began to count, of the sessions that somebody counts them of."""
+        """The number of the newest announcement, of the sessions that somebody asked it of."""
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, change: Change) -> asyncio.Future[None]:
@@ -147,9 +148,8 @@ class Writer:
             return
         for event in outcome:
             self._publisher.publish(event)
-        for session in item.sessions:
-            if session in self.announced:
-                self.announced[session] += 1
+        self.announcements += 1
+        self.announced.update((session, self.announcements) for session in item.sessions if session in self.announced)
         if not item.done.done():
             item.done.set_result(None)
 

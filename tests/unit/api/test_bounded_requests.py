@@ -10,7 +10,7 @@ import pytest
 from over_sockets import listening
 from running_app import RunningApp, running_app
 
-from app.api import bounded_requests
+from app.api import bounded_requests, security
 from app.bus.base import Event
 
 GET = b"GET /global/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -72,6 +72,14 @@ async def test_a_long_body_is_no_long_head(app: RunningApp) -> None:
             writer.write(head + body)
             assert (await answer(reader))[0] == 200
         writer.close()
+
+
+async def test_a_body_that_stops_coming_is_given_up(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
+    head = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
+    async with listening(app) as port:
+        assert (await said(port, head + b'{"title": '))[0] == 408
+        assert (await said(port, head + b'{"title": "whole"}  '))[0] == 200
 
 
 async def test_connections_beyond_the_limit_are_told_so(app: RunningApp) -> None:

@@ -120,6 +120,31 @@ async def test_a_read_holds_what_was_announced_while_it_was_on_its_way(
     assert [part["text"] for part in orjson.loads(page.body)[0]["parts"]] == ["one", "two"]
 
 
+async def test_readers_who_come_and_go_do_not_hide_it_from_each_other(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sessions.put(user("msg_1"))
+    read, reads, gate = sessions.database.read, iter(range(100)), asyncio.Event()
+    others: list[asyncio.Task[Any]] = []
+
+    async def slow(query: Callable[[Any], Any]) -> Any:
+        number, found = next(reads), await read(query)
+        if number == 0:
+            await sessions.put(text_part("prt_1", "one"))
+            await sessions.store.page_json("ses_1", None)
+            others.append(asyncio.create_task(sessions.store.page_json("ses_1", None)))
+            await asyncio.sleep(0)
+        if number == 2:
+            await gate.wait()
+        return found
+
+    monkeypatch.setattr(sessions.database, "read", slow)
+    page = await sessions.store.page_json("ses_1", None)
+    assert len(orjson.loads(page.body)[0]["parts"]) == 1
+    gate.set()
+    await asyncio.gather(*others)
+
+
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await stream_first(sessions, "H")
