@@ -5,13 +5,13 @@ from html import escape
 from typing import Annotated, Literal
 
 import orjson
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
 
 from app.api.deps import TRUE, Directory, documented, json_bytes, wire
 from app.api.json_route import ServerRequest, router
-from app.api.services import Services
+from app.api.share import public_base
 from app.mcp import signing_in
 from app.mcp.servers import McpServers
 from app.mcp.values import ServerResource
@@ -82,7 +82,7 @@ async def disconnect(servers: Servers, name: NamePath) -> Response:
 
 @routes.post("/mcp/{name}/auth", operation_id="mcp.auth.start", response_model=SignInPage, responses=documented(404))
 async def start_sign_in(servers: Servers, name: NamePath, request: ServerRequest) -> Response:
-    page = await signing_in.start(servers, name, _redirect_uri(request.services, request))
+    page = await signing_in.start(servers, name, _redirect_uri(request))
     return wire(SignInPage(authorization_url=page))
 
 
@@ -97,7 +97,7 @@ async def finish_sign_in(servers: Servers, name: NamePath, body: SignInCode) -> 
 )
 async def sign_in(servers: Servers, name: NamePath, request: ServerRequest) -> Response:
     """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the person has been there."""
-    return wire(await signing_in.run(servers, name, _redirect_uri(request.services, request)))
+    return wire(await signing_in.run(servers, name, _redirect_uri(request)))
 
 
 @routes.delete("/mcp/{name}/auth", operation_id="mcp.auth.remove", response_model=Forgotten, responses=documented(404))
@@ -140,7 +140,6 @@ def _shown(resource: ServerResource) -> McpResource:
     )
 
 
-def _redirect_uri(app: Services, request: Request) -> str:
-    """As the person's browser reaches this server: by its public address, else by the one that the request came to."""
-    base = app.public_url or f"{request.url.scheme}://{request.url.netloc}"
-    return base.rstrip("/") + CALLBACK
+def _redirect_uri(request: ServerRequest) -> str:
+    """As the person's browser reaches this server."""
+    return public_base(request) + CALLBACK
