@@ -131,8 +131,8 @@ def line_trimmed(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """The block between the first and the last line sought. One such block is taken as it is; of several the one whose inner
-    lines are most alike, if they are alike enough.
+    """The block between the first and the last line sought, where half of the lines agree; of several such blocks the one whose
+    inner lines are most alike, if they are alike enough.
     """
     if len(needle) < _ANCHORED_LINES:
         return
@@ -140,7 +140,8 @@ def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
     if len(anchored) > 1:
         anchored = _most_similar(haystack.trimmed, needle.trimmed, anchored)
     for start, count in anchored:
-        yield haystack.block(start, count, needle)
+        if _half_agree(haystack.trimmed[start : start + count], needle.trimmed):
+            yield haystack.block(start, count, needle)
 
 
 def whitespace_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
@@ -243,14 +244,24 @@ def _most_similar(lines: list[str], wanted: list[str], anchored: list[tuple[int,
 
 
 def _similarity(lines: list[str], wanted: list[str]) -> float:
-    """0 to 1, averaged over the lines that both have, each compared over its first _COMPARED_CHARS."""
+    """0 to 1, averaged over the lines that both have, each compared over its first _COMPARED_CHARS, but for blank pairs."""
     from rapidfuzz.distance import Levenshtein  # 3 MB: not worth loading at the start
 
     scores = [
         Levenshtein.normalized_similarity(ours[:_COMPARED_CHARS], theirs[:_COMPARED_CHARS])
         for ours, theirs in zip(lines, wanted, strict=False)
+        if ours or theirs
     ]
-    return sum(scores) / len(scores)
+    return sum(scores) / len(scores) if scores else 1.0
+
+
+def _half_agree(lines: list[str], wanted: list[str]) -> bool:
+    """Whether half of the lines that are not blank stand on both sides, in the same order; half of the longer side."""
+    from rapidfuzz.distance import LCSseq
+
+    ours, theirs = [list(filter(None, side)) for side in (lines, wanted)]
+    longer, shorter = max(len(ours), len(theirs)), min(len(ours), len(theirs))
+    return shorter >= _EQUAL_ENOUGH * longer and LCSseq.similarity(ours, theirs) >= _EQUAL_ENOUGH * longer
 
 
 def _spaced_lines(haystack: Lines, needle: Lines) -> Iterator[str]:

@@ -1,8 +1,9 @@
+import re
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.tool import replace as module
@@ -154,6 +155,58 @@ def test_what_stands_outside_the_places_is_untouched(content: str, old: str, eve
 def test_a_literal_quote_is_always_found(content: str) -> None:
     if content.strip():
         assert replace(content, content, "new") == "new"
+
+
+def words(text: str) -> list[str]:
+    """What is left of a text when neither whitespace nor escapes count."""
+    return re.sub(r"\\([nt])", " ", text).replace("\\", "").split()
+
+
+def agreeing(block: str, old: str) -> float:
+    """The share of the block's lines with text that `old` has too, in the same order; all of them where only whitespace or
+    escapes differ."""
+    if words(block) == words(old):
+        return 1
+    ours, theirs = ([words(line) for line in text.split("\n") if line.strip()] for text in (block, old))
+    common = [0] * (len(theirs) + 1)
+    for line in ours:
+        above = [*common]
+        for at, other in enumerate(theirs):
+            common[at + 1] = above[at] + 1 if line == other else max(above[at + 1], common[at])
+    return common[-1] / len(ours)
+
+
+LINES = st.sampled_from(["{", "}", "", "", "  ", "a", "b", "  c", "d  ", "a  b", "e\\n", '\\"f', "g\th"])
+TEXTS = st.lists(LINES, min_size=1, max_size=10).map("\n".join)
+BLOCKS = st.lists(LINES, min_size=1, max_size=10).map(lambda lines: "\n".join(["{", *lines, "}"]))
+
+
+@pytest.mark.parametrize("strategy", module.STRATEGIES[1:], ids=lambda strategy: strategy.__name__)
+@settings(max_examples=300)
+@given(content=TEXTS | BLOCKS | st.tuples(BLOCKS, BLOCKS).map("\n".join), old=TEXTS | BLOCKS)
+def test_half_of_a_loosely_found_block_s_lines_agree(
+    strategy: Callable[[Lines, Lines], Iterator[str]], content: str, old: str
+) -> None:
+    if old.strip():
+        assert all(agreeing(block, old) >= 0.5 for block in proposed(strategy, content, old) if block.strip())
+
+
+@pytest.mark.parametrize(
+    ("content", "old"),
+    [
+        pytest.param("{\n\n\n\n\nx\ny\nz\n}\n", "{\n\n\n\n\np\nq\nr\n}", id="one block, alike in its blank lines"),
+        pytest.param("{\n\n\n\n\nx\ny\nz\n}\n{\n1\n}\n", "{\n\n\n\n\np\nq\nr\n}", id="the best of two"),
+        pytest.param("{\nx\ny\nz\nw\n}\n", "{\np\n}", id="far more lines than were quoted"),
+        pytest.param("{\nx\n}\n", "{\nx\np\nq\nr\ns\n}", id="far fewer lines than were quoted"),
+    ],
+)
+def test_a_block_of_which_less_than_half_agrees_is_not_found(content: str, old: str) -> None:
+    with pytest.raises(OldStringNotFound):
+        replace(content, old, "gone")
+
+
+def test_a_forgotten_line_is_forgiven() -> None:
+    assert replace("{\na\nb\nc\nd\n}\n", "{\nb\nc\nd\n}", "gone") == "gone\n"
 
 
 class TestTime:
