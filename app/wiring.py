@@ -9,6 +9,7 @@ from pathlib import Path
 
 from app.agent.disposal import Disposal
 from app.agent.housekeeping import Housekeeping
+from app.agent.instance import Instance
 from app.agent.instances import Instances
 from app.agent.intake.attached_file import FileReader
 from app.agent.intake.command import Commands
@@ -101,7 +102,7 @@ class Server:
         services, store = self.services, self._storage.store
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
-        recovered = await Recovery(store, self._leases, services.permissions, services.questions, services.runner).run()
+        recovered = await self._recovery().run()
         if recovered.settled or recovered.resume:
             log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(recovered.resume))
         await UnfinishedReverts(store, services.instances, services.requests).undo()
@@ -130,6 +131,11 @@ class Server:
         """Whoever stops the server has no more patience with turns. May be called by a signal handler."""
         self._loop.call_soon_threadsafe(self._hurry.set)
 
+    def _recovery(self) -> Recovery:
+        services = self.services
+        asks = (services.permissions.asks, services.questions.asks)
+        return Recovery(self._storage.store, self._leases, asks, services.instances, services.runner)
+
     def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
         storage = self._storage
         database, sql, writer, store = storage.database, storage.sql, storage.writer, storage.store
@@ -148,7 +154,7 @@ class Server:
             toolbox=toolbox,
             outputs=self._outputs,
         )
-        make_turn = _turn_maker(instances, turn_services, Titles(summaries))
+        make_turn = _turn_maker(turn_services, Titles(summaries))
         runner = Runner(store, statuses, self._leases, make_turn, self.settings.max_running_sessions)
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self._outputs)
         reverts = Reverts(store)
@@ -226,8 +232,8 @@ def _announcer(writer: Writer) -> Callable[[str, McpEvent], None]:
     return announce
 
 
-def _turn_maker(instances: Instances, services: TurnServices, titles: Titles) -> MakeTurn:
-    async def make(session_id: str, directory: str, joined: Callable[[], bool]) -> Turn:
-        return Turn(TurnScope(services, await instances.get(directory), session_id), titles, joined)
+def _turn_maker(services: TurnServices, titles: Titles) -> MakeTurn:
+    def make(session_id: str, instance: Instance, joined: Callable[[], bool]) -> Turn:
+        return Turn(TurnScope(services, instance, session_id), titles, joined)
 
     return make

@@ -6,23 +6,26 @@
 - A revert or unrevert that was putting files back is undone: nobody was told of it.
 """
 
+import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from app.agent import stored_error
 from app.agent.errors import TurnFailure, to_message_error
+from app.agent.instance import Instance
 from app.agent.instances import Instances
 from app.agent.intake.requests import Requests
 from app.agent.runner import Runner
 from app.agent.settling import settle_answer
-from app.permission.service import Permissions
-from app.question.service import Questions
 from app.schema.errors import ServiceError
-from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
 from app.session.lease import Leases
 from app.session.store import Store
 from app.storage import queries
-from app.storage.asks import AskKey
+from app.storage.asks import AskKey, Asks
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +41,13 @@ class Recovered:
 
 
 class Recovery:
-    def __init__(self, store: Store, leases: Leases, permissions: Permissions, questions: Questions, runner: Runner) -> None:
+    def __init__(
+        self, store: Store, leases: Leases, asks: Sequence[Asks[Any, Any]], instances: Instances, runner: Runner
+    ) -> None:
         self._store = store
         self._leases = leases
-        self._asks = (permissions.asks, questions.asks)
+        self._asks = asks
+        self._instances = instances
         self._runner = runner
 
     async def run(self) -> Recovered:
@@ -54,11 +60,23 @@ class Recovery:
                 await self._recover_one(session_id, message_id, role, waiting, recovered)
             except ServiceError as damage:
                 log.error("%s of session %s could not be recovered: %s", message_id, session_id, damage)
+        opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in recovered.resume.items()))
+        resumed = {session_id: instance for session_id, instance in opened if instance is not None}
         for asks in self._asks:
-            await asks.drop_left(lambda key: key[0] in recovered.resume)
-        for session_id, directory in recovered.resume.items():
-            self._runner.start(session_id, directory)
+            await asks.drop_left(lambda key: key[0] in resumed)
+        for session_id, instance in resumed.items():
+            self._runner.start(session_id, instance)
         return recovered
+
+    async def _open(self, session_id: str, directory: str) -> tuple[str, Instance | None]:
+        """What the session's turn goes on with; None where its directory cannot be used, which is then its answer."""
+        try:
+            return session_id, await self._instances.get(directory)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
+            path = MessagePath(cwd=directory, root=directory)
+            await stored_error.answer_with(self._store, session_id, path, stored_error.of_turn(session_id, error))
+            await self._close_prompts(session_id, directory)
+            return session_id, None
 
     async def _recover_one(
         self, session_id: str, message_id: str, role: str, waiting: set[tuple[str, str]], recovered: Recovered
@@ -89,9 +107,12 @@ class Recovery:
         if not answers:
             recovered.resume.setdefault(session_id, (await self._store.session(session_id)).directory)
         elif session_id not in recovered.resume:
-            change = self._store.change(session_id, (await self._store.session(session_id)).directory)
-            change.close_prompts()
-            await self._store.commit(change)
+            await self._close_prompts(session_id, (await self._store.session(session_id)).directory)
+
+    async def _close_prompts(self, session_id: str, directory: str) -> None:
+        change = self._store.change(session_id, directory)
+        change.close_prompts()
+        await self._store.commit(change)
 
 
 class UnfinishedReverts:

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from app.agent import stored_error
 from app.agent.errors import aborted
+from app.agent.instance import Instance
 from app.agent.loop.turn import Turn
 from app.agent.unsettled import Unsettled
 from app.schema.errors import Aborted, Busy, MessageError
@@ -28,7 +29,10 @@ MOST_RUNNING = 100
 
 @dataclass(slots=True)
 class _Run:
+    """`instance` is what the next turn runs with; None for work that is no turn."""
+
     directory: str
+    instance: Instance | None = None
     joined: bool = False
     nested: bool = False
     ending: bool = False
@@ -36,13 +40,18 @@ class _Run:
     task: asyncio.Task[Any] | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def join(self, instance: Instance) -> None:
+        self.joined = True
+        if instance.place.directory == self.directory:
+            self.instance = instance
+
     def take_joined(self) -> bool:
         joined, self.joined = self.joined, False
         return joined
 
 
-MakeTurn = Callable[[str, str, Callable[[], bool]], Awaitable[Turn]]
-"""(session, directory, joined) → the turn."""
+MakeTurn = Callable[[str, Instance, Callable[[], bool]], Turn]
+"""(session, instance, joined) → the turn."""
 
 
 class Runner:
@@ -73,24 +82,25 @@ class Runner:
     def sessions_of(self, directory: str) -> list[str]:
         return [session_id for session_id, run in self._runs.items() if run.directory == directory]
 
-    async def run(self, session_id: str, directory: str, *, nested: bool = False) -> None:
+    async def run(self, session_id: str, instance: Instance, *, nested: bool = False) -> None:
         """Answer what is stored; returns when the session is idle again. Cancelling the caller does not stop the turn.
         `nested`: the caller is a turn itself."""
-        run = self.start(session_id, directory, nested=nested)
+        run = self.start(session_id, instance, nested=nested)
         while run is None:
             await self._runs[session_id].over.wait()
-            run = self.start(session_id, directory, nested=nested)
+            run = self.start(session_id, instance, nested=nested)
         await run.over.wait()
 
-    def start(self, session_id: str, directory: str, *, nested: bool = False) -> _Run | None:
-        """Start, or join what runs; None when that is just ending and can take nothing more."""
+    def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> _Run | None:
+        """Start, or join what runs; None when that is just ending and can take nothing more. A turn runs with one instance to its
+        end: that of a prompt that joins it serves the next turn."""
         run = self._runs.get(session_id)
         if run is not None and run.ending:
             return None
         if run is not None:
-            run.joined = True
+            run.join(instance)
             return run
-        run = self._runs[session_id] = _Run(directory, nested=nested)
+        run = self._runs[session_id] = _Run(instance.place.directory, instance, nested=nested)
         run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
         return run
 
@@ -158,10 +168,9 @@ class Runner:
         except asyncio.CancelledError:
             log.info("the turn of %s was aborted", session_id)
             await asyncio.shield(self._answer_with(session_id, run, aborted()))
-        except Exception as error:
-            log.exception("the turn of %s failed", session_id)
+        except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             run.ending = True
-            await self._answer_with(session_id, run, stored_error.of_turn(error))
+            await self._answer_with(session_id, run, stored_error.of_turn(session_id, error))
         finally:
             run.ending = True
             await asyncio.shield(self._end(session_id, run))
@@ -175,8 +184,8 @@ class Runner:
 
     async def _turns(self, session_id: str, run: _Run) -> None:
         while True:
-            turn = await self._make_turn(session_id, run.directory, run.take_joined)
-            await turn.run()
+            assert run.instance is not None
+            await self._make_turn(session_id, run.instance, run.take_joined).run()
             if not run.joined:
                 return
 

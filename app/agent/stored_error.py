@@ -1,5 +1,6 @@
 """An error as the answer to a prompt: every turn ends with an answer or with one of these."""
 
+import logging
 from collections.abc import Sequence
 
 from app.agent.errors import TurnFailure, to_message_error
@@ -12,9 +13,16 @@ from app.schema.message import AssistantMessage, AssistantTime, MessagePath, Mes
 from app.session.store import Store
 from app.util import clock, ids
 
+log = logging.getLogger(__name__)
 
-def of_turn(error: Exception) -> MessageError:
-    """What is told of an exception that ended a turn: of those meant for clients only what they say."""
+
+def of_turn(session_id: str, error: Exception) -> MessageError:
+    """What is stored of an exception that ended a turn: of those meant for clients only what they say. Logs it, with a traceback
+    where the server is at fault."""
+    if isinstance(error, ServiceError):
+        log.warning("the turn of %s ended: %s", session_id, error.message)
+    else:
+        log.error("the turn of %s failed", session_id, exc_info=error)
     return to_message_error(TurnFailure(error.message) if isinstance(error, ServiceError) else error)
 
 

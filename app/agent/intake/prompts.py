@@ -35,7 +35,7 @@ class Prompts:
         prompt_id = taken.message.info.id
         answered = await self._store.answer_json(session_id, prompt_id) if taken.known else None
         if answered is None or self._runner.is_running(session_id):
-            await self._runner.run(session_id, instance.place.directory, nested=nested)
+            await self._runner.run(session_id, instance, nested=nested)
             answered = await self._store.answer_json(session_id, prompt_id) if taken.known else None
             answered = answered or await self._store.answer_json(session_id)
         if not answered or self._runner.is_unsettled(session_id):

@@ -88,7 +88,7 @@ class Requests:
         scope.model(model)
         await self._reverts.settle(instance.place, session_id)
         await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
-        await self._runner.run(session_id, instance.place.directory)
+        await self._runner.run(session_id, instance)
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises Busy, Aborted, SnapshotFailed."""

@@ -56,7 +56,7 @@ class SubagentSessions:
         """A prompt that was being taken is taken whole; its answer is then that it was aborted."""
         await asyncio.wait({taking})
         if taking.exception() is None:
-            self.runner.start(session_id, instance.place.directory, nested=True)
+            self.runner.start(session_id, instance, nested=True)
             await self.runner.abort(session_id)
 
     async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:

@@ -21,7 +21,7 @@ from app.agent.loop.titles import Titles
 from app.agent.loop.turn_scope import TurnScope
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
 from app.schema.agent import Agent
-from app.schema.errors import MessageError, ServiceError
+from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
@@ -66,10 +66,8 @@ class Turn:
             self._diff_patience = ABORTED_DIFF_PATIENCE
             await asyncio.shield(self._answer_with(aborted()))
             raise
-        except Exception as error:
-            if not isinstance(error, ServiceError):
-                log.exception("the turn of %s failed", self._scope.session_id)
-            await self._answer_with(stored_error.of_turn(error))
+        except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
+            await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
         finally:
             self._answered.set()
             await self._finish_background()

@@ -3,8 +3,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from bare_instance import bare_instance
 from open_store import OpenStore
 
+from app.agent.instance import Instance
 from app.agent.runner import Runner
 from app.schema.errors import Busy
 from app.session.lease import Leases
@@ -19,15 +21,16 @@ class Turns:
         self.made = asyncio.Semaphore(0)
         self.running: list[WaitingTurn] = []
 
-    async def make(self, session_id: str, directory: str, joined: Callable[[], bool]) -> Any:
-        turn = WaitingTurn(joined)
+    def make(self, session_id: str, instance: Instance, joined: Callable[[], bool]) -> Any:
+        turn = WaitingTurn(instance, joined)
         self.running.append(turn)
         self.made.release()
         return turn
 
 
 class WaitingTurn:
-    def __init__(self, joined: Callable[[], bool]) -> None:
+    def __init__(self, instance: Instance, joined: Callable[[], bool]) -> None:
+        self.instance = instance
         self.joined = joined
         self.may_end = asyncio.Event()
         self.may_settle = asyncio.Event()
@@ -56,9 +59,10 @@ class Running:
         self.statuses = Statuses(stored.store)
         self.runner = Runner(stored.store, self.statuses, self.leases, self.turns.make)
         self.id = stored.session.id
+        self.instance = bare_instance("/w")
 
     def prompt(self) -> asyncio.Task[None]:
-        return asyncio.create_task(self.runner.run(self.id, "/w"))
+        return asyncio.create_task(self.runner.run(self.id, self.instance))
 
     async def next_turn(self) -> WaitingTurn:
         await asyncio.wait_for(self.turns.made.acquire(), 5)
@@ -108,6 +112,19 @@ async def test_a_prompt_that_the_turn_did_not_see_gets_another_turn(running: Run
     await asyncio.gather(first, second)
 
 
+async def test_a_turn_keeps_its_instance_and_the_next_one_has_that_of_the_prompt_that_joined(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    began_with, running.instance = running.instance, bare_instance("/w")
+    second = running.prompt()
+    await asyncio.sleep(0)
+    turn.may_end.set()
+    again = await running.next_turn()
+    assert turn.instance is began_with and again.instance is running.instance
+    again.may_end.set()
+    await asyncio.gather(first, second)
+
+
 async def test_a_prompt_that_comes_while_a_turn_is_ending_waits_and_starts_anew(running: Running) -> None:
     first = running.prompt()
     turn = await running.next_turn()
@@ -131,7 +148,7 @@ async def test_an_abort_returns_when_the_record_is_settled(running: Running) -> 
 
 
 async def test_a_turn_that_has_not_had_its_first_moment_can_be_aborted(running: Running) -> None:
-    running.runner.start(running.id, "/w")
+    running.runner.start(running.id, running.instance)
     await asyncio.wait_for(running.runner.abort(running.id), 5)
     assert not running.runner.is_running(running.id)
 

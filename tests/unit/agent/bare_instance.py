@@ -1,0 +1,29 @@
+"""An instance of a directory that nothing is configured in."""
+
+from pathlib import Path
+
+from app.agent.instance import Instance
+from app.config.flags import Flags
+from app.mcp.credentials import CredentialStore
+from app.mcp.servers import McpServers, McpSettings
+from app.provider.catalogue import KnownCatalogue
+from app.provider.registry import Providers
+from app.schema.config import Config
+from app.workspace.place import Place
+
+
+def bare_instance(directory: str) -> Instance:
+    mcp = McpServers(directory, McpSettings({}, CredentialStore(Path(directory)), lambda _directory, _event: None))
+    return Instance(
+        place=Place(directory, "global", "/", is_git=False),
+        flags=Flags(),
+        config=Config(),
+        agents={},
+        connected={},
+        known=KnownCatalogue(),
+        providers=Providers({}),
+        commands=(),
+        skills=(),
+        mcp=mcp,
+        trees=None,
+    )
