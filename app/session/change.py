@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from app.bus.base import Event
 from app.schema.base import Wire
 from app.schema.event import (
-    DiffOfSession,
     EventMessagePartRemoved,
     EventMessageRemoved,
-    EventSessionDiff,
     EventTodoUpdated,
     MessageRef,
     PartRef,
@@ -23,6 +23,8 @@ from app.session import rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease
 from app.util import clock
+
+UNKNOWN_BASIS = '["unknown","unknown","unknown"]'
 
 
 class SessionChange:
@@ -114,9 +116,17 @@ class SessionChange:
         self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
 
     def put_diff(self, diffs: Sequence[FileDiff]) -> None:
-        body = rows.json_array([diff.wire_json() for diff in diffs]).decode()
-        self.change.writes.append((self._sql.put_diff, [{"session_id": self.session_id, "body": body}]))
-        self.announce(EventSessionDiff(properties=DiffOfSession(session_id=self.session_id, diff=list(diffs))))
+        """A diff of something else than the session's trees: the next turn computes the session's anew."""
+        self.put_diff_json(rows.json_array([diff.wire_json() for diff in diffs]))
+        self.put_diff_basis(UNKNOWN_BASIS)
+
+    def put_diff_json(self, diffs: bytes) -> None:
+        self.change.writes.append((self._sql.put_diff, [{"session_id": self.session_id, "body": diffs.decode()}]))
+        self.announce_json(frame("session.diff", b'{"sessionID":%b,"diff":%b}' % (orjson.dumps(self.session_id), diffs)))
+
+    def put_diff_basis(self, basis: str) -> None:
+        """What the stored diff was computed from."""
+        self.change.writes.append((self._sql.put_diff_basis, [{"of_session": self.session_id, "basis": basis}]))
 
     def put_share(self, share_id: str) -> None:
         row = {"session_id": self.session_id, "id": share_id, "created": clock.now_ms()}

@@ -1,14 +1,17 @@
 """What a session and a prompt have changed, from the snapshots of their steps (behaviour §2.9)."""
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
 from app.schema.message import MessageWithParts, UserMessage, UserSummary
-from app.schema.session import FileDiff, SessionSummary
+from app.schema.session import FileDiff, Session, SessionSummary
+from app.session.change import SessionChange
+from app.session.rows import json_array
 from app.session.store import Store
 from app.session.title import is_default
 from app.storage import queries
@@ -29,32 +32,70 @@ class _Trees:
     before: str | None
     after: str | None
 
+    def __str__(self) -> str:
+        """Empty when nothing changed."""
+        return f"{self.before}..{self.after}" if self.before and self.after and self.before != self.after else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What the stored diffs were computed from, and the digest of the session's diff. `prompt` names the newest prompt with a
+    diff and its trees. An empty text stands for an empty diff."""
+
+    session: str = ""
+    prompt: str = ""
+    digest: str = ""
+
+    @classmethod
+    def read(cls, stored: str | None) -> "_Basis":
+        return cls(*orjson.loads(stored)) if stored else cls()
+
+    def json(self) -> str:
+        return orjson.dumps([self.session, self.prompt, self.digest]).decode()
+
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
+    """`current` is the basis of the diffs as they are now; its digest is that of the stored diff. `touched`: files in patches."""
+
+    stored: _Basis
+    current: _Basis
     session: _Trees
     prompt: _Trees
     touched: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Diffs:
+    """None: as stored."""
+
+    session: list[FileDiff] | None
+    prompt: list[FileDiff] | None
 
 
 class Summaries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> None:
-        """Store and announce the session's diff and counts, and the prompt's diffs."""
+    async def update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
+        """Store and announce the session's diff and counts, and the prompt's diffs, as far as they differ from what is stored.
+
+        Returns the number of bytes announced. One small read when no tree changed since the last update."""
+        if trees is None:
+            return 0
         facts = await self._store.ask(_facts, session_id, prompt_id)
-        touched = {relative(file, place.worktree) for file in facts.touched}
-        of_session = [diff for diff in await _between(trees, facts.session) if diff.file in touched]
-        of_prompt = of_session if facts.prompt == facts.session else await _between(trees, facts.prompt)
+        if facts.current == facts.stored:
+            return 0
+        diffs = await _compute(trees, facts, place)
         async with self._store.lock(session_id):
             session, prompt = await self._store.session_and_message(session_id, prompt_id)
             change = self._store.change(session_id, place.directory)
-            time = session.time.model_copy(update={"updated": clock.now_ms()})
-            change.update_session(session.model_copy(update={"summary": totals(of_session), "time": time}))
-            change.put_diff(of_session)
-            change.put_message(_summarised(prompt, {"diffs": of_prompt}))
+            digest = _put_session_diff(change, session, diffs.session, facts.stored.digest)
+            if diffs.prompt is not None and diffs.prompt != _stored_diffs(prompt):
+                change.put_message(_summarised(prompt, {"diffs": diffs.prompt}))
+            change.put_diff_basis(replace(facts.current, digest=digest).json())
             await self._store.commit(change)
+        return sum(len(event.payload) for event in change.change.events)
 
     async def set_title(self, place: Place, session_id: str, prompt_id: str, title: str) -> None:
         """Name a session that has its default title, and its first prompt's summary."""
@@ -65,6 +106,25 @@ class Summaries:
                 change.update_session(session.model_copy(update={"title": title}))
             change.put_message(_summarised(prompt, {"title": title}))
             await self._store.commit(change)
+
+
+def _put_session_diff(change: SessionChange, session: Session, diffs: list[FileDiff] | None, stored: str) -> str:
+    """Returns the digest of the session's diff; `stored` is that of the stored one."""
+    if diffs is None:
+        return stored
+    summary = totals(diffs)
+    if (session.summary or totals([])) != summary:
+        time = session.time.model_copy(update={"updated": clock.now_ms()})
+        change.update_session(session.model_copy(update={"summary": summary, "time": time}))
+    body = json_array([diff.wire_json() for diff in diffs])
+    digest = hashlib.sha256(body).hexdigest() if diffs else ""
+    if digest != stored:
+        change.put_diff_json(body)
+    return digest
+
+
+def _stored_diffs(prompt: MessageWithParts) -> list[FileDiff]:
+    return prompt.info.summary.diffs if isinstance(prompt.info, UserMessage) and prompt.info.summary else []
 
 
 def _summarised(prompt: MessageWithParts, update: dict[str, Any]) -> UserMessage:
@@ -79,19 +139,39 @@ def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
     )
 
 
-async def _between(trees: TreeDiffs | None, span: _Trees) -> list[FileDiff]:
-    if trees is None or span.before is None or span.after is None or span.before == span.after:
-        return []
-    return await trees.diff_full(span.before, span.after)
+async def _compute(trees: TreeDiffs, facts: _Facts, place: Place) -> _Diffs:
+    """Only the half whose basis changed; the first prompt's diff and its session's are between the same trees."""
+    prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
+    if facts.current.session == facts.stored.session:
+        return _Diffs(None, prompt)
+    session = prompt if prompt is not None and facts.prompt == facts.session else await _between(trees, facts.session)
+    touched = {relative(file, place.worktree) for file in facts.touched}
+    return _Diffs([diff for diff in session if diff.file in touched], prompt)
+
+
+async def _between(trees: TreeDiffs, span: _Trees) -> list[FileDiff]:
+    return await trees.diff_full(span.before, span.after) if span.before and span.after and str(span) else []
 
 
 def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
+    stored = _Basis.read(queries.diff_basis(connection, session_id))
+    session, prompt = _trees(connection, session_id, None), _trees(connection, session_id, prompt_id)
+    basis = f"{session} {queries.patches_version(connection, session_id)}" if str(session) else ""
+    current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
+    touched = _touched(connection, session_id) if current.session != stored.session else set()
+    return _Facts(stored, current, session, prompt, touched)
+
+
+def _prompt_basis(stored: _Basis, prompt_id: str, trees: _Trees) -> str:
+    """A prompt that changed nothing leaves the basis of an earlier one as it is."""
+    if str(trees):
+        return f"{prompt_id} {trees}"
+    return "" if stored.prompt.startswith(f"{prompt_id} ") else stored.prompt
+
+
+def _touched(connection: Connection, session_id: str) -> set[str]:
     patches = queries.parts_of_type(connection, session_id, "patch")
-    return _Facts(
-        session=_trees(connection, session_id, None),
-        prompt=_trees(connection, session_id, prompt_id),
-        touched={file for row in patches if is_sound(row.body) for file in orjson.loads(row.body).get("files", ())},
-    )
+    return {file for row in patches if is_sound(row.body) for file in orjson.loads(row.body).get("files", ())}
 
 
 def _trees(connection: Connection, session_id: str, prompt_id: str | None) -> _Trees:

@@ -218,6 +218,24 @@ def parts_of_type(
     return connection.execute(query).all()
 
 
+def diff_basis(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(_DIFF_BASIS, {"session": session_id}).scalar_one_or_none()
+
+
+_DIFF_BASIS = select(SESSION.c.diff_basis).where(SESSION.c.id == bindparam("session"))
+
+
+def patches_version(connection: Connection, session_id: str) -> str:
+    """Differs whenever a patch part was added or removed."""
+    count, newest = connection.execute(_PATCHES_VERSION, {"session": session_id}).one()
+    return f"{count}:{newest}"
+
+
+_PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(
+    PART.c.session_id == bindparam("session"), PART.c.type == "patch"
+)
+
+
 def edge_snapshot(connection: Connection, session_id: str, part_type: str, prompt_id: str | None, *, last: bool) -> str | None:
     """Body of the first or last part of a type that carries a snapshot, in the session or in the answers to one prompt."""
     asked = {"session": session_id, "type": part_type, "prompt": prompt_id}

@@ -43,12 +43,13 @@ class Statements:
 
     def _make_puts(self) -> None:
         self.put_project = self._upsert(PROJECT, ["id"])
-        self.put_session = self._upsert(SESSION, ["id"])
+        self.put_session = self._upsert(SESSION, ["id"], keep={"diff_basis"})
         self.put_prompt = self._upsert(MESSAGE, ["session_id", "id"], keep={"input_hash", "open"})
         self.put_message = self._upsert(MESSAGE, ["session_id", "id"])
         self.put_part = self._upsert(PART, ["session_id", "message_id", "id"])
         self.put_todo = self._upsert(TODO, ["session_id"])
         self.put_diff = self._upsert(DIFF, ["session_id"])
+        self.put_diff_basis = update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis"))
         self.put_share = self._upsert(SHARE, ["session_id"])
         self.put_ask = self._upsert(ASK, ["id"])
         self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()

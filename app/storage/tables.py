@@ -25,7 +25,8 @@ class ProjectRow(SQLModel, table=True):
 
 
 class SessionRow(SQLModel, table=True):
-    """`body` is the whole Session; `title_folded` is what a search looks in."""
+    """`body` is the whole Session; `title_folded` is what a search looks in; `diff_basis`, a JSON list, says
+    what the stored diff was computed from."""
 
     __tablename__: ClassVar[str] = "session"
     __table_args__ = (
@@ -42,6 +43,7 @@ class SessionRow(SQLModel, table=True):
     title_folded: str
     updated: int = Field(sa_type=BigInteger)
     body: str = Field(sa_type=Text)
+    diff_basis: str | None = Field(default=None, sa_type=Text)
 
 
 class MessageRow(SQLModel, table=True):

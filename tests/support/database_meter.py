@@ -1,8 +1,8 @@
-"""What a server asks of its embedded database: statements, rows' bytes that were read, and SQLite's own work."""
+"""What a server asks of its embedded database: statements, bytes that were read and written, and SQLite's own work."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Engine, event
@@ -12,17 +12,24 @@ _STEP = 100
 
 @dataclass
 class Spent:
-    """`work` counts SQLite's instructions, in hundreds; `read` the bytes of the texts that were read."""
+    """`work` counts SQLite's instructions, in hundreds; `read` the bytes of the texts that were read, `written` the characters of
+    the values given to statements that write."""
 
     statements: int = 0
     read: int = 0
+    written: int = 0
     work: int = 0
 
     def since(self, before: "Spent") -> "Spent":
-        return Spent(self.statements - before.statements, self.read - before.read, self.work - before.work)
+        return Spent(
+            self.statements - before.statements,
+            self.read - before.read,
+            self.written - before.written,
+            self.work - before.work,
+        )
 
     def copy(self) -> "Spent":
-        return Spent(self.statements, self.read, self.work)
+        return replace(self)
 
 
 @contextmanager
@@ -30,8 +37,10 @@ def metered() -> Iterator[Spent]:
     """Counts for every engine that is made within the block."""
     spent = Spent()
 
-    def count_statement(*_: Any) -> None:
+    def count_statement(_connection: Any, _cursor: Any, statement: str, values: Any, _context: Any, is_many: bool) -> None:
         spent.statements += 1
+        if statement.startswith(("INSERT", "UPDATE")):
+            spent.written += sum(len(str(value)) for row in (values if is_many else [values]) for value in row)
 
     def watch(connection: Any, _record: object) -> None:
         def text(data: bytes) -> str:

@@ -35,11 +35,12 @@ class Received:
 
 
 class EventReader:
-    """Reads in the background into `seen`, all that came, in order."""
+    """Reads in the background into `seen`, all that came, in order; `characters` counts the stream's."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.seen: list[Received] = []
         self.ended = False
+        self.characters = 0
         self._came = asyncio.Condition()
         self._task = asyncio.create_task(self._read(response))
 
@@ -85,6 +86,7 @@ class EventReader:
     async def _read_frames(self, response: httpx.Response) -> None:
         event_id: int | None = None
         async for line in response.aiter_lines():
+            self.characters += len(line) + 1
             if line.startswith("id:"):
                 event_id = int(line[3:])
             elif line.startswith("data:"):

@@ -1,0 +1,70 @@
+"""What a turn costs in a session that has changed much: by what it changes itself, not by what was changed before it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from database_meter import Spent, metered
+from running_app import RunningApp, running_app
+from sse_reader import Received
+from turns import Step, bash, call, say
+
+FILES = 20
+FILE = ("x" * 99 + "\n") * 500
+DIFF = FILES * len(FILE)
+
+
+@dataclass
+class Cost:
+    characters: int
+    written: int
+    events: list[Received] = field(default_factory=list)
+
+    def of_type(self, event_type: str) -> list[Received]:
+        return [event for event in self.events if event.type == event_type]
+
+
+@asynccontextmanager
+async def edited(base: Path) -> AsyncIterator[tuple[RunningApp, str, Spent]]:
+    """A session with 20 files of 50 KB written by its first turn."""
+    with metered() as spent:
+        async with running_app(base) as app:
+            paths = [str(app.directory / f"{n}.txt") for n in range(FILES)]
+            app.provider.add([call("write", filePath=path, content=FILE) for path in paths], [say()])
+            session = (await app.create_session())["id"]
+            await app.prompt(session, "Write")
+            yield app, session, spent
+
+
+async def cost(app: RunningApp, session: str, spent: Spent, *turns: list[Step]) -> Cost:
+    """Of one prompt."""
+    app.provider.add(*turns)
+    async with app.events() as events:
+        await events.until("server.connected")
+        before = spent.copy()
+        await app.prompt(session, "Go on")
+        await events.until("session.idle")
+        await app.create_session()
+        await events.until("session.created")
+        return Cost(events.characters, spent.since(before).written, events.seen)
+
+
+async def test_a_plain_turn_costs_the_same_whatever_was_edited_before(tmp_path: Path) -> None:
+    async with edited(tmp_path) as (app, session, spent):
+        diff = await app.get(f"/session/{session}/diff")
+        plain = await cost(app, session, spent, [say("It is all written.", chunks=5)])
+        assert await app.get(f"/session/{session}/diff") == diff and len(diff) == FILES
+    assert plain.characters <= 30_000
+    assert plain.written <= 60_000
+    assert plain.of_type("session.diff") == []
+
+
+async def test_an_edit_sends_the_session_s_diff_once(tmp_path: Path) -> None:
+    async with edited(tmp_path) as (app, session, spent):
+        one = await cost(app, session, spent, [bash("echo more >> 3.txt")], [say()])
+        diff = await app.get(f"/session/{session}/diff")
+    told = one.of_type("session.diff")
+    assert [event.properties["diff"] for event in told] == [diff]
+    assert next(file for file in diff if file["file"] == "3.txt")["after"] == FILE + "more\n"
+    assert one.characters < 1.3 * DIFF, "the session's diff and, in the prompt, that of one file"
