@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 LOCK   := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test faults check format conform bench openapi lock docker clean
+.PHONY: help serve test faults check format conform bench openapi lock vendor docker clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ openapi: $(VENV)/.dev ## Write openapi.yaml anew
 lock: $(VENV)/.dev ## Resolve the lock files anew; ARGS=--upgrade takes the newest versions
 	@$(LOCK) $(ARGS) --output-file requirements.lock pyproject.toml
 	@$(LOCK) $(ARGS) --all-extras --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+
+vendor: ## Copy the page's libraries anew, at the versions that app/page/vendor/package.json names (needs npm)
+	@scripts/vendor.sh
 
 docker: ## Build the image
 	docker build --tag opensession .

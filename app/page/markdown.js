@@ -1,24 +1,28 @@
 /**
- * Markdown as models write it, made of elements: headings, paragraphs, lists, quotes, code, tables, emphasis, links.
+ * Markdown as models write it, shown as it streams.
  *
- * Text is cut into blocks. Of a text that grows only its last block is made again, and in one frame not more than there is time
- * for, so an answer of a megabyte streams as smoothly as a short one. Code is only added to.
+ * markdown-it parses, DOMPurify lets through only the elements named here, highlight.js colours code. Of a text that grows only the
+ * last block is rendered again, and a frame renders no longer than FRAME_MS, so that an answer of a megabyte streams smoothly.
  */
-import { blocks } from './blocks.js';
+import { Code } from './code.js';
 import { h } from './dom.js';
-import { inline } from './inline.js';
-import { LongText } from './longtext.js';
+import { sanitized } from './sanitized.js';
+import markdownit from './vendor/markdown-it.mjs';
 
-const DEEPEST = 4;
 const FRAME_MS = 12;
-const BLOCKS_A_SECTION = 40;
+const BLOCKS_PER_SECTION = 40;
+const PARSED_AT_ONCE = 50_000;
 
-/** Shows a text in `element`; `update` may be called with a longer text as often as it grows. */
+const parser = markdownit({ breaks: true, linkify: true, maxNesting: 20 }).disable(['image', 'reference']);
+parser.validateLink = (url) => /^https?:\/\//i.test(url);
+parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+
+/** Shows a text in `element`; call `update` with a longer text as often as it grows. */
 export class Markdown {
   #text = '';
   #lastStart = 0;
   #last = null;
-  #waiting = false;
+  #scheduled = false;
 
   constructor(element) {
     this.element = element;
@@ -28,7 +32,7 @@ export class Markdown {
     if (text === this.#text) return;
     if (!text.startsWith(this.#text)) this.#clear();
     this.#text = text;
-    if (!this.#waiting) this.#render();
+    if (!this.#scheduled) this.#render();
   }
 
   #clear() {
@@ -37,108 +41,150 @@ export class Markdown {
     this.#lastStart = 0;
   }
 
-  /** Goes on where it was; what stands before the last block has been shown and will not change. */
+  /** Continues at the last block: those before it are complete. */
   #render() {
-    const end = performance.now() + FRAME_MS;
-    this.#waiting = false;
-    for (const block of blocks(this.#text, this.#lastStart)) {
-      if (block.start === this.#lastStart && this.#last) this.#replaceLast(block);
+    const started = performance.now();
+    for (const block of blocksFrom(this.#text, this.#lastStart)) {
+      if (block.start === this.#lastStart && this.#last) this.#updateLast(block);
       else this.#append(block);
       this.#lastStart = block.start;
-      if (performance.now() > end) return this.#goOn();
+      if (performance.now() > started + FRAME_MS) return this.#schedule(performance.now() - started);
     }
+    this.#scheduled = false;
   }
 
-  #goOn() {
-    this.#waiting = true;
-    const goOn = () => this.#render();
-    if (document.hidden) setTimeout(goOn);
-    else requestAnimationFrame(goOn);
+  /** A block that takes long to render leaves the browser as much time for everything else. */
+  #schedule(spent) {
+    this.#scheduled = true;
+    if (document.hidden || spent > 2 * FRAME_MS) setTimeout(() => this.#render(), spent);
+    else requestAnimationFrame(() => this.#render());
   }
 
-  #replaceLast(block) {
-    if (block.type === 'code' && this.#last.language === block.language) {
-      this.#last.code.update(block.text);
+  #updateLast(block) {
+    if (block.code && block.language === this.#last.code?.language) {
+      this.#last.code.update(block.code);
       return;
     }
-    const old = this.#last.element;
-    this.#last = shown(block, 0);
-    old.replaceWith(this.#last.element);
+    const previous = this.#last.element;
+    this.#last = rendered(block);
+    previous.replaceWith(this.#last.element);
   }
 
-  /** Sections let the browser leave out what is not in sight. */
+  /** Sections let the browser skip the layout of what is out of sight. */
   #append(block) {
-    this.#last = shown(block, 0);
+    this.#last = rendered(block);
     const section = this.element.lastElementChild;
-    if (section && section.children.length < BLOCKS_A_SECTION) section.append(this.#last.element);
+    if (section && section.children.length < BLOCKS_PER_SECTION) section.append(this.#last.element);
     else this.element.append(h('div', { class: 'section' }, this.#last.element));
   }
 }
 
-function shown(block, depth) {
-  if (block.type !== 'code') return { element: ELEMENTS[block.type](block, depth) };
-  const code = new LongText(h('code'));
-  code.update(block.text);
-  const label = block.language && h('span', { class: 'language' }, block.language.slice(0, 40));
-  const pre = h('pre', { tabindex: '0', 'aria-label': `Code ${block.language}` }, code.element);
-  return { language: block.language, code, element: h('div', { class: 'code' }, label, pre) };
+/** Top-level blocks of `text` from the offset `start` on: `{start, tokens}`, and for a code block `{language, code}`. */
+function* blocksFrom(text, start) {
+  for (let size = PARSED_AT_ONCE; start < text.length; ) {
+    const source = sourceAt(text, start, size);
+    const isRest = start + source.length === text.length;
+    const blocks = blocksOf(source, start);
+    // The last block of a piece may go on behind it: it is parsed again with the next piece.
+    const complete = isRest ? blocks : blocks.slice(0, -1);
+    yield* complete;
+    if (isRest) return;
+    if (complete.length) start = blocks.at(-1).start;
+    else size *= 2;
+  }
 }
 
-const ELEMENTS = {
-  heading: (block) => h(`h${Math.min(6, block.level + 2)}`, { dir: 'auto' }, inline(block.text)),
-  paragraph: (block) => h('p', { dir: 'auto' }, inline(block.text)),
-  rule: () => h('hr'),
-  quote: (block, depth) => h('blockquote', {}, nested(block.text, depth)),
-  list: (block, depth) =>
-    h(
-      block.ordered ? 'ol' : 'ul',
-      { start: block.ordered && block.first !== 1 && block.first },
-      block.items.map((item) => h('li', { dir: 'auto' }, itemOf(item, depth))),
-    ),
-  table: (block) =>
-    h(
-      'div',
-      { class: 'table', tabindex: '0' },
-      h(
-        'table',
-        {},
-        h('thead', {}, rowOf('th', block.head, block.aligned)),
-        h(
-          'tbody',
-          {},
-          block.rows.map((row) => rowOf('td', row, block.aligned)),
-        ),
-      ),
-    ),
-};
-
-const ALIGNED = { r: 'right', lr: 'center' };
-
-function rowOf(tag, row, aligned) {
-  return h(
-    'tr',
-    {},
-    row.map((cell, column) => h(tag, { class: ALIGNED[aligned[column]], dir: 'auto' }, inline(cell))),
-  );
+function sourceAt(text, start, size) {
+  const end = text.indexOf('\n', start + size);
+  return end < 0 ? text.slice(start) : text.slice(start, end + 1);
 }
 
-/** An item of one line is no paragraph of its own. */
-function itemOf(text, depth) {
-  const task = /^\[([ xX])\] /.exec(text);
-  if (!task) return nested(text, depth);
-  const box = h('input', {
-    type: 'checkbox',
-    disabled: true,
-    checked: task[1] !== ' ',
-    'aria-label': task[1] === ' ' ? 'to do' : 'done',
-  });
-  return [box, ' ', nested(text.slice(4), depth)].flat();
+function blocksOf(source, start) {
+  const offsets = lineOffsets(source);
+  const blocks = [];
+  for (const token of parser.parse(source, {})) {
+    if (token.level === 0 && token.nesting >= 0) blocks.push({ start: start + offsets[token.map[0]], ...codeOf(token), tokens: [] });
+    blocks.at(-1).tokens.push(token);
+  }
+  return blocks;
 }
 
-function nested(text, depth) {
-  if (depth >= DEEPEST) return [text];
-  const elements = [...blocks(text, 0)].map((block) => shown(block, depth + 1).element);
-  const [first] = elements;
-  if (first?.tagName !== 'P' || elements.slice(1).some((element) => element.tagName === 'P')) return elements;
-  return [...first.childNodes, ...elements.slice(1)];
+function codeOf({ type, content, info }) {
+  if (type !== 'fence' && type !== 'code_block') return {};
+  return { code: content, language: info.trim().split(/\s/)[0] };
+}
+
+function lineOffsets(source) {
+  const offsets = [0];
+  for (let at = source.indexOf('\n'); at >= 0; at = source.indexOf('\n', at + 1)) offsets.push(at + 1);
+  return offsets;
+}
+
+function rendered(block) {
+  if (block.code !== undefined) {
+    const code = new Code(block.language);
+    code.update(block.code);
+    return { element: code.element, code };
+  }
+  const fragment = sanitized(parser.renderer.render(block.tokens, parser.options, {}));
+  fragment.querySelectorAll('li').forEach(dropLineBreaks);
+  fragment.querySelectorAll('li').forEach(markTask);
+  fragment.querySelectorAll('pre').forEach(showNestedCode);
+  return { element: fragment.firstElementChild ?? h('p') };
+}
+
+/** markdown-it puts a line break between the blocks of an item; read aloud or copied, it would be text. */
+function dropLineBreaks(item) {
+  for (const node of [...item.childNodes]) if (node.nodeType === Node.TEXT_NODE && !node.data.trim()) node.remove();
+}
+
+/** `- [x] item` becomes a checkbox. */
+function markTask(item) {
+  const text = document.createTreeWalker(item, NodeFilter.SHOW_TEXT).nextNode();
+  const task = /^\s*\[([ xX])\] /.exec(text?.data ?? '');
+  if (!task) return;
+  text.data = text.data.slice(task[0].length);
+  const done = task[1] !== ' ';
+  text.before(h('input', { type: 'checkbox', disabled: true, checked: done, 'aria-label': done ? 'done' : 'to do' }), ' ');
+}
+
+/** Code within a list or a quote. */
+function showNestedCode(pre) {
+  const language = /language-(\S+)/.exec(pre.firstElementChild?.className ?? '')?.[1] ?? '';
+  const code = new Code(language);
+  code.update(pre.textContent);
+  pre.replaceWith(code.element);
+}
+
+// How elements look beyond what markdown-it writes: headings below the page's own, text in its own direction, links in a new tab.
+
+const rules = parser.renderer.rules;
+const plain = (tokens, at, options, env, renderer) => renderer.renderToken(tokens, at, options);
+
+for (const type of ['paragraph_open', 'list_item_open', 'heading_open', 'heading_close', 'th_open', 'td_open', 'link_open']) {
+  rules[type] = (tokens, at, ...rest) => {
+    adjust(tokens[at]);
+    return plain(tokens, at, ...rest);
+  };
+}
+rules.table_open = () => '<div class="table" tabindex="0"><table>';
+rules.table_close = () => '</table></div>';
+
+function adjust(token) {
+  if (token.type.startsWith('heading')) token.tag = `h${Math.min(6, Number(token.tag[1]) + 2)}`;
+  if (token.nesting < 0) return;
+  if (token.tag === 'a') markExternal(token);
+  else token.attrSet('dir', 'auto');
+  if (token.attrGet('style')) alignByClass(token);
+}
+
+/** The page's policy forbids style attributes. */
+function alignByClass(token) {
+  token.attrs = token.attrs.map(([name, value]) => (name === 'style' ? ['class', value.replace('text-align:', '')] : [name, value]));
+}
+
+function markExternal(token) {
+  token.attrSet('target', '_blank');
+  token.attrSet('rel', 'noopener noreferrer nofollow');
+  token.attrSet('title', token.attrGet('href'));
 }

@@ -1,5 +1,6 @@
 """The page's files: what is served, to whom, and with which headers."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from running_app import RunningApp, running_app
 
 PAGE = Path(__file__).parents[2] / "app" / "page"
+VENDOR = PAGE / "vendor"
 REFERENCE = re.compile(r"""(?:from |import |src=|href=|url\()['"]?(?P<target>(?:\.|/page/)[^'")\s]+)""")
 UNSAFE = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\('style'|srcdoc")
 INLINE = re.compile(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:")
@@ -14,6 +16,10 @@ INLINE = re.compile(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript
 
 def files(kind: str = "*") -> list[Path]:
     return sorted(file for file in PAGE.rglob(kind) if file.is_file())
+
+
+def own_files(kind: str = "*") -> list[Path]:
+    return [file for file in files(kind) if not file.is_relative_to(VENDOR)]
 
 
 async def policy_of(app: RunningApp, path: str, status: int = 200) -> str:
@@ -25,7 +31,15 @@ async def policy_of(app: RunningApp, path: str, status: int = 200) -> str:
 
 
 async def test_every_file_of_the_page_is_served_with_its_type_and_a_strict_policy(tmp_path: Path) -> None:
-    types = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+    types = {
+        ".js": "text/javascript",
+        ".mjs": "text/javascript",
+        ".css": "text/css",
+        ".html": "text/html",
+        ".svg": "image/svg+xml",
+        ".txt": "text/plain",
+        ".json": "application/json",
+    }
     async with running_app(tmp_path) as app:
         for file in files():
             path = f"/page/{file.relative_to(PAGE).as_posix()}"
@@ -75,7 +89,7 @@ async def test_a_link_that_is_not_in_use_finds_a_page_that_says_so(tmp_path: Pat
         assert "Not shared (any more)" in (await app.client.get("/s/nope")).text
 
 
-@pytest.mark.parametrize("file", files("*.js"), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", own_files("*.js"), ids=lambda file: file.name)
 def test_text_never_becomes_markup(file: Path) -> None:
     assert UNSAFE.findall(file.read_text()) == []
 
@@ -87,10 +101,20 @@ def test_documents_have_no_scripts_or_styles_of_their_own(file: Path) -> None:
 
 def test_every_reference_leads_to_a_file_of_the_page_and_every_file_is_reached() -> None:
     reached = {"index.html", "share.html", "not-shared.html"}
-    for file in files():
+    for file in own_files():
         for found in REFERENCE.finditer(file.read_text()):
             target = found["target"]
             path = PAGE / target.removeprefix("/page/") if target.startswith("/page/") else file.parent / target
             assert path.is_file(), f"{file.name} refers to {target}"
             reached.add(path.resolve().relative_to(PAGE).as_posix())
-    assert {file.relative_to(PAGE).as_posix() for file in files()} == reached
+    scripts = {file.relative_to(PAGE).as_posix() for file in VENDOR.glob("*js")}
+    assert {file.relative_to(PAGE).as_posix() for file in own_files()} | scripts == reached
+
+
+def test_every_library_has_its_licence_and_an_exact_version() -> None:
+    pinned = json.loads((VENDOR / "package.json").read_text())["dependencies"]
+    assert [version for version in pinned.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []
+    libraries = sorted(file.stem for file in VENDOR.glob("*js"))
+    assert sorted(name.replace("@highlightjs/cdn-assets", "highlight") for name in pinned) == libraries
+    for name in libraries:
+        assert "Copyright" in (VENDOR / f"{name}.LICENSE.txt").read_text()

@@ -27,11 +27,30 @@ def test_an_answer_appears_and_grows_while_it_streams(desk: Desk, gate: threadin
 
 
 def test_lists_are_nested_as_their_indents_are(desk: Desk) -> None:
-    desk.say("list", ["1. one\n   - deep\n   - deep too\n2. two\n  * near\n\n3. three\n\n   more of three\n\n- another"])
+    desk.say("list", ["1. one\n   - deep\n   - deep too\n2. two\n   * near\n\n3. three\n\n   more of three\n\n- another"])
     expect(desk.answer.locator("ol > li")).to_have_text([re.compile(word) for word in ("^one", "^two", "^three")])
     expect(desk.answer.locator("ol > li > ul > li")).to_have_text(["deep", "deep too", "near"])
     expect(desk.answer.locator("ol > li:last-child p")).to_have_text(["three", "more of three"])
     expect(desk.answer.locator(".section > ul > li")).to_have_text(["another"])
+
+
+def test_code_is_coloured_once_it_rests_and_goes_on_growing(desk: Desk, gate: threading.Event) -> None:
+    desk.say("code", ["```python\ndef first():\n", gate, "    return 1\n```\n\n- ```python\n  import os\n  ```\n\n~~gone~~ end."])
+    code = desk.answer.locator(".section > .code code")
+    expect(code.locator(".hljs-keyword")).to_have_text(["def"])
+    gate.set()
+    expect(code.locator(".hljs-keyword")).to_have_text(["def", "return"])
+    expect(code).to_have_text("def first():\n    return 1\n")
+    expect(desk.answer.locator("li .code .hljs-keyword")).to_have_text("import")
+    expect(desk.answer.locator("s")).to_have_text("gone")
+
+
+def test_a_table_is_aligned_as_its_rule_says(desk: Desk) -> None:
+    desk.say("table", ["| name | size | left |\n|:-:|--:|:--|\n| a.txt | 12 | x |"])
+    cells = desk.answer.locator("td")
+    expect(cells).to_have_text(["a.txt", "12", "x"])
+    aligned = cells.evaluate_all("cells => cells.map(cell => getComputedStyle(cell).textAlign)")
+    assert aligned == ["center", "right", "start"]
 
 
 def test_reasoning_is_folded_and_unfolds_while_it_streams(desk: Desk, gate: threading.Event) -> None:
