@@ -1,10 +1,12 @@
 """What a session and a prompt have changed, from the snapshots of their steps (behaviour §2.9)."""
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -76,13 +78,19 @@ class _Diffs:
 class Summaries:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._updating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
         """Store and announce the session's diff and counts, and the prompt's diffs, as far as they differ from what is stored.
 
-        Returns the number of bytes announced. One small read when no tree changed since the last update."""
+        Returns the number of bytes announced. One small read when no tree changed since the last update. Updates of one session
+        follow each other, so that a slow one overwrites nothing newer."""
         if trees is None:
             return 0
+        async with self._updating.setdefault(session_id, asyncio.Lock()):
+            return await self._update(place, trees, session_id, prompt_id)
+
+    async def _update(self, place: Place, trees: TreeDiffs, session_id: str, prompt_id: str) -> int:
         facts = await self._store.ask(_facts, session_id, prompt_id)
         if facts.current == facts.stored:
             return 0

@@ -18,6 +18,7 @@ from app.agent.loop.compaction import Compactions
 from app.agent.loop.decide import AskModel
 from app.agent.loop.step import Outcome, Step
 from app.agent.loop.titles import Titles
+from app.agent.loop.turn_diffs import TurnDiffs
 from app.agent.loop.turn_scope import TurnScope
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
 from app.schema.agent import Agent
@@ -53,7 +54,7 @@ class Turn:
         self._session: Session
         self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
-        self._summary: asyncio.Task[None] | None = None
+        self._diffs = TurnDiffs(self._update_diffs)
         self._diff_patience = DIFF_PATIENCE
 
     async def run(self) -> None:
@@ -112,7 +113,7 @@ class Turn:
         if step.refusal is not None:
             return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
         self._asked = prune.Asked(history, window.usable_tokens(self._scope.instance, model))
-        self._summarise(user.id)
+        self._diffs.request(user.id)
         if outcome is not Outcome.STOPPED and self._overflows(model, step.used_tokens):
             return await self._compactions.make_room(user, history)
         return outcome is Outcome.GOES_ON or self._joined()
@@ -150,7 +151,7 @@ class Turn:
         step = scope.step(message, model)
         calls = scope.calls(step.writer, await self._tools(prompt, agent, model), self._session, agent, model)
         outcome = await step.resume(calls, open_message.parts)
-        self._summarise(prompt.id)
+        self._diffs.request(prompt.id)
         return outcome is Outcome.GOES_ON or self._joined()
 
     async def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
@@ -206,22 +207,15 @@ class Turn:
                 await self._answered.wait()
         await self._titles.give(self._scope.instance, session, history)
 
-    def _summarise(self, prompt_id: str) -> None:
-        """Bring the session's diff up to date, one at a time, without keeping the next step waiting."""
-        before, scope = self._summary, self._scope
-
-        async def update() -> None:
-            if before is not None:
-                await before
-            await scope.services.summaries.update(scope.instance.place, scope.instance.trees, scope.session_id, prompt_id)
-
-        self._summary = asyncio.create_task(_logged(update(), "the session's diff"), name="summary")
+    async def _update_diffs(self, prompt_id: str) -> int:
+        scope = self._scope
+        return await scope.services.summaries.update(scope.instance.place, scope.instance.trees, scope.session_id, prompt_id)
 
     async def _finish_background(self) -> None:
         """The turn is over when its diff is stored and its title has come, or either keeps us waiting too long. A late diff must
         not overwrite the next turn's."""
-        if self._summary is not None:
-            await self._finish_summary(self._summary)
+        if (summary := self._diffs.finish()) is not None:
+            await self._finish_summary(summary)
         if self._title is not None:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({self._title}, timeout=TITLE_PATIENCE)

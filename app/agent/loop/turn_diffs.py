@@ -1,0 +1,57 @@
+"""Keeps the diffs of a session and its prompt up to date while a turn changes files."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+log = logging.getLogger(__name__)
+
+SHORTEST_PAUSE = 1.0
+BYTES_PER_SECOND = 200_000
+"""A session's diff is announced whole, however little of it is new: a turn of many edits sends at most so much a second."""
+
+
+class TurnDiffs:
+    """`update` brings the diffs of the session and of one prompt up to date and returns the number of bytes announced.
+
+    One update runs at a time. Requests that arrive meanwhile, or in the pause after it, are served together by the next one."""
+
+    def __init__(self, update: Callable[[str], Awaitable[int]]) -> None:
+        self._update = update
+        self._requested: dict[str, None] = {}
+        self._finishing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def request(self, prompt_id: str) -> None:
+        """A step of the prompt has ended. Returns at once."""
+        self._requested[prompt_id] = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="session diff")
+
+    def finish(self) -> asyncio.Task[None] | None:
+        """The task that ends when everything requested is stored, from now on without pauses; None without a request."""
+        self._finishing.set()
+        return self._task
+
+    async def _run(self) -> None:
+        while self._requested:
+            requested, self._requested = self._requested, {}
+            sent = 0
+            for prompt_id in requested:
+                sent += await self._logged_update(prompt_id)
+            if sent:
+                await self._pause(max(SHORTEST_PAUSE, sent / BYTES_PER_SECOND))
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._finishing.wait()
+
+    async def _logged_update(self, prompt_id: str) -> int:
+        """Work beside a turn must not end it."""
+        try:
+            return await self._update(prompt_id)
+        except Exception:
+            log.exception("could not bring the session's diff up to date")
+            return 0
