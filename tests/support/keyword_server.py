@@ -1,0 +1,133 @@
+"""A server process whose model does what a prompt names, and whose database refuses to commit while a file says so.
+
+`python keyword_server.py PORT`, in the workspace that it serves. `do write 3` calls a tool, `do slow 4` answers slowly: TURNS.
+REFUSALS_FILE names the file: while it is there, one commit in REFUSE_ONE_IN fails, at times several in a row; REFUSALS_SEED
+decides which.
+"""
+
+import logging
+import os
+import random
+import re
+import socket
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import OperationalError
+
+from app.cli import http_server
+from app.main import create_app
+from app.provider.base import ModelRequest, TextBlock, UserTurn
+from app.provider.scripted import ScriptedProvider, Turn, parse_turn
+from app.settings import Settings
+from app.wiring import Choices
+
+REFUSALS_FILE = "REFUSALS_FILE"
+REFUSALS_SEED = "REFUSALS_SEED"
+REFUSE_ONE_IN = 25
+LONGEST_OUTAGE = 12
+"""Commits that fail in a row."""
+REFUSED = "the test refuses this commit"
+
+SLOW_DOWN = {"status": 429, "headers": {"retry-after-ms": "50"}, "message": "slow down"}
+OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
+
+
+def text(words: int, delay: float = 0.0) -> dict[str, Any]:
+    return {"text": " ".join(f"word{number}" for number in range(words)), "chunks": words, "delay": delay}
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool": tool, "args": arguments}
+
+
+def bash(command: str) -> dict[str, Any]:
+    return call("bash", command=command, description="Runs it")
+
+
+def task(kind: str, number: str) -> dict[str, Any]:
+    return call("task", description="Look", prompt=f"do {kind} {number}", subagent_type="general")
+
+
+def write(number: str) -> dict[str, Any]:
+    return call("write", filePath=f"made/{number}.txt", content=f"one\ntwo {number}\n")
+
+
+FAST = [text(20)]
+
+TURNS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
+    "fast": lambda number: FAST,
+    "burst": lambda number: [{"reasoning": "Hm. " * 20, "chunks": 20}, text(300)],
+    "slow": lambda number: [text(20, 0.02)],
+    "write": lambda number: [text(5), write(number)],
+    "run": lambda number: [bash(f"echo {number}; sleep 0.05")],
+    "several": lambda number: [text(3), bash(f"echo {number}"), write(number), call("read", filePath="a.txt")],
+    "subagent": lambda number: [task("several", number)],
+    "subagents": lambda number: [task("slow", number), task("ask", number)],
+    "ask": lambda number: [bash(f"touch made-{number}")],
+    "question": lambda number: [call("question", questions=[{"question": "Which?", "header": "W", "options": OPTIONS}])],
+    "retry": lambda number: FAST if random.random() < 0.3 else [SLOW_DOWN],
+    "fail": lambda number: [{"status": 400, "message": "no"}],
+    "cut": lambda number: [text(10), {"cut": True}],
+    "todo": lambda number: [call("todowrite", todos=[{"id": "1", "content": number, "status": "pending", "priority": "low"}])],
+}
+"""What the model answers, by the word that names it; the number tells prompts, files and commands apart."""
+
+
+def answer(request: ModelRequest) -> Turn:
+    """Does what the newest prompt names; after a tool, and for a request for a summary, it writes a short text."""
+    last = request.messages[-1]
+    words = [block.text for block in last.content if isinstance(block, TextBlock)] if isinstance(last, UserTurn) else []
+    named = re.search(r"\bdo (\w+) (\d+)", words[-1]) if words else None
+    return parse_turn(TURNS[named[1]](named[2]) if named else [text(6)])
+
+
+class Refusals:
+    """Fails commits as a full disk or a lost connection does, before the work is done or when it is to be committed."""
+
+    def __init__(self, while_there: Path, seed: int) -> None:
+        self._while_there = while_there
+        self._random = random.Random(seed)
+        self._left = 0
+
+    def before_work(self, connection: Connection) -> None:
+        if self._random.random() < 0.5 and self._is_next(connection):
+            self._refuse("BEGIN")
+
+    def before_commit(self, connection: Connection) -> None:
+        if self._is_next(connection):
+            self._refuse("COMMIT")
+
+    def _is_next(self, connection: Connection) -> bool:
+        """Reads are not refused."""
+        if not connection.get_execution_options().get("immediate") or not self._while_there.exists():
+            return False
+        if self._left == 0 and self._random.randrange(REFUSE_ONE_IN) == 0:
+            self._left = self._random.choice([1, 1, 2, LONGEST_OUTAGE])
+        self._left = max(self._left - 1, 0) if (refused := self._left > 0) else 0
+        return refused
+
+    def _refuse(self, statement: str) -> None:
+        raise OperationalError(statement, {}, sqlite3.OperationalError(REFUSED))
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings, bound = Settings(), socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", int(sys.argv[1])))
+    provider = ScriptedProvider(otherwise=answer, keeps_requests=False)
+    application = create_app(settings, port=bound.getsockname()[1], choices=Choices(scripted=lambda: provider))
+    if REFUSALS_FILE in os.environ:
+        refusals = Refusals(Path(os.environ[REFUSALS_FILE]), int(os.environ[REFUSALS_SEED]))
+        event.listen(Engine, "begin", refusals.before_work)
+        event.listen(Engine, "commit", refusals.before_commit)
+    http_server(application, settings).run(sockets=[bound])
+
+
+if __name__ == "__main__":
+    main()

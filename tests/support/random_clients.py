@@ -1,0 +1,315 @@
+"""Clients that do random things with a few sessions, over real connections, and remember what they were told."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from event_fold import EventFold, KnownMessage
+from keyword_server import TURNS
+
+SESSIONS = 10
+MODEL = {"providerID": "scripted", "modelID": "rules"}
+ALLOWED = {200, 204, 404, 409}
+
+
+@dataclass(frozen=True)
+class SentPrompt:
+    session: str
+    id: str
+    text: str
+    answered: bool
+    """False: it was sent with `noReply`."""
+
+
+@dataclass
+class Told:
+    """What the clients were told, and what is wrong with it."""
+
+    sessions: set[str] = field(default_factory=set)
+    prompts: list[SentPrompt] = field(default_factory=list)
+    failed: list[tuple[SentPrompt, dict[str, Any]]] = field(default_factory=list)
+    """Prompts that were answered with an error instead of a message, which a 200 had announced."""
+    facts: list[tuple[str, ...]] = field(default_factory=list)
+    """What was acknowledged and must have been announced."""
+    removed: list[tuple[str, str]] = field(default_factory=list)
+    deleted: set[str] = field(default_factory=set)
+    replies: Counter[str] = field(default_factory=Counter)
+    pages: list[tuple[str, list[str]]] = field(default_factory=list)
+    """Sessions, with the ids of the messages in the order in which they were read."""
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    history: dict[str, list[str]] = field(default_factory=dict)
+
+
+class RandomClients:
+    """`refused`: statuses that a server whose database refuses may answer beside the usual ones."""
+
+    def __init__(self, http: httpx.AsyncClient, fold: EventFold, seed: int, refused: frozenset[int] = frozenset()) -> None:
+        self.told = Told()
+        self._http = http
+        self._fold = fold
+        self._seed = seed
+        self._refused = refused
+        self._places: list[str] = []
+        self._count = 0
+        self._began = time.monotonic()
+
+    async def run(self, count: int, seconds: float) -> None:
+        """Returns when every client has ended what it did last."""
+        while len(self._places) < SESSIONS:
+            await self._create(len(self._places))
+        self._began = time.monotonic()
+        stop = self._began + seconds
+        async with asyncio.TaskGroup() as clients:
+            for number in range(count):
+                clients.create_task(self._work(random.Random(f"{self._seed}.{number}"), stop))
+
+    async def _work(self, rng: random.Random, stop: float) -> None:
+        actions, weights = list(_ACTIONS), list(_ACTIONS.values())
+        while time.monotonic() < stop:
+            (action,) = rng.choices(actions, weights)
+            await action(self, rng)
+            await asyncio.sleep(rng.random() ** 2 * 0.1)
+
+    async def _call(self, method: str, path: str, session: str, body: Any = None) -> httpx.Response | None:
+        """None when the answer is not a success."""
+        began, name = time.monotonic(), f"{method} {path.rpartition(session)[2] if session else path}"
+        response = await self._http.request(method, path, json=body)
+        line = f"{began - self._began:7.3f}-{time.monotonic() - self._began:7.3f} {name} {str(body or '')[:120]}"
+        self.told.history.setdefault(session, []).append(f"{line} → {response.status_code} {response.text.strip()[:100]}")
+        self.told.counts[f"{name.split('/')[1] if '/' in name else name} {response.status_code}"] += 1
+        if response.status_code not in ALLOWED | self._refused:
+            self.told.wrong.append(f"{session} {line} → {response.status_code} {response.text[:300]}")
+        if response.status_code == 404 and session and session in self._fold.sessions and not self._names_a_message(path):
+            self.told.wrong.append(f"{session} {line} → 404, and the session is there")
+        return response if response.is_success else None
+
+    @staticmethod
+    def _names_a_message(path: str) -> bool:
+        return "/message/" in path or "permission" in path or path.endswith(("/fork", "/revert", "/share"))
+
+    async def _create(self, place: int) -> None:
+        response = await self._call("POST", "/session", "", {"title": f"Session {place}"})
+        if response is not None:
+            session = response.json()["id"]
+            self.told.sessions.add(session)
+            self.told.facts.append(("session", session))
+            self._places[place : place + 1] = [session]
+
+    def _session(self, rng: random.Random) -> str:
+        return rng.choice(self._places)
+
+    def _message(self, rng: random.Random, session: str, role: str | None = None) -> KnownMessage | None:
+        known = self._fold.sessions.get(session)
+        messages = [message for message in known.messages.values() if role in (None, message.info["role"])] if known else []
+        return rng.choice(messages[-6:]) if messages else None
+
+    def _part(self, rng: random.Random, message: KnownMessage | None, *kinds: str) -> dict[str, Any] | None:
+        parts = [part for part in message.parts.values() if part["type"] in kinds and "id" in part] if message else []
+        return rng.choice(parts) if parts else None
+
+    # Prompts.
+
+    def _prompt_body(self, rng: random.Random) -> dict[str, Any]:
+        self._count += 1
+        text = f"do {rng.choice(['fast', *TURNS])} {self._count}"
+        return {"messageID": f"msg_{self._seed:04x}{self._count:08x}", "parts": [{"type": "text", "text": text}]}
+
+    async def _send(self, session: str, path: str, body: dict[str, Any]) -> None:
+        response = await self._call("POST", f"/session/{session}/{path}", session, body)
+        if response is not None:
+            prompt = SentPrompt(session, body["messageID"], body["parts"][0]["text"], not body.get("noReply"))
+            self.told.prompts.append(prompt)
+        if response is not None and path == "message" and not body.get("noReply"):
+            self._check_answer(prompt, response.json())
+
+    def _check_answer(self, prompt: SentPrompt, answer: dict[str, Any]) -> None:
+        if "name" in answer:
+            self.told.counts[f"answered with {answer['name']}"] += 1
+            self.told.failed.append((prompt, answer))
+        elif answer["info"]["role"] != "assistant" or "completed" not in answer["info"]["time"]:
+            self.told.wrong.append(f"{prompt} was answered with {answer}")
+
+    async def _prompt(self, rng: random.Random) -> None:
+        await self._send(self._session(rng), "message", self._prompt_body(rng))
+
+    async def _prompt_and_leave(self, rng: random.Random) -> None:
+        """The client hangs up before the answer."""
+        session, body = self._session(rng), self._prompt_body(rng)
+        try:
+            async with asyncio.timeout(rng.random() * 0.3):
+                await self._send(session, "message", body)
+        except TimeoutError:
+            self.told.history.setdefault(session, []).append(f"hung up on {body['messageID']}")
+
+    async def _prompt_async(self, rng: random.Random) -> None:
+        await self._send(self._session(rng), "prompt_async", self._prompt_body(rng))
+
+    async def _prompts_at_once(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        bodies = [self._prompt_body(rng) for _ in range(3)]
+        await asyncio.gather(*(self._send(session, "prompt_async", body) for body in bodies))
+
+    async def _keep(self, rng: random.Random) -> None:
+        await self._send(self._session(rng), "message", {**self._prompt_body(rng), "noReply": True})
+
+    async def _prompt_twice(self, rng: random.Random) -> None:
+        session, body = self._session(rng), self._prompt_body(rng)
+        way = rng.choice(["message", "prompt_async"])
+        await asyncio.gather(*(self._send(session, way, body) for _ in range(2)))
+
+    async def _prompt_then_abort(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        await self._send(session, "prompt_async", self._prompt_body(rng))
+        await asyncio.sleep(rng.random() ** 2 * 0.2)
+        await self._call("POST", f"/session/{session}/abort", session)
+
+    async def _prompt_then_delete(self, rng: random.Random) -> None:
+        """The message, right after its prompt was accepted."""
+        session, body = self._session(rng), self._prompt_body(rng)
+        await self._send(session, "prompt_async", body)
+        await self._remove_message(session, body["messageID"])
+
+    # What is done to a session.
+
+    async def _abort(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        await self._call("POST", f"/session/{session}/abort", session)
+
+    async def _fork(self, rng: random.Random) -> None:
+        place = rng.randrange(SESSIONS)
+        session, message = self._places[place], self._message(rng, self._places[place])
+        body = {"messageID": message.info["id"]} if message and rng.random() < 0.5 else {}
+        response = await self._call("POST", f"/session/{session}/fork", session, body)
+        if response is not None:
+            forked = response.json()["id"]
+            self.told.sessions.add(forked)
+            self.told.facts.append(("session", forked))
+            self._places[place] = forked
+
+    async def _revert(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        message = self._message(rng, session)
+        part = self._part(rng, message, "text", "tool") if rng.random() < 0.3 else None
+        if message is not None:
+            body = {"messageID": message.info["id"], **({"partID": part["id"]} if part else {})}
+            await self._call("POST", f"/session/{session}/revert", session, body)
+
+    async def _unrevert(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        await self._call("POST", f"/session/{session}/unrevert", session)
+
+    async def _summarize(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        await self._call("POST", f"/session/{session}/summarize", session, MODEL)
+
+    async def _shell(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        body = {"agent": "build", "command": f"echo shell {rng.random()}"}
+        response = await self._call("POST", f"/session/{session}/shell", session, body)
+        if response is not None:
+            self.told.facts.append(("message", session, response.json()["info"]["id"]))
+
+    async def _rename(self, rng: random.Random) -> None:
+        session, title = self._session(rng), f"Title {rng.random()}"
+        if await self._call("PATCH", f"/session/{session}", session, {"title": title}):
+            self.told.facts.append(("title", session, title))
+
+    async def _share(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        await self._call(rng.choice(["POST", "DELETE"]), f"/session/{session}/share", session)
+
+    async def _delete_session(self, rng: random.Random) -> None:
+        place = rng.randrange(SESSIONS)
+        session = self._places[place]
+        if await self._call("DELETE", f"/session/{session}", session):
+            self.told.deleted.add(session)
+            await self._create(place)
+
+    # What is done to messages and parts.
+
+    async def _delete_message(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        message = self._message(rng, session)
+        if message is not None:
+            await self._remove_message(session, message.info["id"])
+
+    async def _remove_message(self, session: str, message: str) -> None:
+        if await self._call("DELETE", f"/session/{session}/message/{message}", session):
+            self.told.removed.append((session, message))
+
+    async def _delete_part(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        message = self._message(rng, session)
+        part = self._part(rng, message, "text", "reasoning")
+        if message is not None and part is not None:
+            path = f"/session/{session}/message/{message.info['id']}/part/{part['id']}"
+            if await self._call("DELETE", path, session):
+                self.told.removed.append((session, part["id"]))
+
+    async def _patch_part(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        message = self._message(rng, session)
+        part = self._part(rng, message, "text")
+        if message is not None and part is not None:
+            path, text = f"/session/{session}/message/{message.info['id']}/part/{part['id']}", f"Patched {rng.random()}"
+            body = {**part, "messageID": message.info["id"], "sessionID": session, "text": text}
+            if await self._call("PATCH", path, session, body):
+                self.told.facts.append(("part", part["id"], text))
+
+    async def _read(self, rng: random.Random) -> None:
+        session = self._session(rng)
+        path = f"/session/{session}/message" + rng.choice(["", "?limit=5"])
+        response = await self._call("GET", path, session)
+        if response is not None:
+            self.told.pages.append((session, [message["info"]["id"] for message in response.json()]))
+
+    # What waits for a person.
+
+    async def _reply(self, rng: random.Random) -> None:
+        """At times two answers at one moment."""
+        if not self._fold.waiting:
+            return
+        request = rng.choice(list(self._fold.waiting))
+        replies = [rng.choice(["once", "once", "reject"]) for _ in range(rng.choice([1, 2]))]
+        await asyncio.gather(*(self.answer(request, reply) for reply in replies))
+
+    async def answer(self, request: str, reply: str = "reject") -> None:
+        if request.startswith("que"):
+            way, body = ("reject", None) if reply == "reject" else ("reply", {"answers": [["A"]]})
+            accepted = await self._call("POST", f"/question/{request}/{way}", "", body)
+        else:
+            accepted = await self._call("POST", f"/permission/{request}/reply", "", {"reply": reply})
+        if accepted is not None:
+            self.told.replies[request] += 1
+
+
+_ACTIONS: dict[Callable[[RandomClients, random.Random], Awaitable[None]], int] = {
+    RandomClients._prompt: 5,
+    RandomClients._prompt_and_leave: 2,
+    RandomClients._prompt_async: 5,
+    RandomClients._prompts_at_once: 2,
+    RandomClients._keep: 3,
+    RandomClients._prompt_twice: 2,
+    RandomClients._prompt_then_abort: 3,
+    RandomClients._prompt_then_delete: 2,
+    RandomClients._abort: 3,
+    RandomClients._fork: 3,
+    RandomClients._revert: 4,
+    RandomClients._unrevert: 3,
+    RandomClients._summarize: 2,
+    RandomClients._shell: 2,
+    RandomClients._rename: 3,
+    RandomClients._share: 1,
+    RandomClients._delete_session: 3,
+    RandomClients._delete_message: 4,
+    RandomClients._delete_part: 2,
+    RandomClients._patch_part: 2,
+    RandomClients._read: 6,
+    RandomClients._reply: 12,
+}
