@@ -20,7 +20,7 @@ test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork")
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
 
 faults: $(VENV)/.dev ## Run the fault and abuse tests in their long form (ARGS="-k kill")
-	@PATH="$(CURDIR)/$(BIN):$$PATH" OPENSESSION_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=3600 tests/faults tests/flows/test_revert_stateful.py $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" OPENSESSION_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=3600 tests/faults tests/flows/test_revert_stateful.py tests/clients/test_run_attach.py $(ARGS)
 
 check: $(VENV)/.dev ## Lint, formatting, strict types, import rules
 	@$(BIN)/ruff check .

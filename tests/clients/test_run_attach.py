@@ -1,0 +1,80 @@
+"""`opencode run --attach`, of the version that this server follows and of a newer one: each answer is printed once and whole."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from long_form import LONG
+from running_server import RunningServer, clean_environment, serving, skip_or_fail, this_checkout
+
+PROGRAMS = {"1.1.34": "opencode-linux-x64", "1.18.33": "opencode-linux-x64-newer"}
+TOKENS = [1, 2, 3, 5, 8, 13, 20, 30, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2000]
+"""Of the answers, which come in a burst."""
+
+OFFLINE = {
+    f"OPENCODE_DISABLE_{what}": "1"
+    for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "TERMINAL_TITLE")
+}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
+    found = node_modules / "node_modules" / PROGRAMS[request.param] / "bin" / "opencode"
+    if not found.exists():
+        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    command, environment = this_checkout()
+    with serving(command, tmp_path_factory.mktemp("run"), environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def home(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each program keeps its own database there, so it is not shared; what models there are it is not to look up."""
+    directory = tmp_path_factory.mktemp("home")
+    models = directory / ".cache" / "opencode" / "models.json"
+    models.parent.mkdir(parents=True)
+    models.write_text("{}")
+    return directory
+
+
+def run(program: Path, server: RunningServer, home: Path, *arguments: str) -> str:
+    """What it printed."""
+    command = [str(program), "run", "--attach", server.base, *arguments]
+    environment = clean_environment(home, **OFFLINE)
+    done = subprocess.run(
+        command, cwd=server.workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def answer(tokens: int) -> str:
+    """What the scripted provider says to `long N`, as it is printed."""
+    return "".join(f"tok{number} ".ljust(8) for number in range(tokens)).strip()
+
+
+def answered_in(tokens: list[int]) -> list[int]:
+    """The short form tries a few."""
+    return tokens if LONG else tokens[4::10]
+
+
+@pytest.mark.parametrize("tokens", answered_in(TOKENS))
+def test_an_answer_is_printed_once(program: Path, server: RunningServer, home: Path, tokens: int) -> None:
+    assert run(program, server, home, "long", str(tokens)).strip() == answer(tokens)
+
+
+@pytest.mark.parametrize("tokens", answered_in(TOKENS))
+def test_an_answer_is_one_json_event(program: Path, server: RunningServer, home: Path, tokens: int) -> None:
+    events: list[dict[str, Any]] = [
+        json.loads(line) for line in run(program, server, home, "--format", "json", "long", str(tokens)).splitlines()
+    ]
+    assert [event["type"] for event in events] == ["step_start", "text", "step_finish"]
+    assert events[1]["part"]["text"].strip() == answer(tokens)
