@@ -66,8 +66,7 @@ class SessionChange:
     def put_message(self, message: Message, input_hash: str | None = None, *, waits: bool = False) -> None:
         """`input_hash` and `waits` are kept as they were first given."""
         row = rows.message_row(message, input_hash, waits=waits)
-        statement = self._sql.put_prompt if message.role == "user" else self._sql.put_message
-        self.change.writes.append((statement, [row]))
+        self.change.writes.append((self._sql.put_message, [row]))
         info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
         self.announce_json(frame("message.updated", b'{"info":%b}' % info))
 

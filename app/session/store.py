@@ -5,6 +5,7 @@ meanwhile sees it as it stands.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -26,6 +27,8 @@ from app.storage.queries import SessionFilter
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util import clock
+
+log = logging.getLogger(__name__)
 
 WRITE_BEHIND = 0.25
 MOST_READS = 5
@@ -98,12 +101,19 @@ class Store:
         for part in change.parts:
             if part.id not in live:
                 self._hide_until(done, part)
-        for watcher in self._watchers.get(change.session_id, ()):
-            for part in change.parts:
-                watcher(part)
+        self._notify_watchers(change)
         if settled := [live[part_id] for part_id in change.settled_parts if part_id in live]:
             done.add_done_callback(lambda _: self._settle(change.session_id, settled))
         return done
+
+    def _notify_watchers(self, change: SessionChange) -> None:
+        """A watcher that raises does not keep its session's parts from being stored."""
+        for watcher in self._watchers.get(change.session_id, ()):
+            try:
+                for part in change.parts:
+                    watcher(part)
+            except Exception:
+                log.exception("a watcher of session %s failed", change.session_id)
 
     async def commit(self, change: SessionChange) -> None:
         """Store and announce. A caller that is cancelled meanwhile does not undo it."""

@@ -5,13 +5,17 @@ A statement object is made once and executed with many rows, so that SQLAlchemy 
 
 from typing import Any
 
-from sqlalchemy import bindparam, delete, update
+from sqlalchemy import ColumnElement, bindparam, case, delete, literal_column, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
 from app.storage.tables import APPROVAL, ASK, COUNTER, DIFF, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE, TODO
 
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+_OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=literal_column("excluded.open"))
+"""A prompt stays open, or closed, when its message is stored again. One statement stores the messages of both roles: with two
+statements the prompts of a batch would be inserted before its answers."""
 
 
 class Statements:
@@ -29,7 +33,6 @@ class Statements:
                 (
                     self.put_project,
                     self.put_session,
-                    self.put_prompt,
                     self.put_message,
                     self.put_part,
                     self.put_todo,
@@ -43,9 +46,8 @@ class Statements:
 
     def _make_puts(self) -> None:
         self.put_project = self._upsert(PROJECT, ["id"])
-        self.put_session = self._upsert(SESSION, ["id"], keep={"diff_basis"})
-        self.put_prompt = self._upsert(MESSAGE, ["session_id", "id"], keep={"input_hash", "open"})
-        self.put_message = self._upsert(MESSAGE, ["session_id", "id"])
+        self.put_session = self._upsert(SESSION, ["id"], keep=frozenset({"diff_basis"}))
+        self.put_message = self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)
         self.put_part = self._upsert(PART, ["session_id", "message_id", "id"])
         self.put_todo = self._upsert(TODO, ["session_id"])
         self.put_diff = self._upsert(DIFF, ["session_id"])
@@ -98,12 +100,12 @@ class Statements:
         )
         self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner", generation="lease_generation")
 
-    def _upsert(self, into: Any, key: list[str], keep: set[str] | None = None) -> Executable:
-        """Insert, or replace all but the key, the sequence and the columns to `keep`."""
+    def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Executable:
+        """Insert, or replace all but the key, the sequence and the columns to `keep`; `values`: what a column becomes instead."""
         insert = self._insert(into)
-        fixed = {*key, "seq", *(keep or set())}
+        fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
-        statement: Executable = insert.on_conflict_do_update(index_elements=key, set_=changed)
+        statement: Executable = insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
         return statement
 
 

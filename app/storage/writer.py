@@ -1,28 +1,38 @@
 """Grouped commits: while one transaction is on its way to the disk, the changes that arrive wait and go together in the next.
 
 What a change announces is published only after its commit, in the order of commits; a delta, which is stored later, waits for
-whatever its session has on the way.
+whatever its session has on the way. Rows of one table are inserted in the order of posting, which is the order of the events.
 """
 
 import asyncio
 import logging
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.sql.base import Executable
 
 from app.bus.base import Event, PartDelta
 from app.schema.errors import ServiceError
-from app.storage.engine import Database
+from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
 from app.util import clock
 
 log = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
+
+RETRY_SECONDS = 15.0
+"""How long the changes of a batch that failed are tried one by one while the database refuses them, measured from the start of
+the batch. Each of them may wait as long as a lock is waited for, and everything else waits behind them."""
+
+
+class WriterStopped(StorageError):
+    """The writer was cancelled before it knew whether the change was stored."""
 
 
 class StaleLease(Exception):
@@ -40,8 +50,9 @@ class Lease:
 class Change:
     """What is written together and what is announced of it.
 
-    `work` runs first in the transaction and may raise to refuse the change; `lease`: refused if that generation no longer holds
-    the session. Deltas of a session wait for what announces something of it, and for a change that is `ahead_of_deltas_of` it.
+    `work` runs before the rest of the change, sees what was posted earlier and may raise to refuse the change; `lease`: refused
+    if that generation no longer holds the session. Deltas of a session wait for what announces something of it, and for a change
+    that is `ahead_of_deltas_of` it.
     """
 
     writes: list[tuple[Executable, Rows]] = field(default_factory=list)
@@ -69,9 +80,19 @@ class _Waiting:
     sessions: tuple[str, ...]
 
 
+Outcome = list[Event] | Exception
+"""Of a change: its events with their sequence, or what went wrong."""
+
+Outcomes = dict[int, Outcome]
+"""By the identity of the change."""
+
+
 class Writer:
-    def __init__(self, database: Database, statements: Statements, publisher: Publisher) -> None:
+    def __init__(
+        self, database: Database, statements: Statements, publisher: Publisher, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
         self._database = database
+        self._retry_seconds = retry_seconds
         self._sql = statements
         self._publisher = publisher
         self._queue: deque[_Waiting | PartDelta] = deque()
@@ -100,7 +121,7 @@ class Writer:
             self._on_the_way[delta.session_id] += 1
             self._queue.append(delta)
         else:
-            self._publisher.publish_delta(delta)
+            self._publish_delta(delta)
 
     async def drain(self) -> None:
         """Wait until everything posted so far is stored."""
@@ -112,46 +133,83 @@ class Writer:
             self._worker = asyncio.create_task(self._work(), name="writer")
 
     async def _work(self) -> None:
-        while self._queue:
-            batch = [self._queue.popleft() for _ in range(len(self._queue))]
-            waiting = [item for item in batch if isinstance(item, _Waiting)]
-            outcomes = await self._store(waiting) if waiting else {}
-            for item in batch:
-                self._settle(item, outcomes)
-
-    async def _store(self, waiting: list[_Waiting]) -> dict[int, list[Event] | BaseException]:
-        """Events with their sequence, or what went wrong, by the identity of the change. One transaction for all; when it fails,
-        one for each, so that a bad change takes no other down."""
+        """Resolves the future of each change, also when it is cancelled."""
+        batch: deque[_Waiting | PartDelta] = deque()
         try:
-            changes = [item.change for item in waiting]
-            return dict(zip(map(id, changes), await self._database.write(lambda c: self._apply(c, changes)), strict=True))
-        except Exception as error:
-            if len(waiting) == 1:
-                if not isinstance(error, ServiceError):
-                    log.exception("a change could not be stored")
-                return {id(waiting[0].change): error}
-        outcomes: dict[int, list[Event] | BaseException] = {}
-        for item in waiting:
-            outcomes.update(await self._store([item]))
+            while self._queue:
+                batch, self._queue = self._queue, deque()
+                changes = [item.change for item in batch if isinstance(item, _Waiting)]
+                outcomes = await self._store(changes) if changes else {}
+                while batch:
+                    self._resolve(batch.popleft(), outcomes)
+        except BaseException as error:
+            self._stop(batch, error)
+            raise
+
+    def _stop(self, batch: deque[_Waiting | PartDelta], error: BaseException) -> None:
+        """What still waits fails. What is posted from now on has a new worker."""
+        if not isinstance(error, asyncio.CancelledError):
+            log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
+        unfinished, self._queue = [*batch, *self._queue], deque()
+        stopped = WriterStopped("The server stopped before it knew whether this was stored.")
+        for item in unfinished:
+            self._resolve(item, {id(item.change): stopped} if isinstance(item, _Waiting) else {})
+
+    async def _store(self, changes: list[Change]) -> Outcomes:
+        """One transaction for all; when it fails, one for each in their order, so that a bad change takes no other down. While
+        the database itself refuses, only for `retry_seconds`."""
+        deadline = time.monotonic() + self._retry_seconds
+        together = await self._attempt(changes)
+        if not isinstance(together, Exception):
+            return dict(zip(map(id, changes), together, strict=True))
+        if len(changes) == 1:
+            return {id(changes[0]): _logged(together)}
+        outcomes: Outcomes = {}
+        latest: Outcome = together
+        for change in changes:
+            if not _is_unavailable(latest) or time.monotonic() < deadline:
+                alone = await self._attempt([change])
+                latest = _logged(alone) if isinstance(alone, Exception) else alone[0]
+            outcomes[id(change)] = latest
         return outcomes
 
-    def _settle(self, item: _Waiting | PartDelta, outcomes: dict[int, list[Event] | BaseException]) -> None:
+    async def _attempt(self, changes: list[Change]) -> list[list[Event]] | Exception:
+        """In one transaction: the events of each change with their sequence, or what went wrong."""
+        try:
+            return await self._database.write(lambda connection: self._apply(connection, changes))
+        except Exception as error:  # noqa: BLE001  whatever it is, it belongs to who posted the change
+            return error
+
+    def _resolve(self, item: _Waiting | PartDelta, outcomes: Outcomes) -> None:
+        """Committed is committed: the change's future is done whatever publishing does."""
         if isinstance(item, PartDelta):
             self._arrived(item.session_id)
-            self._publisher.publish_delta(item)
+            self._publish_delta(item)
             return
         for session in item.sessions:
             self._arrived(session)
         outcome = outcomes[id(item.change)]
-        if isinstance(outcome, BaseException):
+        if isinstance(outcome, Exception):
             _fail(item.done, outcome)
             return
         for event in outcome:
-            self._publisher.publish(event)
+            self._publish(event)
         self.announcements += 1
         self.announced.update((session, self.announcements) for session in item.sessions if session in self.announced)
         if not item.done.done():
             item.done.set_result(None)
+
+    def _publish(self, event: Event) -> None:
+        try:
+            self._publisher.publish(event)
+        except Exception:
+            log.exception("event %s of session %s could not be published: %.80r", event.seq, event.session_id, event.payload)
+
+    def _publish_delta(self, delta: PartDelta) -> None:
+        try:
+            self._publisher.publish_delta(delta)
+        except Exception:
+            log.exception("a delta of part %s of session %s could not be published", delta.part_id, delta.session_id)
 
     def _arrived(self, session: str) -> None:
         self._on_the_way[session] -= 1
@@ -159,12 +217,12 @@ class Writer:
             del self._on_the_way[session]
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
-        for change in changes:
-            if change.work:
-                change.work(connection)
-        self._check_leases(connection, {change.lease for change in changes if change.lease})
-        for statement, rows in _grouped(changes, self._sql.rank):
-            connection.execute(statement, rows)
+        for group in _split_at_work(changes):
+            if group[0].work:
+                group[0].work(connection)
+            self._check_leases(connection, {change.lease for change in group if change.lease})
+            for statement, rows in _grouped(group, self._sql.rank):
+                connection.execute(statement, rows)
         return self._journal(connection, changes)
 
     def _check_leases(self, connection: Connection, leases: set[Lease]) -> None:
@@ -197,10 +255,31 @@ class Writer:
         return numbered
 
 
-def _fail(done: asyncio.Future[None], error: BaseException) -> None:
+def _fail(done: asyncio.Future[None], error: Exception) -> None:
     if not done.done():
         done.set_exception(error)
         done.exception()  # posted changes may have no reader; the log has told it
+
+
+def _logged(error: Exception) -> Exception:
+    if not isinstance(error, ServiceError):
+        log.error("a change could not be stored", exc_info=error)
+    return error
+
+
+def _is_unavailable(outcome: Outcome) -> bool:
+    """The database failed, not the change: it is locked, full or cannot be reached."""
+    return isinstance(outcome, StorageError) and not isinstance(outcome, IntegrityError | DataError)
+
+
+def _split_at_work(changes: list[Change]) -> list[list[Change]]:
+    """Each list but the first begins with a change that has `work`, and no other change in it has any."""
+    groups: list[list[Change]] = []
+    for change in changes:
+        if change.work or not groups:
+            groups.append([])
+        groups[-1].append(change)
+    return groups
 
 
 def _grouped(changes: list[Change], rank: Mapping[int, int]) -> list[tuple[Executable, Rows]]:

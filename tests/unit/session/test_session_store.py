@@ -213,6 +213,20 @@ async def test_a_watcher_sees_the_parts_of_its_session_until_it_stops(sessions: 
     assert seen == [text_part("prt_1")]
 
 
+async def test_a_watcher_that_raises_keeps_nothing_from_being_stored(
+    sessions: Sessions, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_part: Part) -> None:
+        raise ValueError("not shown")
+
+    await sessions.put(user("msg_1"))
+    await stream_first(sessions, "Hel")
+    with sessions.store.watching("ses_1", fail):
+        await sessions.put(text_part("prt_1", "Hello"))
+    assert await texts(sessions) == ["Hello"] and sessions.store.live_parts("ses_1") == {}
+    assert "a watcher of session ses_1 failed" in caplog.text
+
+
 # Sessions.
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_parts import HeldDatabase, Storage, delta, event, message_row, part_row, saying, session_row
+from sqlalchemy.exc import OperationalError
+from storage_parts import Heard, HeldDatabase, Storage, delta, event, message_row, part_row, saying, session_row
 
+from app.bus.base import Event, PartDelta
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
 from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
-from app.storage.writer import Change, Lease, StaleLease
+from app.storage.writer import Change, Lease, StaleLease, Writer, WriterStopped
 
 
 def held(storage: Storage) -> HeldDatabase:
@@ -84,6 +86,105 @@ async def test_one_bad_change_takes_no_other_down(storage: Storage, error: Excep
         results = await asyncio.gather(before, bad, after, return_exceptions=True)
     assert results == [None, error, None]
     assert storage.heard.order == ["first", "before", "after"]
+
+
+class Failing(Heard):
+    """Raises for what contains `bad`."""
+
+    def publish(self, event: Event) -> None:
+        if b"bad" in event.payload:
+            raise ValueError("cannot be sent")
+        super().publish(event)
+
+    def publish_delta(self, delta: PartDelta) -> None:
+        if "bad" in delta.text:
+            raise ValueError("cannot be sent")
+        super().publish_delta(delta)
+
+
+async def test_an_event_that_cannot_be_published_takes_nothing_along(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+    """What is stored counts as stored; what comes behind it, of its session and of others, is announced."""
+    heard = Failing()
+    writer = Writer(storage.database, storage.sql, heard)
+    database = held(storage)
+    changes = [saying("1", "bad", "2"), saying("3", session_id="ses_2"), saying("bad"), saying("4")]
+    done = [writer.post(change) for change in changes]
+    for session, text in (("ses_1", "bad delta"), ("ses_1", "Hel"), ("ses_2", "other")):
+        writer.delta(delta(text, session))
+    database.gate.set()
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*done) == [None] * 4
+    await writer.drain()
+    assert heard.order == ["1", "2", "3", "4", "Hel", "other"]
+    assert await storage.count(EVENT) == 6
+    failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(failures) == 3 and all("ses_1" in failure for failure in failures)
+    writer.delta(delta("at once"))
+    writer.delta(delta("bad at once"))
+    assert heard.order[-1] == "at once", "nothing is counted as on its way any more"
+
+
+async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> None:
+    database = await begun(storage)
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    storage.writer.post(saying("1")).add_done_callback(lambda _: 1 / 0)
+    second = storage.writer.post(saying("2"))
+    database.gate.set()
+    async with asyncio.timeout(5):
+        await second
+    assert storage.heard.order == ["first", "1", "2"] and isinstance(failures[0], ZeroDivisionError)
+
+
+async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage) -> None:
+    database = await begun(storage)
+    stopped = [storage.writer.post(saying(f"{n}")) for n in range(2)]
+    storage.writer.delta(delta("text"))
+    (worker,) = [task for task in asyncio.all_tasks() if task.get_name() == "writer"]
+    worker.cancel()
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*stopped, return_exceptions=True)
+    assert [type(result) for result in results] == [WriterStopped] * 2
+    database.gate.set()
+    async with asyncio.timeout(5):
+        await storage.writer.commit(saying("later"))
+    assert storage.heard.order == ["text", "later"]
+
+
+class Away(HeldDatabase):
+    """Cannot be reached."""
+
+    async def write(self, work: Any) -> Any:
+        self.writes += 1
+        raise OperationalError("COMMIT", {}, Exception("the server closed the connection"))
+
+
+@pytest.mark.parametrize(("retry_seconds", "attempts"), [(0, 1), (60, 6)])
+async def test_a_database_that_is_away_is_tried_no_longer_than_agreed(
+    storage: Storage, retry_seconds: float, attempts: int
+) -> None:
+    database = Away("sqlite://")
+    writer = Writer(database, storage.sql, storage.heard, retry_seconds)
+    changes = [writer.post(saying(f"{n}")) for n in range(5)]
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*changes, return_exceptions=True)
+    assert [type(result) for result in results] == [OperationalError] * 5
+    assert database.writes == attempts
+
+
+async def test_the_work_of_a_change_sees_what_was_posted_before_it(storage: Storage) -> None:
+    database = await begun(storage)
+    seen: list[list[str]] = []
+
+    def look(connection: Any) -> None:
+        seen.append([row.id for row in connection.execute(SESSION.select().order_by(SESSION.c.seq))])
+
+    puts = [Change([(storage.sql.put_session, [session_row(f"ses_{n}")])]) for n in range(3)]
+    puts[1].work = puts[2].work = look
+    done = [storage.writer.post(change) for change in puts]
+    database.gate.set()
+    await asyncio.gather(*done)
+    assert seen == [["ses_0"], ["ses_0", "ses_1"]] and database.writes == 2
 
 
 async def test_a_row_that_the_database_refuses_is_told_to_its_own_writer_alone(storage: Storage) -> None:
