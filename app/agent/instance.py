@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from app.agent.resources import Resources
 from app.config.flags import Flags
 from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
@@ -49,6 +50,8 @@ class Instance:
     commands: Sequence[Command]
     skills: Sequence[Skill]
     mcp: McpServers
+    resources: Resources
+    """Of `providers` and `mcp`: whoever works with the instance for longer than a request has them in use."""
     trees: Trees | None
     """None outside git or with `snapshot: false`."""
     snapshots: Snapshots | None = None

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.agent.definitions import define
 from app.agent.instance import Instance, Trees
+from app.agent.resources import Resources
 from app.config.commands import commands
 from app.config.loader import LoadedConfig
 from app.mcp.servers import McpServers, McpSettings
@@ -24,6 +26,7 @@ from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.tool.custom import custom_tools
+from app.util.tasks import TaskSet
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
 
@@ -87,32 +90,35 @@ class Instances:
         self._mcp_settings = mcp
         self.plugins = plugins
         self._made: dict[str, _Made] = {}
-        self._providers: dict[str, Providers] = {}
-        self._mcp: dict[str, McpServers] = {}
+        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._closing = TaskSet()
 
     async def get(self, directory: str | None = None) -> Instance:
         """As configuration and keys are now. Raises what Workspaces.get and Workspace.config raise."""
         workspace = await self.workspaces.get(directory)
-        config, auth = await workspace.config(), self._auth.all()
         path = workspace.place.directory
-        made = self._made.get(path)
-        if made is None or made.config is not config or made.auth != auth:
-            made = self._made[path] = _Made(config, auth, await self._make(workspace, config, auth))
-        return made.instance
+        async with self._making[path]:
+            config, auth = await workspace.config(), self._auth.all()
+            made = self._made.get(path)
+            if made is None or made.config is not config or made.auth != auth:
+                made = _Made(config, auth, await self._make(workspace, config, auth))
+                self._replace(path, made)
+            return made.instance
 
     async def close(self) -> None:
-        await asyncio.gather(*(self.close_one(directory) for directory in [*self._providers]))
+        await asyncio.gather(*(self.close_one(directory) for directory in [*self._made]))
+        await self._closing.wait()
         self.plugins.close_all()
 
     async def close_one(self, directory: str) -> None:
-        """Let go of a directory's instance, connections and processes."""
-        self._made.pop(directory, None)
+        """Let go of a directory's instance. Its connections and processes are closed, unless a turn still uses them."""
         self.plugins.close(directory)
-        providers, mcp = self._providers.pop(directory, None), self._mcp.pop(directory, None)
-        if providers is not None:
-            await providers.close()
-        if mcp is not None:
-            await mcp.close()
+        self._replace(directory, None)
+        await self._closing.wait()
+
+    def _mcp_of(self, directory: str) -> McpServers:
+        made = self._made.get(directory)
+        return made.instance.mcp if made else McpServers(directory, self._mcp_settings)
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
@@ -125,21 +131,28 @@ class Instances:
 
     def mcp_servers(self) -> list[McpServers]:
         """Of every directory in use."""
-        return list(self._mcp.values())
+        return [made.instance.mcp for made in self._made.values()]
 
     def settings(self, instance: Instance) -> ProviderSettings:
         return ProviderSettings.of(instance.config.layer(), os.environ)
+
+    def _replace(self, directory: str, made: _Made | None) -> None:
+        """The new one's resources are acquired first: what both have stays open."""
+        before = self._made.pop(directory, None)
+        if made is not None:
+            made.instance.resources.acquire()
+            self._made[directory] = made
+        if before is not None:
+            before.instance.resources.release()
 
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
         plugins = await self.plugins.open(workspace.place, loaded)
         config = plugins.config
         connected = assemble(self._known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
-        providers = self._providers.setdefault(workspace.place.directory, Providers(connected, scripted=self._scripted))
-        providers.update(connected)
-        mcp = self._mcp.setdefault(workspace.place.directory, McpServers(workspace.place.directory, self._mcp_settings))
-        mcp.configure(config.mcp, config.experimental.mcp_timeout)
-        snapshots = await workspace.snapshots()
+        providers = Providers(connected, scripted=self._scripted)
+        mcp = self._mcp_of(workspace.place.directory).configured(config.mcp, config.experimental.mcp_timeout)
+        snapshots = workspace.snapshots(config)
         trees: Trees | None = SnapshotTrees(snapshots) if snapshots else None
         return Instance(
             place=workspace.place,
@@ -152,6 +165,7 @@ class Instances:
             commands=commands(config, Path(workspace.place.worktree)),
             skills=loaded.skills,
             mcp=mcp,
+            resources=Resources(providers, mcp, self._closing),
             trees=trees,
             snapshots=snapshots,
             hooks=plugins.hooks,

@@ -126,5 +126,7 @@ class UnfinishedReverts:
             try:
                 await self._requests.unrevert(await self._instances.get(directory), session_id)
                 log.warning("undid a revert of %s that a killed server had not finished", session_id)
+            except ServiceError as error:
+                log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)
             except Exception:
                 log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)

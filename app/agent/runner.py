@@ -185,7 +185,8 @@ class Runner:
     async def _turns(self, session_id: str, run: _Run) -> None:
         while True:
             assert run.instance is not None
-            await self._make_turn(session_id, run.instance, run.take_joined).run()
+            with run.instance.resources.in_use():
+                await self._make_turn(session_id, run.instance, run.take_joined).run()
             if not run.joined:
                 return
 

@@ -15,6 +15,7 @@ from app.schema.config import McpConfig, McpEnabledConfig
 from app.schema.errors import NotFound
 from app.schema.event import EventMcpBrowserOpenFailed, EventMcpToolsChanged, McpServerRef
 from app.schema.mcp import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
+from app.util.tasks import TaskSet
 
 MOMENT = 3.0
 """Seconds after the start of connecting that a turn waits for a server; it goes on without one that is slower."""
@@ -37,12 +38,14 @@ class McpSettings:
 
 @dataclass
 class Server:
-    """`connection` is None while it is switched off; `added`: at run time, the configuration does not know it."""
+    """`connection` is None while it is switched off; `added`: at run time, the configuration does not know it. `users` counts the
+    McpServers that have started it."""
 
     name: str
     config: ServerConfig
     added: bool = False
     connection: Connection | None = None
+    users: int = 0
 
     @property
     def status(self) -> MCPStatus:
@@ -66,12 +69,16 @@ class Server:
 
 
 class McpServers:
-    def __init__(self, directory: str, settings: McpSettings) -> None:
+    """Those of one configuration. When that changes, `configured` makes another set, which shares the servers that stay: a server
+    is connected as long as one of its sets is started."""
+
+    def __init__(self, directory: str, settings: McpSettings, answer_ms: int | None = None) -> None:
         self.directory = directory
         self.settings = settings
         self._servers: dict[str, Server] = {}
-        self._answer_seconds = ANSWER_SECONDS
-        self._closing: set[asyncio.Task[None]] = set()
+        self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
+        self._started = False
+        self._closing = TaskSet()
 
     def __iter__(self) -> Iterator[Server]:
         return iter(list(self._servers.values()))
@@ -84,16 +91,26 @@ class McpServers:
 
     # Which there are.
 
-    def configure(self, configured: Mapping[str, McpConfig], answer_ms: int | None) -> None:
-        """Connects what is new or other than before, lets go of what is gone, leaves the rest as it is. Returns at once."""
-        self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
-        wanted = {name: config for name, config in configured.items() if not isinstance(config, McpEnabledConfig)}
+    def configured(self, config: Mapping[str, McpConfig], answer_ms: int | None) -> "McpServers":
+        """The set of another configuration, not started. It shares what was added at run time and what is configured alike."""
+        other = McpServers(self.directory, self.settings, answer_ms)
+        wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
+        kept = {server.name: server for server in self if server.added or wanted.get(server.name) == server.config}
+        other._servers = {**kept, **{name: Server(name, one) for name, one in wanted.items() if name not in kept}}
+        return other
+
+    def start(self) -> None:
+        """Connects those that are switched on and that no other set has started. Returns at once."""
+        self._started = True
         for server in self:
-            if not server.added and wanted.get(server.name) != server.config:
-                self._remove(server)
-        for name, config in wanted.items():
-            if name not in self._servers:
-                self._put(Server(name, config))
+            self._use(server)
+
+    def stop(self) -> None:
+        """Lets go of those that no other set has started. Returns at once; the set may be started again."""
+        if self._started:
+            self._started = False
+            for server in self:
+                self._leave(server)
 
     async def add(self, name: str, config: ServerConfig) -> dict[str, MCPStatus]:
         """Lasts until the directory is let go of. The statuses of all."""
@@ -121,11 +138,12 @@ class McpServers:
         return {server.name: server.status for server in self}
 
     async def close(self) -> None:
-        """Returns when no process and no connection is left."""
-        for server in self:
-            self._remove(server)
-        if self._closing:
-            await asyncio.wait(self._closing)
+        self.stop()
+        await self.stopped()
+
+    async def stopped(self) -> None:
+        """Returns when no process and no connection is left of what was let go of."""
+        await self._closing.wait()
 
     def open(self, server: Server, sign_in: SignIn | None = None) -> Connection:
         """A new connection in the place of the one that it has."""
@@ -171,19 +189,26 @@ class McpServers:
 
     def _put(self, server: Server) -> None:
         self._servers[server.name] = server
-        if server.config.enabled is not False:
-            self.open(server)
+        self._use(server)
 
     def _remove(self, server: Server) -> None:
         del self._servers[server.name]
-        self._let_go(server)
+        self._leave(server)
+
+    def _use(self, server: Server) -> None:
+        server.users += 1
+        if server.users == 1 and server.config.enabled is not False:
+            self.open(server)
+
+    def _leave(self, server: Server) -> None:
+        server.users -= 1
+        if server.users == 0:
+            self._let_go(server)
 
     def _let_go(self, server: Server) -> None:
         connection, server.connection = server.connection, None
         if connection is not None:
-            task = asyncio.create_task(connection.close(), name=f"close mcp {server.name}")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing.start(connection.close(), f"close mcp {server.name}")
 
     def _announce(self, server: Server) -> None:
         """Its tools are others than before."""

@@ -84,16 +84,12 @@ class Prepared:
 
 
 class Providers:
-    """The providers of one workspace. `scripted` makes the scripted provider, once."""
+    """The providers of one instance. `scripted` makes the scripted provider, once."""
 
     def __init__(self, infos: Mapping[str, ProviderInfo], *, scripted: Callable[[], Provider] | None = None) -> None:
         self._infos = infos
         self._scripted = scripted or shared_scripted
         self._adapters: dict[bytes, Provider] = {}
-
-    def update(self, infos: Mapping[str, ProviderInfo]) -> None:
-        """After a key or the config changed. Adapters in use stay open until `close`."""
-        self._infos = infos
 
     def provider_for(self, model: Model) -> Provider:
         endpoint = endpoint_of(model, self._infos[model.provider_id])

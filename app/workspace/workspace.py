@@ -10,6 +10,8 @@ from pathlib import Path
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig, load
 from app.config.well_known import Organisations, Said
+from app.schema.config import Config
+from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.workspace.place import Place
 from app.workspace.project import Found
@@ -33,6 +35,7 @@ class Workspace:
         self._snapshots: Snapshots | None = None
         self._config: LoadedConfig | None = None
         self._said: Said | None = None
+        self._mistake: str | None = None
         self._loading = asyncio.Lock()
         self.last_used = time.monotonic()
 
@@ -46,7 +49,7 @@ class Workspace:
             # Who waited here finds what was loaded meanwhile: to those who ask at once it is one and the same object.
             said = await self._settings.organisations.said()
             if self._config is None or said is not self._said or self._config.is_stale():
-                self._config = await asyncio.to_thread(self._load, said)
+                self._config = await self._load_once(said)
                 self._said = said
             return self._config
 
@@ -54,9 +57,9 @@ class Workspace:
         """The next reader loads it anew."""
         self._config = None
 
-    async def snapshots(self) -> Snapshots | None:
+    def snapshots(self, config: Config) -> Snapshots | None:
         """None outside git or where the configuration turns them off."""
-        if not self.place.is_git or (await self.config()).config.snapshot is False:
+        if not self.place.is_git or config.snapshot is False:
             return None
         if self._snapshots is None:
             self._snapshots = Snapshots(
@@ -67,6 +70,18 @@ class Workspace:
                 most_bytes=self._settings.snapshot_bytes,
             )
         return self._snapshots
+
+    async def _load_once(self, said: Said) -> LoadedConfig:
+        """The log has one line for each mistake, however many ask while it stands."""
+        try:
+            loaded = await asyncio.to_thread(self._load, said)
+        except ServiceError as error:
+            if error.message != self._mistake:
+                log.warning("the configuration of %s cannot be used: %s", self.place.directory, error.message)
+            self._mistake = error.message
+            raise
+        self._mistake = None
+        return loaded
 
     def _load(self, said: Said) -> LoadedConfig:
         loaded = load(Path(self.place.directory), self.found.checkout, self.flags, said.layers, said.environ)

@@ -3,17 +3,20 @@
 from pathlib import Path
 
 from app.agent.instance import Instance
+from app.agent.resources import Resources
 from app.config.flags import Flags
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.provider.catalogue import KnownCatalogue
 from app.provider.registry import Providers
 from app.schema.config import Config
+from app.util.tasks import TaskSet
 from app.workspace.place import Place
 
 
 def bare_instance(directory: str) -> Instance:
     mcp = McpServers(directory, McpSettings({}, CredentialStore(Path(directory)), lambda _directory, _event: None))
+    providers = Providers({})
     return Instance(
         place=Place(directory, "global", "/", is_git=False),
         flags=Flags(),
@@ -21,7 +24,8 @@ def bare_instance(directory: str) -> Instance:
         agents={},
         connected={},
         known=KnownCatalogue(),
-        providers=Providers({}),
+        providers=providers,
+        resources=Resources(providers, mcp, TaskSet()),
         commands=(),
         skills=(),
         mcp=mcp,

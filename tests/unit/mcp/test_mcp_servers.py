@@ -36,7 +36,10 @@ class Directory:
         self.servers = McpServers(str(path), McpSettings(environment, CredentialStore(path / "data"), self._announce))
 
     def configure(self, **configured: dict[str, Any]) -> McpServers:
-        self.servers.configure({name: CONFIG.validate_python(entry) for name, entry in configured.items()}, None)
+        before = self.servers
+        self.servers = before.configured({name: CONFIG.validate_python(entry) for name, entry in configured.items()}, None)
+        self.servers.start()
+        before.stop()
         return self.servers
 
     async def status(self, name: str) -> dict[str, Any]:
@@ -200,7 +203,7 @@ async def test_only_what_changed_in_the_configuration_is_connected_anew(director
     servers = directory.configure(kept=plain(), changed=plain(), gone=plain())
     await servers.add("added", CONFIG.validate_python(plain()))  # type: ignore[arg-type]
     before = {server.name: server.connection for server in servers}
-    directory.configure(kept=plain(), changed=plain("no-tools"), new=plain(), switch={"enabled": True})
+    servers = directory.configure(kept=plain(), changed=plain("no-tools"), new=plain(), switch={"enabled": True})
     assert set(await servers.statuses()) == {"kept", "added", "changed", "new"}
     after = {server.name: server.connection for server in servers}
     assert after["kept"] is before["kept"] and after["added"] is before["added"] and after["changed"] is not before["changed"]

@@ -62,15 +62,6 @@ async def test_models_of_one_endpoint_share_an_adapter():
     assert providers.provider_for(model("c", npm.ANTHROPIC)) is not first
 
 
-async def test_another_key_or_address_is_another_adapter_and_the_old_one_comes_back():
-    providers = Providers({"p": info(key="k", baseURL="http://x")})
-    first = providers.provider_for(model())
-    providers.update({"p": info(key="new", baseURL="http://x")})
-    assert providers.provider_for(model()) is not first
-    providers.update({"p": info(key="k", baseURL="http://x")})
-    assert providers.provider_for(model()) is first
-
-
 async def test_after_close_adapters_are_made_anew():
     providers = Providers({"p": info(key="k", baseURL="http://x")})
     first = providers.provider_for(model())

@@ -1,0 +1,44 @@
+"""What an instance keeps open, and how long."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.mcp.servers import McpServers
+from app.provider.registry import Providers
+from app.util.tasks import TaskSet
+
+
+class Resources:
+    """MCP servers and connections to providers, by reference count: they are open from the first `acquire` to the last `release`.
+    The directory holds those of its present instance, each turn those that it began with. What is acquired after it was closed
+    is opened anew. `closing` refers to what is being closed."""
+
+    def __init__(self, providers: Providers, mcp: McpServers, closing: TaskSet) -> None:
+        self._providers = providers
+        self._mcp = mcp
+        self._users = 0
+        self._closing = closing
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self) -> None:
+        self._users += 1
+        if self._users == 1:
+            self._mcp.start()
+
+    def release(self) -> None:
+        self._users -= 1
+        if self._users == 0:
+            self._mcp.stop()
+            self._closing.start(self._close(), "close an instance")
+
+    async def _close(self) -> None:
+        if self._users == 0:
+            await self._providers.close()
+        await self._mcp.stopped()
