@@ -18,7 +18,7 @@ def test_text_has_one_line_a_block() -> None:
 
 
 def test_text_resolves_entities_and_tolerates_broken_markup() -> None:
-    assert html.to_text("<p>1 &lt; 2 &amp; 3 &eacute;</p></p></div><b>x") == "1 < 2 & 3 é\n\nx"
+    assert html.to_text("<p>1 &lt; 2 &amp; 3 &eacute;</p></p></div><b>x") == "1 < 2 & 3 é\nx"
 
 
 def test_text_outside_a_nested_hidden_element_is_found_again() -> None:
