@@ -1,7 +1,5 @@
 """Configuration, providers and their keys. Secrets go in and never come out."""
 
-import asyncio
-import pathlib
 from typing import Annotated, Any
 
 import orjson
@@ -11,7 +9,6 @@ from fastapi.responses import Response
 from app.api.deps import TRUE, Directory, documented, json_bytes, place_of, wire
 from app.api.json_route import ServerRequest, router
 from app.config.masking import masked
-from app.config.patch import patch
 from app.provider.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.config import Config
 from app.schema.model import Auth, ProviderAuthMethod
@@ -28,8 +25,7 @@ async def get(request: ServerRequest, where: Directory) -> Response:
 async def update(request: ServerRequest, where: Directory, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; what is not named stays as it is."""
     workspace = await request.services.instances.workspaces.get(where)
-    await asyncio.to_thread(patch, pathlib.Path(workspace.place.directory), body)
-    workspace.forget_config()
+    await workspace.patch_config(body)
     return json_bytes(orjson.dumps(masked((await workspace.config()).config)))
 
 

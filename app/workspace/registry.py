@@ -1,5 +1,7 @@
 """The record of projects that have been worked in."""
 
+import asyncio
+
 from pydantic import ValidationError
 
 from app.bus.base import Event
@@ -21,6 +23,8 @@ class Projects:
         self._database = database
         self._sql = sql
         self._writer = writer
+        self._changing = asyncio.Lock()
+        """Held while a project is read, changed and written back."""
 
     async def get(self, project_id: str) -> Project:
         body = await self._database.read(lambda connection: queries.body_of(connection, tables.PROJECT, id=project_id))
@@ -37,6 +41,14 @@ class Projects:
 
     async def seen(self, place: Place, found: Found) -> None:
         """Somebody works in a project: note it, and take over sessions that began before its directory was a repository."""
+        async with self._changing:
+            change = self._change(await self._as_found(found))
+            if found.id != NO_PROJECT:
+                moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
+                change.writes.append((self._sql.move_sessions, [moved]))
+            await self._writer.commit(change)
+
+    async def _as_found(self, found: Found) -> Project:
         now = clock.now_ms()
         try:
             project = await self.get(found.id)
@@ -45,26 +57,24 @@ class Projects:
         project.worktree, project.vcs, project.time.updated = str(found.worktree), found.vcs, now
         if found.checkout != found.worktree and str(found.checkout) not in project.sandboxes:
             project.sandboxes = [*project.sandboxes, str(found.checkout)]
-        change = self._change(project)
-        if found.id != NO_PROJECT:
-            moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
-            change.writes.append((self._sql.move_sessions, [moved]))
-        await self._writer.commit(change)
+        return project
 
     async def initialized(self, project_id: str) -> None:
         """Its AGENTS.md has been written."""
-        project = await self.get(project_id)
-        project.time.initialized = project.time.updated = clock.now_ms()
-        await self._writer.commit(self._change(project))
+        async with self._changing:
+            project = await self.get(project_id)
+            project.time.initialized = project.time.updated = clock.now_ms()
+            await self._writer.commit(self._change(project))
 
     async def update(
         self, project_id: str, *, name: str | None, icon: ProjectIcon | None, commands: ProjectCommands | None
     ) -> Project:
-        project = await self.get(project_id)
         given = {"name": name, "icon": icon, "commands": commands}
-        updated = project.model_copy(update={key: value for key, value in given.items() if value is not None})
-        updated.time.updated = clock.now_ms()
-        await self._writer.commit(self._change(updated))
+        async with self._changing:
+            project = await self.get(project_id)
+            updated = project.model_copy(update={key: value for key, value in given.items() if value is not None})
+            updated.time.updated = clock.now_ms()
+            await self._writer.commit(self._change(updated))
         return updated
 
     def _change(self, project: Project) -> Change:

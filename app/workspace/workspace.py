@@ -6,9 +6,11 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig, load
+from app.config.patch import patch
 from app.config.well_known import Organisations, Said
 from app.schema.config import Config
 from app.schema.errors import ServiceError
@@ -53,9 +55,11 @@ class Workspace:
                 self._said = said
             return self._config
 
-    def forget_config(self) -> None:
-        """The next reader loads it anew."""
-        self._config = None
+    async def patch_config(self, update: dict[str, Any]) -> None:
+        """Merge a change into the directory's own file, one change at a time. Raises as `patch` does."""
+        async with self._loading:
+            await asyncio.to_thread(patch, Path(self.place.directory), update)
+            self._config = None
 
     def snapshots(self, config: Config) -> Snapshots | None:
         """None outside git or where the configuration turns them off."""

@@ -1,0 +1,61 @@
+"""Requests that come at one moment: none undoes what another did, and none is answered wrongly."""
+
+import asyncio
+from pathlib import Path
+
+from running_app import RunningApp, running_app
+
+AT_ONCE = 12
+
+
+async def test_changes_of_the_configuration_are_all_kept(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        names = [f"agent-{number}" for number in range(AT_ONCE)]
+        changes = [{"agent": {name: {"description": name, "prompt": "Be brief."}}} for name in names]
+        await asyncio.gather(*(app.call("PATCH", "/config", change) for change in changes))
+        assert set(names) <= (await app.get("/config"))["agent"].keys()
+
+
+async def test_changes_of_a_project_are_all_kept(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        path = f"/project/{(await app.get('/project/current'))['id']}"
+        changes = [{"name": "Named"}, {"icon": {"color": "red"}}, {"commands": {"start": "make"}}]
+        await asyncio.gather(*(app.call("PATCH", path, change) for change in changes))
+        project = await app.get("/project/current")
+        assert [project.get(key) for key in ("name", "icon", "commands")] == ["Named", {"color": "red"}, {"start": "make"}]
+
+
+async def test_keys_are_all_kept(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        names = [f"provider-{number}" for number in range(AT_ONCE)]
+        await asyncio.gather(*(app.call("PUT", f"/auth/{name}", {"type": "api", "key": "k"}) for name in names))
+        assert set(names) <= app.services.auth.all().keys()
+
+
+async def test_a_session_that_is_shared_and_deleted_at_once_is_gone(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        for _ in range(20):
+            path = f"/session/{(await app.create_session())['id']}"
+            shared, deleted = await asyncio.gather(app.client.post(f"{path}/share"), app.client.delete(path))
+            assert (shared.status_code in (200, 404), deleted.status_code) == (True, 200)
+            if shared.status_code == 200:
+                link = shared.json()["share"]["url"].removeprefix("http://127.0.0.1:4096")
+                await app.get(f"{link}/session", expect=404)
+
+
+async def turns_and_disposals(app: RunningApp) -> list[dict[str, object]]:
+    sessions = [(await app.create_session())["id"] for _ in range(4)]
+    answers = []
+    for _ in range(10):
+        prompts = [asyncio.create_task(app.prompt(session, "Hi")) for session in sessions]
+        await asyncio.sleep(0)
+        await app.post("/instance/dispose")
+        answers += await asyncio.gather(*prompts)
+    return answers
+
+
+async def test_prompts_while_the_directory_is_disposed_of_are_answered_or_aborted(tmp_path: Path) -> None:
+    async with running_app(tmp_path, workspace=None) as app:
+        answers = await turns_and_disposals(app)
+        errors = {answer["info"]["error"]["name"] for answer in answers if "error" in answer["info"]}
+        assert errors <= {"MessageAbortedError"}
