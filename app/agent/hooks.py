@@ -189,15 +189,14 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
 # What comes of it.
 
 
-async def text_complete(hooks: HookRunner, part: TextPart) -> None:
-    """The last word on a text that the model has finished."""
+async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
+    """The text to store in place of one that the model has finished; None: the same."""
     name = "experimental.text.complete"
     if not hooks.has(name):
-        return
+        return None
     given = {"sessionID": part.session_id, "messageID": part.message_id, "partID": part.id}
     changed = await hooks.change(name, given, {"text": part.text.rstrip()}, _Text.model_validate)
-    if changed:
-        part.text = changed.text
+    return changed.text if changed else None
 
 
 async def tool_args(hooks: HookRunner, part: ToolPart) -> Json:

@@ -128,8 +128,8 @@ async def _standing(app: Services, listener: Listener, covered: int) -> bytes:
     the end of one whose beginning is still to be announced: that is waited for, or it would come a second time."""
     await app.store.first_writes()
     parts = app.replay.streaming(listener.directory)
-    listener.skip(covered, {part_id: length for part_id, length, _ in parts})
-    return b"".join(_written(listener, event) for _, _, event in parts)
+    listener.skip(covered, parts.known)
+    return b"".join(_written(listener, event) for event in parts.events)
 
 
 def _number(cursor: str) -> int:

@@ -1,5 +1,6 @@
 """What is announced and who listens."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,11 +22,15 @@ class Event:
         return Event(self.payload, self.directory, self.session_id, self.durable, seq)
 
 
+ENDED = sys.maxsize
+"""In place of a known length of text: nothing that is on its way of the part is to be sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartDelta:
     """Text that a streaming part gained (empty: the part changed in another way, as a tool's progress does).
 
-    `render` gives the part's JSON as it stands when a frame is made, so that frames merged in between cost nothing.
+    `render` returns the part's JSON as of this delta, whenever it is called: frames that are merged in between cost nothing.
     """
 
     directory: str

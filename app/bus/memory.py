@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 
-from app.bus.base import Event, PartDelta
+from app.bus.base import ENDED, Event, PartDelta
 from app.bus.frames import EventFrame, Frame, PartFrame
 from app.bus.merging import PartMerger
 
@@ -53,7 +53,7 @@ class Listener:
         if isinstance(frame, EventFrame):
             return None if frame.event.seq is not None and frame.event.seq <= self._covered else frame
         known = self._known.get(frame.delta.part_id)
-        if known is None or not frame.text:
+        if known is None or not (frame.text or known == ENDED):
             return frame
         gained = frame.delta.size - known
         if gained <= 0:

@@ -1,9 +1,8 @@
 """What a client that comes back has missed: the journal's events since its cursor, and the streaming parts as they stand."""
 
-import sys
 from dataclasses import dataclass
 
-from app.bus.base import Event
+from app.bus.base import ENDED, Event
 from app.schema.event import frame
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
@@ -23,6 +22,14 @@ class Missed:
     events: list[Event]
     upto: int
     resync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """Parts that stream: how much of the text of each is `known` from `events`, which show them."""
+
+    known: dict[str, int]
+    events: list[Event]
 
 
 class Replay:
@@ -45,13 +52,17 @@ class Replay:
 
         return await self._database.read(read)
 
-    def streaming(self, directory: str | None) -> list[tuple[str, int, Event]]:
-        """(part id, how much of its text the event tells, the part as an event) for every part that streams there."""
-        found = []
-        for part, where in self._store.streaming_parts():
-            if directory in (None, where):
+    def streaming(self, directory: str | None) -> Streaming:
+        """The parts that stream there, as they are now. What is on its way of one that has ended is covered: its last event
+        comes after it, or is replayed."""
+        found = Streaming({}, [])
+        for part, where, ending in self._store.streaming_parts():
+            if directory not in (None, where):
+                continue
+            found.known[part.id] = ENDED if ending else _text_length(part)
+            if not ending:
                 payload = frame("message.part.updated", b'{"part":%b}' % part.wire_json())
-                found.append((part.id, _known_length(part), Event(payload, where, part.session_id, durable=False)))
+                found.events.append(Event(payload, where, part.session_id, durable=False))
         return found
 
     async def trim(self) -> None:
@@ -60,8 +71,5 @@ class Replay:
         await self._database.write(lambda connection: queries.trim_journal(connection, KEEP_EVENTS, limit))
 
 
-def _known_length(part: Part) -> int:
-    """A text that has ended gains no more: its end may have made it shorter than what is on its way of it."""
-    if not isinstance(part, TextPart | ReasoningPart):
-        return 0
-    return sys.maxsize if part.time and part.time.end is not None else len(part.text)
+def _text_length(part: Part) -> int:
+    return len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0

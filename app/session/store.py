@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -65,6 +66,8 @@ class Store:
         self._leases: dict[str, Lease] = {}
         self._live: dict[str, dict[str, Part]] = {}
         self._live_in: dict[str, str] = {}
+        self._ending: set[str] = set()
+        """Live parts whose last event, or removal, is on its way."""
         self._first_writes: dict[str, asyncio.Future[None]] = {}
         self._unwritten: dict[str, Part] = {}
         self._write_behind: asyncio.TimerHandle | None = None
@@ -103,6 +106,7 @@ class Store:
                 self._hide_until(done, part)
         self._notify_watchers(change)
         if settled := [live[part_id] for part_id in change.settled_parts if part_id in live]:
+            self._ending.update(part.id for part in settled)
             done.add_done_callback(lambda _: self._settle(change.session_id, settled))
         return done
 
@@ -136,17 +140,21 @@ class Store:
 
     def stream(self, part: Part, directory: str, text: str = "") -> None:
         """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk. Its first text does
-        wait: clients must know of no part that a killed server has forgotten."""
+        wait: clients must know of no part that a killed server has forgotten.
+
+        Frames show the part as it is now: its text may only grow from here on, and its other fields are replaced, not changed."""
         live = self._live.setdefault(part.session_id, {})
         first_text = bool(text) and part.id not in live
         live[part.id] = part
+        self._ending.discard(part.id)
         self._live_in[part.session_id] = directory
         if first_text:
             self._hide_until(self._write_parts(part.session_id, [part], ahead_of_deltas=True), part)
         else:
             self._write_soon(part)
         size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
-        gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, part.wire_json, part_type=part.type)
+        as_of_now = _as_of_now(part)
+        gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, as_of_now, part_type=part.type)
         self._writer.delta(gained)
 
     def _hide_until(self, written: asyncio.Future[None], part: Part) -> None:
@@ -162,9 +170,13 @@ class Store:
     def live_parts(self, session_id: str) -> dict[str, Part]:
         return {part.id: part for part in self._live.get(session_id, {}).values() if self._is_known(part)}
 
-    def streaming_parts(self) -> list[tuple[Part, str]]:
-        """Every part that streams, with the directory that it is announced in."""
-        return [(part, self._live_in[session]) for session in self._live for part in self.live_parts(session).values()]
+    def streaming_parts(self) -> list[tuple[Part, str, bool]]:
+        """Every part that streams, with the directory that it is announced in and whether its last event is on its way."""
+        return [
+            (part, self._live_in[session], part.id in self._ending)
+            for session in self._live
+            for part in self.live_parts(session).values()
+        ]
 
     async def first_writes(self) -> None:
         """Wait until every part that is on its way to the disk for the first time is stored and announced."""
@@ -193,6 +205,7 @@ class Store:
         """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""
         live = self._live.get(session_id, {})
         for part in settled:
+            self._ending.discard(part.id)
             if live.get(part.id) is part:
                 del live[part.id]
         if not live:
@@ -328,6 +341,19 @@ class Store:
             return body, query(connection, session_id)
 
         return await self._database.read(both)
+
+
+def _as_of_now(part: Part) -> Callable[[], bytes]:
+    """Renders the part as it is now, at any later time, without a copy of its text."""
+    if isinstance(part, TextPart | ReasoningPart):
+        return partial(_first_characters, part, len(part.text))
+    return part.model_copy().wire_json
+
+
+def _first_characters(part: TextPart | ReasoningPart, size: int) -> bytes:
+    if len(part.text) == size:
+        return part.wire_json()
+    return part.model_copy(update={"text": part.text[:size]}).wire_json()
 
 
 def read_session(session_id: str, body: str | bytes) -> Session:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received
 
@@ -134,6 +135,30 @@ async def test_the_events_agree_with_what_is_stored(tmp_path: Path) -> None:
     assert [parts[part["id"]] for message in stored for part in message["parts"]] == [
         part for message in stored for part in message["parts"]
     ]
+
+
+def assert_frames_show_a_growing_text(frames: Sequence[Received], stored: str) -> None:
+    """What streams is shown as far as it had come with its delta; the last frame, and no other, shows the finished part."""
+    *streamed, finished = [event.properties for event in frames]
+    said = ""
+    for properties in streamed:
+        said += properties["delta"]
+        assert properties["part"]["text"] == said and "end" not in properties["part"]["time"]
+    assert "delta" not in finished and finished["part"]["time"]["end"]
+    assert finished["part"]["text"] == stored == said.rstrip()
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 200])
+async def test_a_fast_answer_is_announced_finished_once(tmp_path: Path, chunks: int) -> None:
+    turn = [{"reasoning": "Let me see. ", "chunks": chunks}, {"text": "Hello there, you. \n\n", "chunks": chunks}]
+    async with running_app(tmp_path, turns=[turn]) as app:
+        events = await heard(app)
+        session_id = events.of_type("session.idle")[0].properties["sessionID"]
+        [answer] = [message for message in await app.messages(session_id) if message["info"]["role"] == "assistant"]
+    for part in answer["parts"]:
+        if "text" in part:
+            frames = [event for event in events.of_type("message.part.updated") if event.properties["part"]["id"] == part["id"]]
+            assert_frames_show_a_growing_text(frames, part["text"])
 
 
 async def test_deltas_add_up_to_the_text(tmp_path: Path) -> None:

@@ -81,14 +81,20 @@ class PartWriter:
         assert isinstance(part, TextPart)
         return part
 
+    def replace_text(self, block: str, text: str | None) -> None:
+        """Store another text at the block's end than the one that was streamed; None: the same."""
+        if text is not None:
+            self._open[block] = self._open[block].model_copy(update={"text": text})
+
     def end_block(self, block: str, metadata: Metadata | None) -> TextPart | ReasoningPart:
-        """A reasoning block with neither text nor metadata (some models open one and say nothing) leaves no part."""
-        part = self._open.pop(block)
-        part.text = part.text.rstrip()
-        if metadata is not None:
-            part.metadata = metadata
-        if part.time is not None:
-            part.time = Span(start=part.time.start, end=clock.now_ms())
+        """Returns the finished part, a value of its own: frames of the streaming one may still be on their way.
+
+        A reasoning block with neither text nor metadata (some models open one and say nothing) leaves no part."""
+        streamed = self._open.pop(block)
+        start = streamed.time.start if streamed.time else clock.now_ms()
+        ended: dict[str, Any] = {"text": streamed.text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
+        part = streamed.model_copy(update=ended if metadata is None else {**ended, "metadata": metadata})
+        self._attempt = [part if earlier.id == part.id else earlier for earlier in self._attempt]
         if isinstance(part, TextPart) or part.text or part.metadata:
             self.put(part)
         return part

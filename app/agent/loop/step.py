@@ -154,7 +154,8 @@ class Step:
         stream = self._provider.stream(request)
         async for event in stream:
             if isinstance(event, TextEnd):
-                await hooks.text_complete(self._around.hooks, self.writer.open_text(event.id))
+                text = await hooks.text_complete(self._around.hooks, self.writer.open_text(event.id))
+                self.writer.replace_text(event.id, text)
             processor.handle(event)
         return processor.finish
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from storage_parts import delta, event
 
-from app.bus.base import Event, PartDelta
+from app.bus.base import ENDED, Event, PartDelta
 from app.bus.memory import DISCONNECT_ABOVE, MERGE_ABOVE, Listener, MemoryBus
 
 
@@ -255,6 +255,17 @@ async def test_what_is_on_its_way_of_a_part_that_has_ended_does_not_come_after_i
     bus.flush("ses_1")
     bus.publish(numbered(5))
     listener.skip(5, {})
+    bus.publish(numbered(6))
+    assert await heard(listener) == ["6"]
+
+
+@pytest.mark.parametrize("text", ["", "lo"])
+async def test_nothing_more_is_sent_of_a_part_whose_last_event_was_replayed(text: str) -> None:
+    bus = MemoryBus()
+    listener = bus.subscribe("/d")
+    listener.skip(5, {"prt_1": ENDED})
+    Text(bus).gain(text)
+    bus.publish(numbered(5))
     bus.publish(numbered(6))
     assert await heard(listener) == ["6"]
 

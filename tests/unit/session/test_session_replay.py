@@ -1,11 +1,14 @@
 """What a client that comes back has missed."""
 
+import asyncio
+
 import orjson
 import pytest
 from session_parts import DIRECTORY, Sessions, text_part, user
 
+from app.bus.base import ENDED
 from app.session import replay as replaying
-from app.session.replay import Replay
+from app.session.replay import Replay, Streaming
 from app.util import clock
 
 
@@ -63,10 +66,29 @@ async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
     assert not (await replay.since(5, None)).resync
 
 
-async def test_parts_that_stream_are_given_as_they_stand(sessions: Sessions, replay: Replay) -> None:
+async def test_parts_that_stream_are_given_as_they_are_now(sessions: Sessions, replay: Replay) -> None:
     sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
     await sessions.store.drain()
-    [(part_id, length, event)] = replay.streaming(DIRECTORY)
-    assert (part_id, length, event.seq) == ("prt_1", 5, None)
+    streaming = replay.streaming(DIRECTORY)
+    [event] = streaming.events
+    assert (streaming.known, event.seq) == ({"prt_1": 5}, None)
     assert orjson.loads(event.payload)["properties"]["part"]["text"] == "Hello"
-    assert len(replay.streaming(None)) == 1 and replay.streaming("/elsewhere") == []
+    assert len(replay.streaming(None).events) == 1 and replay.streaming("/elsewhere").events == []
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_a_part_whose_last_event_is_on_its_way_is_not_given_again(
+    sessions: Sessions, replay: Replay, removed: bool
+) -> None:
+    sessions.store.stream(text_part("prt_1", "Hello "), DIRECTORY, "Hello ")
+    await sessions.store.drain()
+    change = sessions.store.change("ses_1", DIRECTORY)
+    if removed:
+        change.remove_part("msg_1", "prt_1")
+    else:
+        change.put_part(text_part("prt_1", "Hello"))
+    stored = sessions.store.post(change)
+    assert replay.streaming(DIRECTORY) == Streaming({"prt_1": ENDED}, [])
+    await stored
+    await asyncio.sleep(0)
+    assert replay.streaming(DIRECTORY) == Streaming({}, [])

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_part, user
 
+from app.bus.base import PartDelta
 from app.schema.errors import NotFound
 from app.schema.part import Part, ToolPart
 from app.schema.session import Session, UpdateInput
@@ -75,6 +76,21 @@ async def test_the_first_text_of_a_part_is_shown_once_it_is_stored(sessions: Ses
     assert await written(sessions) == ["H"] and sessions.storage.heard.order == ["H"]
 
 
+async def test_a_delta_shows_the_part_as_of_then_whenever_its_frame_is_made(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    part = text_part("prt_1", "Hel")
+    sessions.store.stream(part, DIRECTORY, "Hel")
+    part.text = "Hello "
+    sessions.store.stream(part, DIRECTORY, "lo ")
+    tool = tool_part("half")
+    sessions.store.stream(tool, DIRECTORY)
+    tool.state = tool_part("all").state
+    await sessions.store.drain()
+    shown = [orjson.loads(told.render()) for told in sessions.storage.heard.told if isinstance(told, PartDelta)]
+    assert [part["text"] for part in shown[:2]] == ["Hel", "Hello "]
+    assert shown[2]["state"] == tool_part("half").state.wire()
+
+
 def begin_text(sessions: Sessions) -> Part:
     part = text_part("prt_1", "H")
     sessions.store.stream(part, DIRECTORY, "H")
@@ -99,7 +115,9 @@ async def test_no_client_knows_of_a_part_before_it_is_stored(sessions: Sessions,
     assert sessions.store.streaming_parts() == [] and sessions.store.live_parts("ses_1") == {}
     sessions.database.gate.set()
     await sessions.store.drain()
-    assert sessions.store.streaming_parts() == [(part, DIRECTORY)] and sessions.store.live_parts("ses_1") == {"prt_1": part}
+    assert sessions.store.streaming_parts() == [(part, DIRECTORY, False)] and sessions.store.live_parts("ses_1") == {
+        "prt_1": part
+    }
 
 
 async def test_a_read_holds_what_was_announced_while_it_was_on_its_way(
@@ -175,7 +193,7 @@ async def test_what_streams_while_an_earlier_state_is_stored_stays_seen(sessions
     sessions.store.stream(tool_part("3"), DIRECTORY)
     await stored
     await asyncio.sleep(0)
-    assert [part for part, _ in sessions.store.streaming_parts()] == [tool_part("3")]
+    assert [part for part, *_ in sessions.store.streaming_parts()] == [tool_part("3")]
     await sessions.put(tool_part("4", done=True))
     assert sessions.store.streaming_parts() == []
 
