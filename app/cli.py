@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
@@ -27,6 +27,10 @@ token = typer.Typer(help="Bearer tokens, with which clients log in.", no_args_is
 app.add_typer(token, name="token")
 
 DEFAULT_PORT = 4096
+
+IDLE_CLOSE_SECONDS = 0.3
+"""So long a connection without a request stays open once the server stops: a request that is on its way is answered with 503, not
+by a reset."""
 
 
 @app.command()
@@ -94,21 +98,28 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
         max_head_bytes = settings.max_head_bytes
         max_connections = settings.max_connections
 
-    class PatientServer(uvicorn.Server):
-        """Lets turns finish and tells clients before it waits for their connections. A second signal ends its patience."""
+    class DrainingServer(uvicorn.Server):
+        """Listens until running turns are over, so that clients can answer what they ask; every answer closes its connection.
+        A second signal skips the grace period."""
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            for listening in (*self.servers, *(sockets or ())):
-                listening.close()
-            await application.state.server.wind_down()
+            await asyncio.gather(application.state.server.wind_down(), self._close_idle_connections())
             await super().shutdown(sockets)
+
+        async def _close_idle_connections(self) -> None:
+            await asyncio.sleep(IDLE_CLOSE_SECONDS)
+            for connection in cast(list[BoundedProtocol], list(self.server_state.connections)):
+                connection.close_when_answered()
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             if self.should_exit:
                 self.config.timeout_graceful_shutdown = 1
-                application.state.server.hurry()
-            else:
-                super().handle_exit(sig, frame)
+                application.state.server.skip_grace_period()
+                return
+            super().handle_exit(sig, frame)
+            application.state.server.refuse_work()
+            self.config.encoded_headers.append((b"connection", b"close"))
+            self.server_state.default_headers.append((b"connection", b"close"))
 
     config = uvicorn.Config(
         application,
@@ -120,7 +131,7 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
         proxy_headers=False,
         ws="none",
     )
-    return PatientServer(config)
+    return DrainingServer(config)
 
 
 def _spare_what_is_loaded() -> None:

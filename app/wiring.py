@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from app.agent.disposal import Disposal
 from app.agent.housekeeping import Housekeeping
@@ -24,6 +25,7 @@ from app.agent.loop.turn import Turn
 from app.agent.loop.turn_scope import TurnScope, TurnServices
 from app.agent.recovery import Recovery, UnfinishedReverts
 from app.agent.runner import MakeTurn, Runner
+from app.api.draining import Draining
 from app.api.services import Services
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
@@ -91,7 +93,7 @@ class Server:
         self._leases = Leases(self._storage.sql, self._storage.writer)
         self._outputs = OutputStore(settings.data_dir / "tool-output")
         services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
-        self._hurry = asyncio.Event()
+        self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._housekeeping = Housekeeping(
             services.replay, services.instances, services.runner, services.bus, self._outputs, self.settings.idle_seconds
@@ -119,17 +121,33 @@ class Server:
         self._storage.bus.close()
         self._storage.database.close()
 
+    def refuse_work(self) -> None:
+        """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
+        self.services.draining.begin()
+
     async def wind_down(self) -> None:
-        """Before `stop`, while clients are connected: turns may finish for a while and are aborted then, which clients are told.
-        Then event streams end, which have no end of their own. There is no `server.instance.disposed`: OpenCode's terminal client
-        would load all anew, from a server that answers no more, and end itself."""
-        await self.services.runner.finish(self.settings.shutdown_seconds, self._hurry)
+        """Before `stop`, while clients are connected: running turns have the grace period to finish and are aborted then, which
+        clients are told. Then event streams end, which have no end of their own. There is no `server.instance.disposed`:
+        OpenCode's terminal client would load all anew, from a server that answers no more, and end itself."""
+        self.refuse_work()
+        await self._within_grace_period(self._work_done())
         await self.services.runner.close()
         self._storage.bus.close()
 
-    def hurry(self) -> None:
-        """Whoever stops the server has no more patience with turns. May be called by a signal handler."""
-        self._loop.call_soon_threadsafe(self._hurry.set)
+    async def _work_done(self) -> None:
+        """Returns when all that was accepted is answered: the requests first, for they start turns."""
+        await self.services.draining.requests_taken()
+        await self.services.runner.all_over()
+
+    async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:
+        waits = [asyncio.create_task(wait) for wait in (work, self._skip_grace_period.wait())]
+        await asyncio.wait(waits, timeout=self.settings.shutdown_seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    def skip_grace_period(self) -> None:
+        """Running turns are aborted now. Safe to call from a signal handler."""
+        self._loop.call_soon_threadsafe(self._skip_grace_period.set)
 
     def _recovery(self) -> Recovery:
         services = self.services
@@ -187,6 +205,7 @@ class Server:
             max_part_bytes=self.settings.max_part_bytes,
             max_event_streams=self.settings.max_event_streams,
             heartbeat_seconds=choices.heartbeat_seconds,
+            draining=Draining(),
         )
 
     def _instances(

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from app.agent import stored_error
 from app.agent.errors import aborted
@@ -142,21 +142,14 @@ class Runner:
             run.task.cancel()
         await run.over.wait()
 
-    async def finish(self, patience: float, hurry: asyncio.Event) -> None:
-        """Wait until nothing runs, no longer than `patience` seconds and not when there is a hurry."""
-        waits = [asyncio.create_task(wait) for wait in (self._all_over(), hurry.wait())]
-        await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+    async def all_over(self) -> None:
+        """Returns when nothing runs."""
+        while self._runs:
+            await next(iter(self._runs.values())).over.wait()
 
     async def close(self) -> None:
         await asyncio.gather(*(self.abort(session_id) for session_id in list(self._runs)))
         await self._unsettled.close()
-
-    async def _all_over(self) -> Literal[True]:
-        while self._runs:
-            await next(iter(self._runs.values())).over.wait()
-        return True
 
     async def _run(self, session_id: str, run: _Run) -> None:
         try:

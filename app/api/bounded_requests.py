@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         def on_url(self, url: bytes) -> None: ...
         def on_headers_complete(self) -> None: ...
         def on_message_complete(self) -> None: ...
+        def shutdown(self) -> None: ...
 else:
     _HttpProtocol = object
 
@@ -83,6 +84,11 @@ class BoundedRequests(_HttpProtocol):
         _cancel(self._stall_timer)
         self._give_up_requests()
         super().connection_lost(exc)
+
+    def close_when_answered(self) -> None:
+        """Closes an idle connection, and another after its answer. One whose first or next request is still coming stays open."""
+        if not self._in_head:
+            self.shutdown()
 
     # The head of a request.
 

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from app.api.draining import ServerStopping
 from app.schema.errors import ServiceError, TooMany, bad_request_body
 from app.storage.engine import StorageError
 from app.util.secrets import masked
@@ -38,7 +39,7 @@ def named(status: int, name: str, message: str, headers: dict[str, str] | None =
 
 async def _service_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany) else None
+    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany | ServerStopping) else None
     return rendered(error.status, masked(error.body()), headers)
 
 

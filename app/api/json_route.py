@@ -12,7 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from app.api.draining import starts_work
 from app.api.services import Services
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 DEEPEST = 200
 """Pydantic writes no value that is nested more than 255 deep, and a body stands inside other values."""
@@ -72,8 +75,10 @@ def _values(container: Any) -> Iterable[Any]:
 
 
 class StrictRoute(APIRoute):
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
+        if starts_work(self.methods or (), self.operation_id):
+            handle = _unless_stopping(handle)
 
         async def strict(request: Request) -> Response:
             try:
@@ -84,6 +89,17 @@ class StrictRoute(APIRoute):
                 raise
 
         return strict
+
+
+def _unless_stopping(handle: Handler) -> Handler:
+    async def handle_work(request: Request) -> Response:
+        draining = cast(ServerRequest, request).services.draining
+        if draining.has_begun:
+            await request.body()  # a connection closed upon unread bytes is reset, and the client would not hear why
+        with draining.work():
+            return await handle(request)
+
+    return handle_work
 
 
 def router(**options: Any) -> APIRouter:

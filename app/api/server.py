@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from app import __version__
 from app.api.deps import TRUE, documented, json_bytes
+from app.api.draining import ServerStopping
 from app.api.json_route import ServerRequest, router
 from app.schema.base import Wire
 from app.util.log import client_log
@@ -19,6 +20,12 @@ class Health(Wire):
     version: str = __version__
 
 
+class Stopping(Wire):
+    healthy: Literal[False] = False
+    version: str = __version__
+    reason: str = "The server is stopping: running turns may finish, new work is refused."
+
+
 class LogEntry(Wire):
     service: str
     level: Literal["debug", "info", "error", "warn"]
@@ -26,8 +33,16 @@ class LogEntry(Wire):
     extra: dict[str, Any] | None = None
 
 
-@routes.get("/global/health", operation_id="global.health", response_model=Health, tags=["global"])
-async def health() -> Response:
+@routes.get(
+    "/global/health",
+    operation_id="global.health",
+    response_model=Health,
+    tags=["global"],
+    responses={503: {"description": "The server is stopping", "model": Stopping}},
+)
+async def health(request: ServerRequest) -> Response:
+    if request.services.draining.has_begun:
+        return json_bytes(Stopping().wire_json(), 503, {"Retry-After": str(ServerStopping.retry_after)})
     return json_bytes(Health().wire_json())
 
 

@@ -7,6 +7,7 @@ from app.agent.instances import Instances
 from app.agent.intake.prompts import Prompts
 from app.agent.intake.requests import Requests
 from app.agent.runner import Runner
+from app.api.draining import Draining
 from app.bus.memory import MemoryBus
 from app.permission.service import Permissions
 from app.provider.auth_store import AuthStore
@@ -46,3 +47,4 @@ class Services:
     max_part_bytes: int
     max_event_streams: int
     heartbeat_seconds: float
+    draining: Draining

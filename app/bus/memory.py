@@ -123,12 +123,15 @@ class MemoryBus:
         self._gains = PartMerger(lambda frame: self._send(frame, deltas=True), whole=False)
         self._progress = PartMerger(lambda frame: self._send(frame, deltas=True), whole=True)
         self._mergers = (self._wholes, self._gains, self._progress)
+        self._closed = False
 
     def subscribe(self, directory: str | None, *, deltas: bool = False, keeps_open: bool = True) -> Listener:
         """Listen to a directory, or with None to all; `deltas`: part frames carry only what the part gained; `keeps_open`: the
         directory counts as in use."""
         listener = Listener(self, directory, deltas, keeps_open)
         self._listeners.setdefault((directory, deltas), set()).add(listener)
+        if self._closed:
+            listener.close()
         return listener
 
     def listeners(self) -> int:
@@ -165,6 +168,8 @@ class MemoryBus:
         return {listener.directory for listener in listeners if listener.keeps_open and listener.directory is not None}
 
     def close(self) -> None:
+        """End every stream; one that is opened later ends at once."""
+        self._closed = True
         for listener in [listener for group in self._listeners.values() for listener in group]:
             listener.close()
 

@@ -4,32 +4,46 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from killable import Client, Servers
+from long_form import LONG
 from processes import running_in
 from turns import assert_settled, bash, say, texts, tools
+
+CLIENTS = 30 if LONG else 10
+ROUNDS = 10 if LONG else 1
+TURN_SECONDS = 0.5
 
 Figure = Callable[[str], None]
 
 
-async def listen(client: Client) -> list[dict[str, Any]]:
+async def listen(client: Client, connected: asyncio.Event) -> list[dict[str, Any]]:
     """Everything announced until the stream ends by itself."""
     events = []
     async with client.http.stream("GET", "/event") as response:
         async for line in response.aiter_lines():
+            connected.set()
             if line.startswith("data: "):
                 events.append(json.loads(line[6:]))
     return events
 
 
+async def listening_to(client: Client) -> asyncio.Task[list[dict[str, Any]]]:
+    connected = asyncio.Event()
+    task = asyncio.create_task(listen(client, connected))
+    await connected.wait()
+    return task
+
+
 async def stopped(client: Client, *signals_after: float) -> tuple[float, list[dict[str, Any]]]:
     """Seconds from the first signal to the end, and what a listener heard."""
-    listening = asyncio.create_task(listen(client))
-    await asyncio.sleep(0.2)  # the listener's connection is made
+    listening = await listening_to(client)
     began = time.monotonic()
     for wait in (0, *signals_after):
         await asyncio.sleep(wait)
@@ -79,3 +93,167 @@ async def test_a_turn_that_takes_too_long_is_settled(tmp_path: Path, figure: Fig
         found = await client.get(f"/session/{session}/message")
         assert_settled(found)
         assert found[-1] == answer
+
+
+@dataclass
+class Prompts:
+    """What became of the prompts of one client, by their text. `broken`: the connection ended without an answer."""
+
+    answered: dict[str, Any] = field(default_factory=dict)
+    accepted: list[str] = field(default_factory=list)
+    refused: list[httpx.Response] = field(default_factory=list)
+    refused_texts: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    not_connected: list[str] = field(default_factory=list)
+
+
+async def prompt_until_refused(url: str, session: str, path: str, prompts: Prompts) -> None:
+    """On one connection, for as long as the server keeps it."""
+    limits = httpx.Limits(max_connections=1)
+    async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as http:
+        while not (prompts.refused or prompts.broken or prompts.not_connected):
+            text = f"{session} {len(prompts.answered) + len(prompts.accepted)}"
+            body = {"parts": [{"type": "text", "text": text}]}
+            try:
+                response = await http.post(f"/session/{session}/{path}", json=body)
+            except httpx.ConnectError:
+                prompts.not_connected.append(text)
+            except httpx.HTTPError:
+                prompts.broken.append(text)
+            else:
+                note(prompts, text, response)
+                await asyncio.sleep(TURN_SECONDS / 4 if path == "prompt_async" else 0)
+
+
+def note(prompts: Prompts, text: str, response: httpx.Response) -> None:
+    if response.status_code == 503:
+        prompts.refused.append(response)
+        prompts.refused_texts.append(text)
+    elif response.status_code == 204:
+        prompts.accepted.append(text)
+    else:
+        prompts.answered[text] = response.json()
+
+
+async def test_prompts_in_a_loop_while_the_server_stops(tmp_path: Path, figure: Figure) -> None:
+    """Those that were accepted are answered, those that were refused were not stored, and the server ends with its last turn."""
+    servers = Servers(tmp_path)
+    servers.play([[say("answer " * 10, chunks=10, delay=TURN_SECONDS / 10)]] * 200 * CLIENTS)
+    taken = refused = broken = lost = 0
+    slowest = 0.0
+    for number in range(ROUNDS):
+        async with servers.start() as client:
+            url = str(client.http.base_url)
+            sessions = {await client.session(): Prompts() for _ in range(CLIENTS)}
+            paths = ["message", "prompt_async"] * CLIENTS
+            loops = [
+                asyncio.create_task(prompt_until_refused(url, session, path, prompts))
+                for (session, prompts), path in zip(sessions.items(), paths, strict=False)
+            ]
+            await asyncio.sleep(6 * TURN_SECONDS + number * 0.07)  # turns are running, at another point of theirs each time
+            began = time.monotonic()
+            client.process.send_signal(signal.SIGTERM)
+            await client.ended()
+            slowest = max(slowest, time.monotonic() - began)
+            await asyncio.gather(*loops)
+        async with servers.start() as client:
+            for session, prompts in sessions.items():
+                lost += await missing(client, session, prompts)
+                assert all("retry-after" in response.headers for response in prompts.refused)
+                assert all(response.headers["connection"] == "close" for response in prompts.refused)
+        taken += sum(len(prompts.answered) + len(prompts.accepted) for prompts in sessions.values())
+        refused += sum(len(prompts.refused) for prompts in sessions.values())
+        broken += sum(len(prompts.broken) for prompts in sessions.values())
+    figure(
+        f"{CLIENTS} clients in a loop, {ROUNDS} restarts: {taken} prompts accepted, {lost} of them lost or aborted, "
+        f"{refused} refused with 503, {broken} connections broken; the slowest ended {slowest:.1f} s after SIGTERM"
+    )
+    assert lost == 0 and broken == 0 and taken and refused
+    assert slowest < 2 * TURN_SECONDS + 2
+
+
+async def missing(client: Client, session: str, prompts: Prompts) -> int:
+    """How many accepted prompts are not stored, or have no whole answer; none may be stored that was refused."""
+    messages = await client.get(f"/session/{session}/message")
+    stored = {texts(message)[0] for message in messages if message["info"]["role"] == "user"}
+    assert not stored & {*prompts.refused_texts, *prompts.not_connected}
+    whole = {answer["info"]["id"]: answer for answer in messages if "error" not in answer["info"]}
+    lost = sum(whole.get(answer["info"]["id"]) != answer for answer in prompts.answered.values())
+    unstored = {*prompts.answered, *prompts.accepted} - stored
+    if prompts.accepted and "error" in messages[-1]["info"]:
+        lost += 1
+    return lost + len(unstored)
+
+
+async def test_a_server_that_stops_serves_what_a_waiting_turn_needs(tmp_path: Path, figure: Figure) -> None:
+    servers = Servers(tmp_path, OPENSESSION_SHUTDOWN_SECONDS="20")
+    servers.configure({"permission": {"bash": "ask"}})
+    servers.play([[bash("echo allowed > done.txt")], [say("It is done.")]])
+    async with servers.start() as client:
+        session = await client.session()
+        answering = asyncio.create_task(client.prompt(session))
+        [asked] = await client.condition("/permission", bool)
+        listening = await listening_to(client)
+        client.process.send_signal(signal.SIGTERM)
+        health = await stopping(client)
+        assert health.json()["healthy"] is False and health.json()["reason"]
+        for response in await refusals(client, session):
+            assert response.status_code == 503 and int(response.headers["retry-after"]) > 0
+            assert response.headers["connection"] == "close" and "not" in response.json()["data"]["message"].lower()
+        read = await client.http.get(f"/session/{session}/message")
+        assert read.status_code == 200 and read.headers["connection"] == "close"
+        began = time.monotonic()
+        await client.post(f"/permission/{asked['id']}/reply", {"reply": "once"})
+        answer, events = await answering, await listening
+        await client.ended()
+        took = time.monotonic() - began
+    assert texts(answer) == ["It is done."] and (servers.workspace / "done.txt").exists()
+    assert [event["type"] for event in events][-1] == "session.idle"
+    assert took < 5
+    figure(f"a permission was answered after SIGTERM, and the turn with it; the server ended {took:.1f} s later")
+    async with servers.start() as client:
+        assert [session["id"] for session in await client.get("/session")] == [session]
+        messages = await client.get(f"/session/{session}/message")
+        assert len(messages) == 3 and messages[-1] == answer
+
+
+async def stopping(client: Client) -> httpx.Response:
+    """The health check, once it tells that the server is stopping."""
+    async with asyncio.timeout(10):
+        while (health := await client.http.get("/global/health")).status_code == 200:
+            await asyncio.sleep(0.01)
+    assert health.status_code == 503
+    return health
+
+
+async def refusals(client: Client, session: str) -> list[httpx.Response]:
+    """Of requests that would start or change work."""
+    prompt = {"parts": [{"type": "text", "text": "x" * 3_000_000}]}
+    wanted: list[Awaitable[httpx.Response]] = [
+        client.http.post("/session", json={}),
+        client.http.post(f"/session/{session}/message", json=prompt),
+        client.http.post(f"/session/{session}/prompt_async", json=prompt),
+        client.http.post(f"/session/{session}/fork", json={}),
+        client.http.post(f"/session/{session}/shell", json={"agent": "build", "command": "true"}),
+        client.http.patch(f"/session/{session}", json={"title": "Other"}),
+        client.http.delete(f"/session/{session}"),
+    ]
+    return [await response for response in wanted]
+
+
+async def test_idle_connections_are_closed_while_a_turn_runs(tmp_path: Path, figure: Figure) -> None:
+    servers = Servers(tmp_path)
+    servers.play([[say("I run it."), bash("echo shown; sleep 2")], [say("It is done.")]])
+    async with servers.start() as client:
+        _, answering = await running(client, "shown")
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.http.base_url.port)
+        writer.write(b"GET /global/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"200" in await reader.readline()
+        client.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        await asyncio.wait_for(reader.read(), 5)
+        took = time.monotonic() - began
+        assert not answering.done() and took < 1.5
+        assert texts(await answering) == ["It is done."]
+        writer.close()
+    figure(f"an idle connection was closed {took:.1f} s after SIGTERM, while the turn went on")

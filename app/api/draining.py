@@ -1,0 +1,71 @@
+"""Graceful shutdown: a server that has been told to stop takes no new work, and serves what lets running turns finish."""
+
+import asyncio
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from app.schema.errors import ServiceError
+
+SERVED_WHILE_STOPPING = frozenset(
+    {
+        "permission.reply",
+        "permission.respond",
+        "question.reply",
+        "question.reject",
+        "session.abort",
+        "auth.eventToken",
+        "app.log",
+    }
+)
+"""Operations that a running turn, or a client that follows it, may need. Every other one that may write is refused."""
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class ServerStopping(ServiceError):
+    """Nothing was stored; the request may be made again after `retry_after` seconds."""
+
+    status = 503
+    name = "ServerStoppingError"
+    retry_after: ClassVar[int] = 5
+
+    def __init__(self) -> None:
+        super().__init__("The server is stopping and takes no new work. Nothing was stored: send this again when it is back.")
+
+
+def starts_work(methods: Collection[str], operation_id: str | None) -> bool:
+    """Whether a route is refused by a server that is stopping."""
+    return not _READING.issuperset(methods) and operation_id not in SERVED_WHILE_STOPPING
+
+
+class Draining:
+    """Whether the server is stopping, and how many requests that start work are still being taken."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.requests = 0
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    def begin(self) -> None:
+        """Safe to call from a signal handler."""
+        self.has_begun = True
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Around a request that starts work: what begins before the server stops is waited for. Raises ServerStopping."""
+        if self.has_begun:
+            raise ServerStopping
+        self.requests += 1
+        self._none_left.clear()
+        try:
+            yield
+        finally:
+            self.requests -= 1
+            if not self.requests:
+                self._none_left.set()
+
+    async def requests_taken(self) -> None:
+        """Returns when no request that was let in is still on its way to what it starts."""
+        await self._none_left.wait()

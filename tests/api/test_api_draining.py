@@ -1,0 +1,75 @@
+"""A server that is told to stop: which requests it refuses, and what it waits for."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from every_route import WRITING, every_route, unknown
+from running_app import RunningApp, running_app, text_part
+from turns import say, texts
+
+SERVED = {
+    ("POST", "/session/{sessionID}/abort"),
+    ("POST", "/permission/{requestID}/reply"),
+    ("POST", "/session/{sessionID}/permissions/{permissionID}"),
+    ("POST", "/question/{requestID}/reply"),
+    ("POST", "/question/{requestID}/reject"),
+    ("POST", "/auth/event-token"),
+    ("POST", "/log"),
+}
+"""What a running turn may need, or a client that follows it."""
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> RunningApp:
+    async with running_app(tmp_path) as app:
+        yield app
+
+
+async def test_every_route_that_would_start_or_change_work_is_refused(app: RunningApp) -> None:
+    app.services.draining.begin()
+    for method, path in every_route(app.fastapi):
+        if method in WRITING:
+            response = await app.client.request(method, unknown(path), json={})
+            assert (response.status_code == 503) == ((method, path) not in SERVED), f"{method} {path}: {response.status_code}"
+
+
+async def test_the_refusal_tells_when_to_come_back_and_nothing_is_stored(app: RunningApp) -> None:
+    session = await app.create_session()
+    app.services.draining.begin()
+    body = {"parts": [text_part("Hi")]}
+    response = await app.client.post(f"/session/{session['id']}/message", json=body)
+    assert response.status_code == 503 and response.headers["retry-after"] == "5"
+    assert response.json()["name"] == "ServerStoppingError"
+    assert await app.messages(session["id"]) == []
+
+
+async def test_the_health_check_gives_the_reason(app: RunningApp) -> None:
+    app.services.draining.begin()
+    response = await app.client.get("/global/health")
+    assert response.status_code == 503 and response.headers["retry-after"] == "5"
+    assert response.json()["healthy"] is False and "stopping" in response.json()["reason"]
+
+
+@pytest.mark.parametrize("path", ["message", "prompt_async"])
+async def test_a_prompt_that_came_before_is_waited_for(tmp_path: Path, path: str) -> None:
+    async with running_app(tmp_path, turns=[[say("Answered.")]]) as app:
+        session = (await app.create_session(title="T"))["id"]
+        async with app.services.store.lock(session):
+            body = {"parts": [text_part("Hi")]}
+            prompting = asyncio.create_task(app.client.post(f"/session/{session}/{path}", json=body))
+            while not app.services.draining.requests:
+                await asyncio.sleep(0)
+            stopping = asyncio.create_task(app.fastapi.state.server.wind_down())
+            await asyncio.sleep(0)
+            assert app.services.draining.has_begun and not stopping.done()
+        await stopping
+        assert (await prompting).is_success
+        assert texts((await app.messages(session))[-1]) == ["Answered."]
+
+
+async def test_an_event_stream_that_is_opened_at_the_very_end_ends(app: RunningApp) -> None:
+    await app.fastapi.state.server.wind_down()
+    async with app.events() as events, asyncio.timeout(5):
+        await events.when(lambda: events.ended)
+    assert events.types == ["server.connected"]
