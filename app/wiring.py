@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.agent.context.instruction_pages import InstructionPages
 from app.agent.disposal import Disposal
 from app.agent.housekeeping import Housekeeping
 from app.agent.instance import Instance
@@ -92,6 +93,7 @@ class Server:
         self._storage = _open_storage(settings)
         self._leases = Leases(self._storage.sql, self._storage.writer)
         self._outputs = OutputStore(settings.data_dir / "tool-output")
+        self._instruction_pages = InstructionPages()
         services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -118,6 +120,7 @@ class Server:
         await self._storage.store.drain()
         await self._leases.close()
         await self.services.instances.close()
+        await self._instruction_pages.close()
         self._storage.bus.close()
         self._storage.database.close()
 
@@ -171,6 +174,7 @@ class Server:
             host=HostServices(store, permissions, questions, subagents),
             toolbox=toolbox,
             outputs=self._outputs,
+            instruction_pages=self._instruction_pages,
         )
         make_turn = _turn_maker(turn_services, Titles(summaries))
         runner = Runner(store, statuses, self._leases, make_turn, self.settings.max_running_sessions)

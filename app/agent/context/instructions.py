@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from app.agent.context.instruction_pages import InstructionPages
 from app.agent.instance import Instance
 from app.config.flags import Flags
 from app.schema.message import MessageWithParts
@@ -15,7 +16,6 @@ from app.schema.tool_state import Completed
 from app.util import paths
 
 LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
-URL_TIMEOUT = 5.0
 MAX_BYTES = 1_000_000
 MAX_NEARBY_BYTES = 32_000
 """Of a file that comes with what a tool read."""
@@ -45,10 +45,10 @@ class Scope:
         return parents[: parents.index(self.worktree) + 1] if self.worktree in parents else [self.directory]
 
 
-async def blocks(scope: Scope) -> list[str]:
+async def blocks(scope: Scope, pages: InstructionPages) -> list[str]:
     """One text for each file and URL that has something to say, in the order of discovery."""
-    files, pages = await asyncio.gather(asyncio.to_thread(_read_files, scope), _fetch_all(_urls(scope.configured)))
-    return [f"Instructions from: {place}\n{text}" for place, text in (*files, *pages) if text.strip()]
+    files, fetched = await asyncio.gather(asyncio.to_thread(_read_files, scope), pages.texts(_urls(scope.configured)))
+    return [f"Instructions from: {place}\n{text}" for place, text in (*files, *fetched) if text.strip()]
 
 
 async def near(path: Path, scope: Scope, shown: set[str]) -> dict[str, str]:
@@ -139,19 +139,3 @@ def _is_url(pattern: str) -> bool:
 
 def _urls(configured: Iterable[str]) -> list[str]:
     return [pattern for pattern in configured if _is_url(pattern)]
-
-
-async def _fetch_all(urls: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(urls, await asyncio.gather(*(_fetch(url) for url in urls)), strict=True)) if urls else []
-
-
-async def _fetch(url: str) -> str:
-    """The page's text; a page that cannot be had says nothing."""
-    import httpx
-
-    try:
-        async with asyncio.timeout(URL_TIMEOUT), httpx.AsyncClient(timeout=URL_TIMEOUT, follow_redirects=True) as client:
-            answer = await client.get(url)
-            return answer.text[:MAX_BYTES] if answer.is_success else ""
-    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):
-        return ""

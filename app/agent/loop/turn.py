@@ -168,7 +168,8 @@ class Turn:
         self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
     ) -> ModelRequest:
         instance = self._scope.instance
-        call = [system.environment(instance.place, model), *await instructions.blocks(instructions.Scope.of(instance))]
+        instructed = await instructions.blocks(instructions.Scope.of(instance), self._scope.services.instruction_pages)
+        call = [system.environment(instance.place, model), *instructed]
         told = await hooks.messages(instance.hooks, reminders.remind(history, agent, self._steps))
         messages = to_model_messages(told, model)
         if agent.steps is not None and self._steps >= agent.steps:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from app.agent.context.instruction_pages import InstructionPages
 from app.agent.instance import Instance
 from app.agent.loop.call_host import Caller, CallHost, HostServices
 from app.agent.loop.part_writer import PartWriter
@@ -34,6 +35,7 @@ class TurnServices:
     host: HostServices
     toolbox: Toolbox
     outputs: OutputStore
+    instruction_pages: InstructionPages
 
 
 @dataclass(frozen=True, slots=True)

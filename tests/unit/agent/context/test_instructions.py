@@ -1,12 +1,10 @@
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from web_page import web_page
 
-from app.agent.context import instructions
+from app.agent.context.instruction_pages import InstructionPages
 from app.agent.context.instructions import MAX_BYTES, Scope, blocks
 from app.config.flags import Flags
 
@@ -35,7 +33,11 @@ def write(path: Path, text: str) -> str:
 
 
 async def found(directory: Path, worktree: Path, *configured: str, **flags: Any) -> list[str]:
-    return await blocks(Scope(directory, worktree, Flags(**flags), configured))
+    pages = InstructionPages()
+    try:
+        return await blocks(Scope(directory, worktree, Flags(**flags), configured), pages)
+    finally:
+        await pages.close()
 
 
 async def test_without_instructions_nothing_is_said(project: Path) -> None:
@@ -126,45 +128,7 @@ async def test_a_huge_file_is_cut(project: Path) -> None:
     assert block.count("x") == MAX_BYTES
 
 
-@asynccontextmanager
-async def page(status: str, body: str) -> AsyncIterator[str]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/rules.md"
-
-
 async def test_a_page_is_read_after_the_files(project: Path) -> None:
     block = write(project / "AGENTS.md", "file")
-    async with page("200 OK", "from the net") as url:
-        assert await found(project, project, url) == [block, f"Instructions from: {url}\nfrom the net"]
-
-
-async def test_a_page_that_cannot_be_had_says_nothing(project: Path) -> None:
-    async with page("404 Not Found", "sorry") as missing:
-        assert await found(project, project, missing) == []
-    assert await found(project, project, missing) == [], "nobody listens there any more"
-    assert await found(project, project, "http://[bad", "http://a\0b/") == []
-
-
-async def test_a_page_that_comes_drop_by_drop_is_not_waited_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instructions, "URL_TIMEOUT", 0.3)
-
-    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
-        with suppress(ConnectionError):
-            while True:
-                writer.write(b"x")
-                await writer.drain()
-                await asyncio.sleep(0.05)
-
-    server = await asyncio.start_server(drip, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    async with asyncio.timeout(3):
-        assert await found(project, project, url) == []
-    server.close()
+    async with web_page("from the net") as page:
+        assert await found(project, project, page.url) == [block, f"Instructions from: {page.url}\nfrom the net"]

@@ -1,0 +1,27 @@
+"""Web pages among the instructions: no turn waits for them once they were asked for."""
+
+import time
+from pathlib import Path
+
+from running_app import running_app
+from turns import bash, configured, priced, requests, say
+from web_page import web_page
+
+FIRST_WAIT = 5.0
+
+
+async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetched_once(tmp_path: Path) -> None:
+    async with web_page("Never use tabs.") as page, web_page(hangs=True) as silent:
+        workspace = configured(tmp_path, {**priced(), "instructions": [page.url, silent.url]})
+        async with running_app(tmp_path, workspace=workspace) as app:
+            session = (await app.create_session(title="Mine"))["id"]
+            seconds = []
+            for _ in range(3):
+                app.provider.add([bash("echo hi")], [bash("echo ho")], [say()])
+                began = time.monotonic()
+                await app.prompt(session, "Go on")
+                seconds.append(time.monotonic() - began)
+            assert all(f"Instructions from: {page.url}\nNever use tabs." in "".join(asked.system) for asked in requests(app))
+        assert len(page.requests) == len(silent.requests) == 1
+    assert seconds[0] < FIRST_WAIT + 2
+    assert max(seconds[1:]) < 2
