@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound, ServiceError
-from app.schema.message import MessageWithParts
+from app.schema.message import MessageWithParts, UserMessage
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.schema.session import Session
 from app.session import rows
@@ -290,8 +290,13 @@ class Store:
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt."""
-        _, stored = await self._read(session_id, lambda c, s: queries.newest_answer(c, s, prompt_id))
+        _, stored = await self._read(session_id, lambda c, s: queries.newest_message(c, s, "assistant", prompt_id))
         return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
+
+    async def newest_prompt(self, session_id: str) -> UserMessage | None:
+        _, stored = await self._read(session_id, lambda c, s: queries.newest_message(c, s, "user"))
+        infos = [message.info for message in rows.read_messages(session_id, stored, {})]
+        return next((info for info in infos if isinstance(info, UserMessage)), None)
 
     async def parts_of_type(self, session_id: str, part_type: str, messages: Sequence[str] | None = None) -> list[Part]:
         return rows.read_parts(session_id, await self.ask(queries.parts_of_type, session_id, part_type, messages))

@@ -191,21 +191,16 @@ def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[
     ).one_or_none()
 
 
-def newest_of_role(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> str | None:
-    """Id of the newest message of a role, or of the newest answer to `parent_id`."""
+def newest_message(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> StoredMessages:
+    """The newest message of a role, or the newest answer to `parent_id`; empty when there is none."""
     query = _NEWEST_OF_ROLE if parent_id is None else _NEWEST_ANSWER_TO
-    return connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).scalar_one_or_none()
+    newest = connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).scalar_one_or_none()
+    return one_message(connection, session_id, newest) if newest else StoredMessages([], [])
 
 
 _OF_ROLE = select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == bindparam("role"))
 _NEWEST_OF_ROLE = _OF_ROLE.order_by(MESSAGE.c.seq.desc()).limit(1)
 _NEWEST_ANSWER_TO = _NEWEST_OF_ROLE.where(MESSAGE.c.parent_id == bindparam("parent"))
-
-
-def newest_answer(connection: Connection, session_id: str, prompt_id: str | None = None) -> StoredMessages:
-    """The newest answer in a session, or to one prompt; empty when there is none."""
-    newest = newest_of_role(connection, session_id, "assistant", prompt_id)
-    return one_message(connection, session_id, newest) if newest else StoredMessages([], [])
 
 
 def parts_of_type(

@@ -59,3 +59,21 @@ async def test_prompts_while_the_directory_is_disposed_of_are_answered_or_aborte
         answers = await turns_and_disposals(app)
         errors = {answer["info"]["error"]["name"] for answer in answers if "error" in answer["info"]}
         assert errors <= {"MessageAbortedError"}
+
+
+async def test_a_prompt_is_taken_while_the_prompt_before_it_is_deleted(tmp_path: Path) -> None:
+    """The model of the newest prompt is the next one's."""
+    async with running_app(tmp_path) as app:
+        session = (await app.create_session())["id"]
+        for _ in range(40):
+            newest = (await app.prompt(session, "Hi", noReply=True))["info"]["id"]
+            deleted, *taken = await asyncio.gather(
+                app.client.delete(f"/session/{session}/message/{newest}"),
+                *(app.client.post(f"/session/{session}/message", json=no_reply()) for _ in range(3)),
+            )
+            assert deleted.status_code in (200, 409)
+            assert [response.status_code for response in taken] == [200] * 3
+
+
+def no_reply() -> dict[str, object]:
+    return {"noReply": True, "parts": [{"type": "text", "text": "Hi"}]}

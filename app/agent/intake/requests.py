@@ -17,12 +17,11 @@ from app.agent.loop.turn_scope import TurnScope, TurnServices
 from app.agent.runner import Runner
 from app.schema.errors import Busy
 from app.schema.event import CommandRun, EventCommandExecuted
-from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput, UserMessage
+from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
 from app.schema.part import ModelRef
 from app.schema.session import RevertInput, Session
 from app.session.revert import Reverts
 from app.session.store import Store
-from app.storage import queries
 from app.workspace.registry import Projects
 
 T = TypeVar("T")
@@ -114,9 +113,8 @@ class Requests:
 
     async def _agent(self, instance: Instance, session_id: str) -> str:
         """The newest prompt's, else the default one."""
-        newest = await self._store.ask(queries.newest_of_role, session_id, "user")
-        info = (await self._store.message(session_id, newest)).info if newest else None
-        return info.agent if isinstance(info, UserMessage) else default_agent(instance.agents, instance.config).name
+        newest = await self._store.newest_prompt(session_id)
+        return newest.agent if newest else default_agent(instance.agents, instance.config).name
 
     async def _announce_command(self, instance: Instance, session_id: str, wanted: CommandInput, answer_id: str) -> None:
         if wanted.command == INIT:

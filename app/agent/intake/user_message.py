@@ -101,11 +101,8 @@ class Intake:
 
     async def last_model(self, session_id: str) -> ModelRef | None:
         """Of the newest prompt."""
-        newest = await self._store.ask(queries.newest_of_role, session_id, "user")
-        if newest is None:
-            return None
-        info = (await self._store.message(session_id, newest)).info
-        return info.model if isinstance(info, UserMessage) else None
+        newest = await self._store.newest_prompt(session_id)
+        return newest.model if newest else None
 
     async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
         """Everything is resolved before anything is stored; the order is the client's."""
