@@ -1,7 +1,12 @@
-"""The event streams. Each frame is made once for all clients; here they are only passed on."""
+"""The event streams. Each frame is made once for all clients; here they are only passed on.
+
+A client is sent what OpenCode sends: no `id:` lines, which some of its clients cannot read, and after a reconnect a new stream.
+One that asks for ids can resume: by `ids=true`, by `parts=delta`, or by a `Last-Event-ID`, also an empty one.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fastapi import Header, Query, Request
@@ -24,7 +29,12 @@ routes = router(tags=["event"])
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 Parts = Annotated[Literal["full", "delta"], Query(description="`delta`: part frames carry only the text that a part gained")]
-Cursor = Annotated[str | None, Header(alias="Last-Event-ID", description="The id of the last event received")]
+Ids = Annotated[
+    bool, Query(description="Events carry an `id:`, to resume from. So they do with `parts=delta` or a `Last-Event-ID`")
+]
+Cursor = Annotated[
+    str | None, Header(alias="Last-Event-ID", description="The id of the last event received; empty: of none, but send ids")
+]
 CursorInQuery = Annotated[
     str | None, Query(alias="lastEventID", description="The same, for a new EventSource, which can send no header")
 ]
@@ -47,32 +57,49 @@ async def subscribe(
     request: ServerRequest,
     where: Directory,
     parts: Parts = "full",
+    ids: Ids = False,
     last_event_id: Cursor = None,
     cursor: CursorInQuery = None,
     token: Token = None,
 ) -> StreamingResponse:
     """The events of one directory."""
-    return await _open(request.services, (await place_of(request, where)).directory, parts, last_event_id or cursor)
+    directory = (await place_of(request, where)).directory
+    return await _open(request.services, directory, _Wanted.of(parts, ids, last_event_id, cursor))
 
 
 @routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
 async def subscribe_globally(
     request: ServerRequest,
     parts: Parts = "full",
+    ids: Ids = False,
     last_event_id: Cursor = None,
     cursor: CursorInQuery = None,
     token: Token = None,
 ) -> StreamingResponse:
     """The events of all directories, each with its directory, and the server's own."""
-    return await _open(request.services, None, parts, last_event_id or cursor)
+    return await _open(request.services, None, _Wanted.of(parts, ids, last_event_id, cursor))
 
 
-async def _open(app: Services, directory: str | None, parts: str, cursor: str | None) -> StreamingResponse:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a client asks for. `cursor`: the id of the last event that it has, None for a new client."""
+
+    deltas: bool
+    ids: bool
+    cursor: str | None
+
+    @classmethod
+    def of(cls, parts: str, ids: bool, *cursors: str | None) -> "_Wanted":
+        deltas, resumes = parts == "delta", any(cursor is not None for cursor in cursors)
+        return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
+
+
+async def _open(app: Services, directory: str | None, wanted: _Wanted) -> StreamingResponse:
     if app.bus.listeners() >= app.max_event_streams:
         raise TooManyStreams(app.max_event_streams)
-    listener = app.bus.subscribe(directory, deltas=parts == "delta")
+    listener = app.bus.subscribe(directory, deltas=wanted.deltas, ids=wanted.ids)
     try:
-        first = await _first(app, listener, cursor)
+        first = await _first(app, listener, wanted)
     except BaseException:
         listener.close()
         raise
@@ -108,13 +135,15 @@ class EventStream(StreamingResponse):
             self._listener.close()
 
 
-async def _first(app: Services, listener: Listener, cursor: str | None) -> bytes:
-    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor;
-    what was announced before it, the client finds in what it reads next."""
-    if cursor is None:
+async def _first(app: Services, listener: Listener, wanted: _Wanted) -> bytes:
+    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor, if
+    it asks for ids; what was announced before it, the client finds in what it reads next."""
+    if not wanted.ids:
+        return _frame(listener, EventServerConnected())
+    if wanted.cursor is None:
         head = await app.replay.head()
         return _frame(listener, EventServerConnected(), head) + await _standing(app, listener, head)
-    missed = await app.replay.since(_number(cursor), listener.directory)
+    missed = await app.replay.since(_number(wanted.cursor), listener.directory)
     said = [_frame(listener, EventServerConnected())]
     if missed.resync:
         said.append(_frame(listener, EventServerResync(), missed.upto))
@@ -142,8 +171,7 @@ def _frame(listener: Listener, event: Wire, seq: int | None = None) -> bytes:
 
 
 def _written(listener: Listener, event: Event) -> bytes:
-    made = EventFrame(event)
-    return made.everywhere if listener.directory is None else made.local
+    return EventFrame(event).encoded(listener.form)
 
 
 async def _frames(listener: Listener, first: bytes, heartbeat_seconds: float) -> AsyncIterator[bytes]:

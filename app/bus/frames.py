@@ -6,11 +6,25 @@ A part that streams makes two kinds of frame: OpenCode's `message.part.updated` 
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import orjson
 
 from app.bus.base import Event, PartDelta
 from app.schema.event import frame
+
+
+class Format(NamedTuple):
+    """How a stream writes its frames: `global_` with the directory of each, `ids` with the sequence of events that have one."""
+
+    global_: bool = False
+    ids: bool = False
+
+
+def _encode(form: Format, payload: bytes, directory: str | None, seq: int | None) -> bytes:
+    if form.global_:
+        payload = _with_directory(directory, payload)
+    return b"id: %d\ndata: %b\n\n" % (seq, payload) if form.ids and seq is not None else b"data: %b\n\n" % payload
 
 
 def _with_directory(directory: str | None, payload: bytes) -> bytes:
@@ -19,27 +33,21 @@ def _with_directory(directory: str | None, payload: bytes) -> bytes:
     return b'{"directory":%b,"payload":%b}' % (orjson.dumps(directory), payload)
 
 
-def _sse(payload: bytes, seq: int | None) -> bytes:
-    return b"data: %b\n\n" % payload if seq is None else b"id: %d\ndata: %b\n\n" % (seq, payload)
-
-
 @dataclass(frozen=True)
 class EventFrame:
     event: Event
+    _encoded: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
         return len(self.event.payload)
 
-    @cached_property
-    def local(self) -> bytes:
-        """As GET /event sends it."""
-        return _sse(self.event.payload, self.event.seq)
-
-    @cached_property
-    def everywhere(self) -> bytes:
-        """As GET /global/event sends it."""
-        return _sse(_with_directory(self.event.directory, self.event.payload), self.event.seq)
+    def encoded(self, form: Format) -> bytes:
+        made = self._encoded.get(form)
+        if made is None:
+            event = self.event
+            made = self._encoded[form] = _encode(form, event.payload, event.directory, event.seq)
+        return made
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,8 @@ class PartFrame:
 
     delta: PartDelta
     text: str
-    part: bytes | None = field(default=None)
+    part: bytes | None = None
+    _encoded: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -75,13 +84,11 @@ class PartFrame:
             }
         )
 
-    @cached_property
-    def local(self) -> bytes:
-        return _sse(self.payload, None)
-
-    @cached_property
-    def everywhere(self) -> bytes:
-        return _sse(_with_directory(self.delta.directory, self.payload), None)
+    def encoded(self, form: Format) -> bytes:
+        made = self._encoded.get(form)
+        if made is None:
+            made = self._encoded[form] = _encode(form, self.payload, self.delta.directory, None)
+        return made
 
     def joined_with(self, newer: "PartFrame") -> "PartFrame":
         return PartFrame(newer.delta, self.text + newer.text, newer.part)

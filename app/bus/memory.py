@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import replace
 
 from app.bus.base import ENDED, Event, PartDelta
-from app.bus.frames import EventFrame, Frame, PartFrame
+from app.bus.frames import EventFrame, Format, Frame, PartFrame
 from app.bus.merging import PartMerger
 
 MERGE_ABOVE = 1_000_000
@@ -17,10 +17,11 @@ single event may be larger."""
 class Listener:
     """One client's bounded queue of frames."""
 
-    def __init__(self, bus: "MemoryBus", directory: str | None, deltas: bool, keeps_open: bool) -> None:
+    def __init__(self, bus: "MemoryBus", directory: str | None, deltas: bool, ids: bool, keeps_open: bool) -> None:
         self._bus = bus
         self.directory = directory
         self.deltas = deltas
+        self.form = Format(global_=directory is None, ids=ids)
         self.keeps_open = keeps_open
         self._frames: deque[Frame] = deque()
         self._size = 0
@@ -104,9 +105,7 @@ class Listener:
     def _take(self) -> bytes:
         frames, self._frames, self._size = self._frames, deque(), 0
         self._merge_above = MERGE_ABOVE
-        if self.directory is None:
-            return b"".join(frame.everywhere for frame in frames)
-        return b"".join(frame.local for frame in frames)
+        return b"".join(frame.encoded(self.form) for frame in frames)
 
     def close(self) -> None:
         self._closed = True
@@ -125,10 +124,10 @@ class MemoryBus:
         self._mergers = (self._wholes, self._gains, self._progress)
         self._closed = False
 
-    def subscribe(self, directory: str | None, *, deltas: bool = False, keeps_open: bool = True) -> Listener:
-        """Listen to a directory, or with None to all; `deltas`: part frames carry only what the part gained; `keeps_open`: the
-        directory counts as in use."""
-        listener = Listener(self, directory, deltas, keeps_open)
+    def subscribe(self, directory: str | None, *, deltas: bool = False, ids: bool = False, keeps_open: bool = True) -> Listener:
+        """Listen to a directory, or with None to all; `deltas`: part frames carry only what the part gained; `ids`: events carry
+        their sequence; `keeps_open`: the directory counts as in use."""
+        listener = Listener(self, directory, deltas, ids, keeps_open)
         self._listeners.setdefault((directory, deltas), set()).add(listener)
         if self._closed:
             listener.close()

@@ -2,8 +2,8 @@
  * The event stream, for as long as the page is open.
  *
  * `GET /event?parts=delta` is read with fetch; an EventSource would do as well and reconnect by itself, but it can send no headers
- * and gives up for good on an answer like 503. Events that are kept have an `id:`. The newest one is sent back as `Last-Event-ID`,
- * and the server then sends what was missed, and the parts that are streaming as they stand.
+ * and gives up for good on an answer like 503. Events that are kept have an `id:`, as `parts=delta` asks. The newest one is sent back
+ * as `Last-Event-ID`, and the server then sends what was missed, and the parts that are streaming as they are now.
  *
  * The same cursor lets the page read a session without losing or doubling a word: read it, then follow from a cursor of before.
  */

@@ -69,7 +69,7 @@ async def test_a_page_opens_its_stream_with_a_token_in_the_address(tmp_path: Pat
 
 async def test_a_new_eventsource_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
-        async with app.events() as events:
+        async with app.events(lastEventID="") as events:
             head = (await events.until("server.connected")).id
         await app.create_session(title="missed")
         async with app.events(lastEventID=str(head)) as again:

@@ -92,7 +92,7 @@ async def read_until_idle(app: RunningApp, **options: object) -> EventReader:
 async def test_what_was_missed_is_replayed_in_order_and_then_goes_on(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"text": "one"}], [{"text": "two"}]]) as app:
         session = await app.create_session(title="T")
-        async with app.events() as first:
+        async with app.events(ids="true") as first:
             await app.prompt(session["id"], "1")
             await first.until("session.idle")
         numbered = [event for event in first.seen if event.id is not None]
@@ -115,7 +115,7 @@ async def test_a_part_that_streamed_meanwhile_is_sent_as_it_stands_and_then_goes
     tmp_path: Path, query: dict[str, str]
 ) -> None:
     async with streaming(tmp_path) as (app, session_id, gate):
-        async with app.events(**query) as first:
+        async with app.events(ids="true", **query) as first:
             await app.prompt_async(session_id, "hi")
             await first.until("message.part.updated", count=2)
         picture = Picture().take(first.seen)
@@ -131,9 +131,21 @@ async def test_a_part_that_streamed_meanwhile_is_sent_as_it_stands_and_then_goes
         assert len(picture.ids) == len(set(picture.ids)) and picture.ids == sorted(picture.ids)
 
 
-async def test_gains_after_the_standing_part_do_not_repeat_it(tmp_path: Path) -> None:
+async def test_a_client_that_asks_for_no_ids_begins_anew(tmp_path: Path) -> None:
     async with streaming(tmp_path) as (app, session_id, gate):
         async with app.events() as first:
+            await app.prompt_async(session_id, "hi")
+            await first.until(says("Hello "))  # type: ignore[arg-type]
+            async with app.events() as late:
+                await late.until("server.connected")
+                gate.set()
+                await late.until("session.idle")
+    assert late.seen[1].properties["delta"] == "there." and late.seen[1].properties["part"]["text"] == "Hello there."
+
+
+async def test_gains_after_the_standing_part_do_not_repeat_it(tmp_path: Path) -> None:
+    async with streaming(tmp_path) as (app, session_id, gate):
+        async with app.events(ids="true") as first:
             await app.prompt_async(session_id, "hi")
             await first.until(says("Hello "))  # type: ignore[arg-type]
         cursor = max(event.id or 0 for event in first.seen)
@@ -222,7 +234,7 @@ async def test_a_client_that_is_cut_off_again_and_again_loses_and_doubles_nothin
     async with running_app(tmp_path, turns=[turn]) as app:
         session = await app.create_session(title="T")
         picture = Picture()
-        async with app.events(parts=parts) as events:
+        async with app.events(parts=parts, ids="true") as events:
             await app.prompt_async(session["id"], "hi")
             await events.until("message.updated")
         picture.take(events.seen)
@@ -283,7 +295,7 @@ async def test_a_replay_is_of_its_directory_alone(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         inside = app.directory / "inside"
         inside.mkdir()
-        async with app.events("/global/event") as watching:
+        async with app.events("/global/event", ids="true") as watching:
             first = await watching.until("server.connected")
             await app.create_session(title="here")
             await app.post("/session", {"title": "there"}, params={"directory": str(inside)})
@@ -300,7 +312,7 @@ async def test_a_replay_is_of_its_directory_alone(tmp_path: Path) -> None:
 
 async def test_a_restarted_server_replays_from_before_the_restart(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
-        async with app.events() as events:
+        async with app.events(ids="true") as events:
             first = await events.until("server.connected")
             await app.create_session(title="before")
             await events.until("session.updated")

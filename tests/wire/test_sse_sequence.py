@@ -195,11 +195,54 @@ async def test_a_gain_tells_reasoning_from_text(tmp_path: Path) -> None:
 
 async def test_ids_ascend_without_a_gap_in_one_directory(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=TOOL_TURN) as app:
-        events = await heard(app)
+        events = await heard(app, path="/event?ids=true")
     ids = [event.id for event in events.seen if event.id is not None]
     assert ids == list(range(ids[0], ids[0] + len(ids)))
     unnumbered = {shape(event) for event in events.seen if event.id is None}
     assert unnumbered <= {"message.part.updated text +", "message.part.updated reasoning +", "message.part.updated tool running"}
+
+
+async def raw_greeting(app: RunningApp, path: str, headers: dict[str, str]) -> str:
+    """The lines of the first frame."""
+    async with app.client.stream("GET", path, headers=headers) as response:
+        lines = []
+        async for line in response.aiter_lines():
+            if not line:
+                return " ".join(name.partition(":")[0] for name in lines)
+            lines.append(line)
+    raise AssertionError("the stream ended")
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "lines"),
+    [
+        ("", {}, "data"),
+        ("?parts=full", {}, "data"),
+        ("?ids=false", {}, "data"),
+        ("?ids=true", {}, "id data"),
+        ("?parts=delta", {}, "id data"),
+        ("", {"last-event-id": ""}, "id data"),
+        ("?lastEventID=", {}, "id data"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/event", "/global/event"])
+async def test_ids_are_for_who_asks(tmp_path: Path, path: str, query: str, headers: dict[str, str], lines: str) -> None:
+    """OpenCode sends `data:` lines alone, and some of its clients can read nothing else."""
+    async with running_app(tmp_path) as app:
+        assert await raw_greeting(app, path + query, headers) == lines
+
+
+async def test_a_client_that_asks_for_no_ids_is_sent_what_opencode_sends(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=TOOL_TURN) as app:
+        session = await app.create_session()
+        async with app.client.stream("GET", "/event") as response:
+            await app.prompt_async(session["id"], "hi")
+            names = set()
+            async for line in response.aiter_lines():
+                names.add(line.partition(":")[0])
+                if '"session.idle"' in line:
+                    break
+    assert names == {"data", ""}
 
 
 async def test_the_global_stream_names_the_directory_of_each_event(tmp_path: Path) -> None:
