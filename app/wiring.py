@@ -119,6 +119,8 @@ class Server:
         await self.services.runner.close()
         await self._storage.store.drain()
         await self._leases.close()
+        await self.services.permissions.pending.close()
+        await self.services.questions.pending.close()
         await self.services.instances.close()
         await self._instruction_pages.close()
         self._storage.bus.close()
@@ -154,8 +156,8 @@ class Server:
 
     def _recovery(self) -> Recovery:
         services = self.services
-        asks = (services.permissions.asks, services.questions.asks)
-        return Recovery(self._storage.store, self._leases, asks, services.instances, services.runner)
+        pending = (services.permissions.pending, services.questions.pending)
+        return Recovery(self._storage.store, self._leases, pending, services.instances, services.runner)
 
     def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
         storage = self._storage

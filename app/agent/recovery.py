@@ -19,13 +19,13 @@ from app.agent.instances import Instances
 from app.agent.intake.requests import Requests
 from app.agent.runner import Runner
 from app.agent.settling import settle_answer
+from app.pending.requests import PendingRequests
 from app.schema.errors import ServiceError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
 from app.session.lease import Leases
 from app.session.store import Store
 from app.storage import queries
-from app.storage.asks import AskKey, Asks
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class Recovered:
 
 class Recovery:
     def __init__(
-        self, store: Store, leases: Leases, asks: Sequence[Asks[Any, Any]], instances: Instances, runner: Runner
+        self, store: Store, leases: Leases, pending: Sequence[PendingRequests[Any, Any]], instances: Instances, runner: Runner
     ) -> None:
         self._store = store
         self._leases = leases
-        self._asks = asks
+        self._pending = pending
         self._instances = instances
         self._runner = runner
 
@@ -62,8 +62,8 @@ class Recovery:
                 log.error("%s of session %s could not be recovered: %s", message_id, session_id, damage)
         opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in recovered.resume.items()))
         resumed = {session_id: instance for session_id, instance in opened if instance is not None}
-        for asks in self._asks:
-            await asks.drop_left(lambda key: key[0] in resumed)
+        for pending in self._pending:
+            pending.drop_left(lambda session_id: session_id not in resumed)
         for session_id, instance in resumed.items():
             self._runner.start(session_id, instance)
         return recovered
@@ -88,8 +88,8 @@ class Recovery:
 
     async def _waiting_calls(self) -> set[tuple[str, str]]:
         """(session, call) of every call that waits for a person."""
-        keys: list[AskKey] = [key for asks in self._asks for key in await asks.left_behind()]
-        return {(session_id, call_id) for session_id, call_id, _ in keys}
+        requests = [request for pending in self._pending for request in await pending.left_behind()]
+        return {(request.session_id, request.tool.call_id) for request in requests if request.tool is not None}
 
     async def _recover_answer(self, message: MessageWithParts, waiting: set[tuple[str, str]], recovered: Recovered) -> None:
         info = message.info

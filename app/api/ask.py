@@ -7,7 +7,6 @@ from fastapi.responses import Response
 
 from app.api.deps import TRUE, Directory, SessionPath, documented, json_bytes, place_of
 from app.api.json_route import ServerRequest, router
-from app.schema.errors import NotFound
 from app.schema.permission import PermissionRequest, ReplyInput, RespondInput
 from app.schema.question import AnswerInput, QuestionRequest
 
@@ -16,12 +15,6 @@ routes = router()
 RequestPath = Annotated[str, Path(alias="requestID", pattern="^per")]
 PermissionPath = Annotated[str, Path(alias="permissionID", pattern="^per")]
 QuestionPath = Annotated[str, Path(alias="requestID", pattern="^que")]
-
-
-def _answered(found: bool, request_id: str) -> Response:
-    if not found:
-        raise NotFound(f"No request {request_id} is waiting: it was answered already, or its turn is over")
-    return json_bytes(TRUE)
 
 
 @routes.get(
@@ -43,7 +36,8 @@ async def permissions(request: ServerRequest, where: Directory) -> Response:
     responses=documented(400, 404),
 )
 async def reply(request: ServerRequest, request_id: RequestPath, body: ReplyInput) -> Response:
-    return _answered(await request.services.permissions.reply(request_id, body.reply, body.message), request_id)
+    await request.services.permissions.reply(request_id, body.reply, body.message)
+    return json_bytes(TRUE)
 
 
 @routes.post(
@@ -55,7 +49,8 @@ async def reply(request: ServerRequest, request_id: RequestPath, body: ReplyInpu
     responses=documented(400, 404),
 )
 async def respond(request: ServerRequest, session_id: SessionPath, permission_id: PermissionPath, body: RespondInput) -> Response:
-    return _answered(await request.services.permissions.reply(permission_id, body.response), permission_id)
+    await request.services.permissions.reply(permission_id, body.response)
+    return json_bytes(TRUE)
 
 
 @routes.get(
@@ -77,7 +72,8 @@ async def questions(request: ServerRequest, where: Directory) -> Response:
     responses=documented(400, 404),
 )
 async def answer(request: ServerRequest, request_id: QuestionPath, body: AnswerInput) -> Response:
-    return _answered(await request.services.questions.reply(request_id, body.answers), request_id)
+    await request.services.questions.reply(request_id, body.answers)
+    return json_bytes(TRUE)
 
 
 @routes.post(
@@ -88,4 +84,5 @@ async def answer(request: ServerRequest, request_id: QuestionPath, body: AnswerI
     responses=documented(400, 404),
 )
 async def reject(request: ServerRequest, request_id: QuestionPath) -> Response:
-    return _answered(await request.services.questions.reject(request_id), request_id)
+    await request.services.questions.reject(request_id)
+    return json_bytes(TRUE)

@@ -2,18 +2,19 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from app.bus.base import Event
+from app.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
 from app.permission import rules
-from app.permission.errors import Corrected, Denied, PermissionRefused, Rejected, Vetoed
+from app.permission.errors import Corrected, Denied, Rejected, Vetoed
 from app.permission.rules import Subject
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
-from app.storage.asks import Ask, Asks, ask_key
 from app.storage.engine import Database
 from app.storage.statements import Statements
-from app.storage.writer import Change, Writer
+from app.storage.writer import Rows, Writer
 from app.workspace.place import Place
 
 Advice = Callable[[PermissionRequest, Action], Awaitable[Action]]
@@ -34,28 +35,54 @@ class Request:
         return rules.decide(self.shown.permission, self.subjects or self.shown.patterns, self.ruleset, approved)
 
 
+@dataclass(frozen=True, slots=True)
+class PermissionAnswer:
+    """What a person replied. `message` says what to do instead of a call that is rejected."""
+
+    reply: Reply
+    message: str | None = None
+
+    def require_allowed(self) -> None:
+        """Raises Rejected, or Corrected with the message."""
+        if self.reply == "reject":
+            raise Corrected(self.message) if self.message else Rejected()
+
+
+Pending = PendingRequest[PermissionRequest, PermissionAnswer]
+
+
 class Permissions:
     def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
         self._database = database
         self._sql = sql
-        self._writer = writer
-        self.asks: Asks[Request, None] = Asks("permission", database, sql, writer)
+        kind = RequestKind("permission", PermissionRequest.model_validate_json, _asked, _withdrawn)
+        self.pending: PendingRequests[PermissionRequest, PermissionAnswer] = PendingRequests(kind, database, sql, writer)
+        self._asking: dict[str, Request] = {}
 
     async def ask(self, request: Request) -> None:
         """Returns when all of it is allowed; waits for a person where a rule says ask. Raises PermissionRefused."""
         decision = await self._decide(request)
         match decision:
             case rules.Allowed():
-                return
+                if answer := self.pending.take_left(request.shown):
+                    answer.require_allowed()
             case rules.Forbidden():
+                self.pending.take_left(request.shown)
                 raise Denied(decision.rules)
             case rules.Asked():
-                self._take_up(request)
-                await self.asks.wait(_ask(request))
+                (await self._wait(request)).require_allowed()
 
-    async def _decide(self, request: Request) -> rules.Decision:
-        """What a rule forbids, no advice allows. Raises Vetoed."""
-        decision = request.decide(await self.approved(request.place.project_id))
+    async def _wait(self, request: Request) -> PermissionAnswer:
+        pending = self.pending.add(request.place.directory, request.shown)
+        self._asking[pending.request.id] = request
+        try:
+            return await self.pending.wait(pending)
+        finally:
+            del self._asking[pending.request.id]
+
+    async def _decide(self, request: Request, added: Sequence[Rule] = ()) -> rules.Decision:
+        """What a rule forbids, no advice allows. `added`: approvals that are about to be stored. Raises Vetoed."""
+        decision = request.decide([*await self.approved(request.place.project_id), *added])
         if request.advice is None or isinstance(decision, rules.Forbidden):
             return decision
         match await request.advice(request.shown, "allow" if isinstance(decision, rules.Allowed) else "ask"):
@@ -66,17 +93,11 @@ class Permissions:
             case "deny":
                 raise Vetoed()
 
-    async def _is_allowed(self, request: Request) -> bool:
+    async def _is_allowed(self, request: Request, added: Ruleset) -> bool:
         try:
-            return isinstance(await self._decide(request), rules.Allowed)
+            return isinstance(await self._decide(request, added), rules.Allowed)
         except Vetoed:
             return False
-
-    def _take_up(self, request: Request) -> None:
-        """Asked before a restart: the same request goes on."""
-        left = self.asks.id_for(ask_key(request.shown.wire()))
-        if left is not None:
-            request.shown.id = left
 
     async def approved(self, project_id: str) -> Ruleset:
         """What was allowed with `always` in a project."""
@@ -84,66 +105,56 @@ class Permissions:
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
     async def pending_json(self, directory: str) -> bytes:
-        return await self.asks.all_json(directory)
+        return await self.pending.all_json(directory)
 
-    async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> bool:
-        """False when no such request waits (any more)."""
-        ask = self.asks.find(request_id)
-        if ask is None:
-            return False
-        if reply == "always":
-            await self._remember(ask.request)
-        await self._answer(ask, reply, _refusal(reply, message))
-        await self._cascade(ask.session_id, reply)
-        return True
+    async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> None:
+        """Store it together with what follows from it: `always` approves the request's patterns for the project and lets
+        through what they allow of the session's other requests; a rejection rejects all of those. Raises RequestNotPending."""
+        pending = self.pending.find(request_id)
+        approvals = await self._approvals(pending.request) if reply == "always" else []
+        others = [_resolution(other, PermissionAnswer(reply)) for other in await self._answered_too(pending.request, reply)]
+        await self.pending.resolve(_resolution(pending, PermissionAnswer(reply, message)), others, approvals)
 
-    async def _answer(self, ask: Ask[Request, None], reply: Reply, refusal: PermissionRefused | None) -> None:
-        await self.asks.answer(ask, _replied(ask.request, reply), refusal)
+    async def _approvals(self, shown: PermissionRequest) -> list[tuple[Any, Rows]]:
+        project_id = await self._project_of(shown)
+        approved = {"project_id": project_id, "permission": shown.permission, "session_id": shown.session_id}
+        rows = [{**approved, "pattern": pattern} for pattern in shown.always]
+        return [(self._sql.put_approval, rows)] if rows else []
 
-    async def _remember(self, request: Request) -> None:
-        shown = request.shown
-        rows = [
-            {
-                "project_id": request.place.project_id,
-                "permission": shown.permission,
-                "pattern": pattern,
-                "session_id": shown.session_id,
-            }
-            for pattern in shown.always
-        ]
-        if rows:
-            await self._writer.commit(Change([(self._sql.put_approval, rows)]))
+    async def _project_of(self, shown: PermissionRequest) -> str:
+        if shown.id in self._asking:
+            return self._asking[shown.id].place.project_id
+        project_id = await self._database.read(lambda connection: queries.project_of(connection, shown.session_id))
+        if project_id is None:
+            raise RequestNotPending(shown.id)
+        return project_id
 
-    async def _cascade(self, session_id: str, reply: Reply) -> None:
-        """`always` also lets through what it now allows in the same session; a rejection rejects all that waits there."""
+    async def _answered_too(self, shown: PermissionRequest, reply: Reply) -> list[Pending]:
+        """The session's other requests that the reply decides."""
         if reply == "once":
-            return
-        for other in self.asks.of_session(session_id):
-            if reply == "reject":
-                await self._answer(other, "reject", Rejected())
-            elif await self._is_allowed(other.request):
-                await self._answer(other, "always", None)
+            return []
+        added = [Rule(permission=shown.permission, pattern=pattern, action="allow") for pattern in shown.always]
+        others = [other for other in self.pending.of_session(shown.session_id) if other.request.id != shown.id]
+        return [other for other in others if reply == "reject" or await self._is_allowed_now(other, added)]
+
+    async def _is_allowed_now(self, other: Pending, added: Ruleset) -> bool:
+        """A request that was left behind is judged when its call asks again."""
+        request = self._asking.get(other.request.id)
+        return request is not None and await self._is_allowed(request, added)
 
 
-def _refusal(reply: Reply, message: str | None) -> PermissionRefused | None:
-    if reply != "reject":
-        return None
-    return Corrected(message) if message else Rejected()
+def _resolution(pending: Pending, answer: PermissionAnswer) -> Resolution[PermissionAnswer]:
+    return Resolution(pending.request.id, _replied(pending.directory, pending.request, answer.reply), answer)
 
 
-def _ask(request: Request) -> Ask[Request, None]:
-    shown = request.shown
-    return Ask(
-        id=shown.id,
-        session_id=shown.session_id,
-        directory=request.place.directory,
-        request=request,
-        body=shown.wire_json(),
-        asked=Event(EventPermissionAsked(properties=shown).wire_json(), request.place.directory, shown.session_id),
-        withdrawn=_replied(request, "reject"),
-    )
+def _asked(directory: str, request: PermissionRequest) -> Event:
+    return Event(EventPermissionAsked(properties=request).wire_json(), directory, request.session_id)
 
 
-def _replied(request: Request, reply: Reply) -> Event:
-    properties = PermissionReply(session_id=request.shown.session_id, request_id=request.shown.id, reply=reply)
-    return Event(EventPermissionReplied(properties=properties).wire_json(), request.place.directory, request.shown.session_id)
+def _withdrawn(directory: str, request: PermissionRequest) -> Event:
+    return _replied(directory, request, "reject")
+
+
+def _replied(directory: str, request: PermissionRequest, reply: Reply) -> Event:
+    properties = PermissionReply(session_id=request.session_id, request_id=request.id, reply=reply)
+    return Event(EventPermissionReplied(properties=properties).wire_json(), directory, request.session_id)

@@ -1,6 +1,7 @@
 """Questions of the model to a person."""
 
 from app.bus.base import Event
+from app.pending.requests import PendingRequest, PendingRequests, RequestKind, Resolution
 from app.question.errors import QuestionRejected
 from app.schema.event import (
     EventQuestionAsked,
@@ -10,51 +11,49 @@ from app.schema.event import (
     QuestionReply,
 )
 from app.schema.question import Answer, QuestionRequest
-from app.storage.asks import Ask, Asks, ask_key
 from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 
+QuestionAnswers = list[Answer] | None
+"""The labels chosen for each question; None: the person rejected the questions."""
+
 
 class Questions:
     def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
-        self.asks: Asks[QuestionRequest, list[Answer]] = Asks("question", database, sql, writer)
+        kind = RequestKind("question", QuestionRequest.model_validate_json, _asked, _rejected)
+        self.pending: PendingRequests[QuestionRequest, QuestionAnswers] = PendingRequests(kind, database, sql, writer)
 
     async def ask(self, directory: str, request: QuestionRequest) -> list[Answer]:
         """An answer for each question: the labels chosen. Raises QuestionRejected when it is dismissed. Asked before a restart,
         the same question goes on."""
-        request.id = self.asks.id_for(ask_key(request.wire())) or request.id
-        return await self.asks.wait(
-            Ask(
-                id=request.id,
-                session_id=request.session_id,
-                directory=directory,
-                request=request,
-                body=request.wire_json(),
-                asked=Event(EventQuestionAsked(properties=request).wire_json(), directory, request.session_id),
-                withdrawn=_rejected(directory, request),
-            )
-        )
+        answers = await self.pending.wait(self.pending.add(directory, request))
+        if answers is None:
+            raise QuestionRejected()
+        return answers
 
     async def pending_json(self, directory: str) -> bytes:
-        return await self.asks.all_json(directory)
+        return await self.pending.all_json(directory)
 
-    async def reply(self, request_id: str, answers: list[Answer]) -> bool:
-        """False when no such question waits (any more)."""
-        ask = self.asks.find(request_id)
-        if ask is None:
-            return False
-        replied = QuestionReply(session_id=ask.session_id, request_id=ask.id, answers=answers)
-        event = Event(EventQuestionReplied(properties=replied).wire_json(), ask.directory, ask.session_id)
-        await self.asks.answer(ask, event, answers)
-        return True
+    async def reply(self, request_id: str, answers: list[Answer]) -> None:
+        """Raises RequestNotPending."""
+        pending = self.pending.find(request_id)
+        await self.pending.resolve(Resolution(request_id, _replied(pending, answers), answers))
 
-    async def reject(self, request_id: str) -> bool:
-        ask = self.asks.find(request_id)
-        if ask is None:
-            return False
-        await self.asks.answer(ask, _rejected(ask.directory, ask.request), QuestionRejected())
-        return True
+    async def reject(self, request_id: str) -> None:
+        """Raises RequestNotPending."""
+        pending = self.pending.find(request_id)
+        await self.pending.resolve(Resolution(request_id, _rejected(pending.directory, pending.request), None))
+
+
+def _asked(directory: str, request: QuestionRequest) -> Event:
+    return Event(EventQuestionAsked(properties=request).wire_json(), directory, request.session_id)
+
+
+def _replied(pending: PendingRequest[QuestionRequest, QuestionAnswers], answers: list[Answer]) -> Event:
+    request = pending.request
+    replied = QuestionReply(session_id=request.session_id, request_id=request.id, answers=answers)
+    return Event(EventQuestionReplied(properties=replied).wire_json(), pending.directory, request.session_id)
 
 
 def _rejected(directory: str, request: QuestionRequest) -> Event:

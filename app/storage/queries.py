@@ -318,6 +318,10 @@ def projects(connection: Connection) -> list[str]:
     return list(connection.execute(select(PROJECT.c.body).order_by(PROJECT.c.updated.desc(), PROJECT.c.id)).scalars())
 
 
+def project_of(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(select(SESSION.c.project_id).where(SESSION.c.id == session_id)).scalar_one_or_none()
+
+
 def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
     """(permission, pattern) of everything allowed for good in a project."""
     rows = connection.execute(select(APPROVAL.c.permission, APPROVAL.c.pattern).where(APPROVAL.c.project_id == project_id)).all()
@@ -329,10 +333,14 @@ def pending_asks(connection: Connection, kind: str, directory: str) -> list[str]
     return list(connection.execute(query).scalars())
 
 
-def left_asks(connection: Connection, kind: str) -> list[str]:
+def is_pending(connection: Connection, request_id: str) -> bool:
+    return connection.execute(select(ASK.c.id).where(ASK.c.id == request_id)).one_or_none() is not None
+
+
+def left_asks(connection: Connection, kind: str) -> Sequence[Row[Any]]:
     """Of sessions that no server runs: whoever asked is gone."""
-    query = select(ASK.c.body).where(ASK.c.kind == kind, ASK.c.session_id.not_in(select(LEASE.c.session_id)))
-    return list(connection.execute(query.order_by(ASK.c.seq)).scalars())
+    query = select(ASK.c.directory, ASK.c.body).where(ASK.c.kind == kind, ASK.c.session_id.not_in(select(LEASE.c.session_id)))
+    return connection.execute(query.order_by(ASK.c.seq)).all()
 
 
 def events_after(connection: Connection, seq: int, directory: str | None) -> list[tuple[int, str | None, str]]:

@@ -50,9 +50,9 @@ class Lease:
 class Change:
     """What is written together and what is announced of it.
 
-    `work` runs before the rest of the change, sees what was posted earlier and may raise to refuse the change; `lease`: refused
-    if that generation no longer holds the session. Deltas of a session wait for what announces something of it, and for a change
-    that is `ahead_of_deltas_of` it.
+    `work` runs before the rest of the change and sees what was posted earlier. It may raise to refuse the change, or leave out
+    some of `events`; it may run more than once. `lease`: refused if that generation no longer holds the session. Deltas of a
+    session wait for what announces something of it, and for a change that is `ahead_of_deltas_of` it.
     """
 
     writes: list[tuple[Executable, Rows]] = field(default_factory=list)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import fill, small_disk
 from killable import Client, Servers
 from running_server import ROOT, clean_environment, free_port
 from turns import assert_settled, bash, say, texts
@@ -22,24 +23,8 @@ SETTLED_WITHIN = 5.0
 def servers(tmp_path: Path) -> Iterator[Servers]:
     """Their data lies on a disk of 8 MB."""
     servers = Servers(tmp_path)
-    servers.data.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", servers.data], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("a small disk can be mounted by root alone")
-    yield servers
-    subprocess.run(["umount", "-l", servers.data], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (65536, 512, 1):
-            try:
-                while file.write(b"x" * size):
-                    pass
-            except OSError:
-                continue
-    return filler
+    with small_disk(servers.data):
+        yield servers
 
 
 async def raw(client: Client, path: str, body: Any) -> tuple[int, Any]:

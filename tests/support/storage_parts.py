@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bus.base import Event, PartDelta
-from app.storage.engine import Database
+from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 
@@ -47,22 +47,29 @@ class Storage:
 
 
 class HeldDatabase(Database):
-    """Counts transactions that write, and holds them back until `gate` is set."""
+    """Counts transactions that write, holds them back until `gate` is set, and refuses them while `full`."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.gate = asyncio.Event()
         self.gate.set()
         self.writes = 0
+        self.full = False
 
     async def write(self, work: Any) -> Any:
         await self.gate.wait()
+        if self.full:
+            raise StorageError("database or disk is full")
         self.writes += 1
         return await super().write(work)
 
 
 def open_storage(path: Path) -> Storage:
-    database = HeldDatabase(f"sqlite:///{path}")
+    return open_storage_at(f"sqlite:///{path}")
+
+
+def open_storage_at(url: str) -> Storage:
+    database = HeldDatabase(url)
     sql, heard = Statements(database.dialect), Heard()
     return Storage(database, sql, heard, Writer(database, sql, heard))
 
