@@ -54,22 +54,19 @@ class TokenStore:
 
     def create(self, name: str, lifetime_ms: int | None = None) -> str:
         """The new token, which is told only here. Raises TokenNameTaken."""
-        content = self._file.read()
-        if name in content:
-            raise TokenNameTaken(name)
         token = PREFIX + secrets.token_urlsafe(32)
         now = clock.now_ms()
         expires = {"expires": now + lifetime_ms} if lifetime_ms else {}
-        self._file.write({**content, name: {"hash": _hash(token), "created": now, **expires}})
+        with self._file.changing() as content:
+            if name in content:
+                raise TokenNameTaken(name)
+            content[name] = {"hash": _hash(token), "created": now, **expires}
         return token
 
     def revoke(self, name: str) -> bool:
         """False when there is none of that name."""
-        content = self._file.read()
-        found = content.pop(name, None) is not None
-        if found:
-            self._file.write(content)
-        return found
+        with self._file.changing() as content:
+            return content.pop(name, None) is not None
 
     def owner(self, token: str) -> str | None:
         """The name of a token that holds. All are compared, in constant time."""

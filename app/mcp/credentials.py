@@ -31,9 +31,9 @@ class CredentialStore:
             return None
 
     def put(self, url: str, credentials: Credentials) -> None:
-        self._file.write({**self._file.read(), url: credentials.model_dump(mode="json", exclude_none=True)})
+        with self._file.changing() as content:
+            content[url] = credentials.model_dump(mode="json", exclude_none=True)
 
     def remove(self, url: str) -> None:
-        stored = self._file.read()
-        if stored.pop(url, None) is not None:
-            self._file.write(stored)
+        with self._file.changing() as content:
+            content.pop(url, None)

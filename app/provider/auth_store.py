@@ -31,12 +31,12 @@ class AuthStore:
 
     def set(self, provider_id: str, auth: Auth) -> None:
         entry = _AUTH.dump_python(auth, mode="json", by_alias=True, exclude_none=True)
-        self._file.write({**self._file.read(), provider_id: entry})
+        with self._file.changing() as content:
+            content[provider_id] = entry
 
     def remove(self, provider_id: str) -> None:
-        raw = self._file.read()
-        if raw.pop(provider_id, None) is not None:
-            self._file.write(raw)
+        with self._file.changing() as content:
+            content.pop(provider_id, None)
 
 
 def _valid(raw: dict[str, Any]) -> dict[str, Auth]:

@@ -1,7 +1,11 @@
 """A JSON object in a file that its owner alone can read."""
 
+import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +34,33 @@ class PrivateJson:
         content = self._content()
         return content if isinstance(content, dict) else {}
 
-    def write(self, content: dict[str, Any]) -> None:
+    @contextmanager
+    def changing(self) -> Iterator[dict[str, Any]]:
+        """Gives the content to be changed in place, and stores it if the block ends without an exception. Other servers and
+        commands of the same user wait meanwhile: they share the file."""
+        with self._locked():
+            content = self.read()
+            before = deepcopy(content)
+            yield content
+            if content != before:
+                self._write(content)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, content: dict[str, Any]) -> None:
         """Replaces the file at one stroke. One that cannot be read is kept aside as `….json.bad`, not lost.
 
         mkstemp creates its file with mode 0600, so the content is never readable by others, not even for a moment.
         """
         self._keep_broken_file()
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.stem}-")
         try:
             with os.fdopen(descriptor, "wb") as file:

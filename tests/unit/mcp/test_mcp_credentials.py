@@ -10,8 +10,7 @@ URL = "https://example.com/mcp"
 def test_tokens_are_kept_in_a_file_that_its_owner_alone_can_read(tmp_path: Path) -> None:
     stored = Credentials(redirect_uri="http://127.0.0.1/cb", tokens={"access_token": "t"}, expires_at=12.5)
     CredentialStore(tmp_path).put(URL, stored)
-    (file,) = tmp_path.iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
     assert CredentialStore(tmp_path).get(URL) == stored
 
 

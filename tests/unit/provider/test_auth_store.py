@@ -46,8 +46,10 @@ def test_only_the_owner_may_read_it(tmp_path):
         AuthStore(tmp_path).set("a", ApiAuth(key="k"))
     finally:
         os.umask(old)
-    assert stat.S_IMODE((tmp_path / "auth.json").stat().st_mode) == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == ["auth.json"]
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {
+        "auth.json": 0o600,
+        "auth.lock": 0o600,
+    }
 
 
 def test_setting_one_keeps_the_others_even_those_it_cannot_read(tmp_path):
