@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.agent.context.instruction_pages import InstructionPages
+from app.agent.deletion import Deletion
 from app.agent.disposal import Disposal
 from app.agent.housekeeping import Housekeeping
 from app.agent.instance import Instance
@@ -43,6 +44,7 @@ from app.provider.catalogue import KnownCatalogue
 from app.provider.registry import shared_scripted
 from app.question.service import Questions
 from app.session.fork import Forks
+from app.session.gate import SessionGate
 from app.session.lease import Leases
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
@@ -166,7 +168,7 @@ class Server:
         toolbox = _toolbox(self.settings, flags, known)
         workspaces = _workspaces(self.settings, flags, directory, projects, auth)
         instances = self._instances(workspaces, known, auth, toolbox, choices)
-        statuses, summaries = Statuses(store), Summaries(store)
+        statuses, summaries, gate = Statuses(store), Summaries(store), SessionGate()
         permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
         subagents = SubagentSessions(store)
         turn_services = TurnServices(
@@ -179,23 +181,25 @@ class Server:
             instruction_pages=self._instruction_pages,
         )
         make_turn = _turn_maker(turn_services, Titles(summaries))
-        runner = Runner(store, statuses, self._leases, make_turn, self.settings.max_running_sessions)
+        runner = Runner(store, statuses, self._leases, gate, make_turn, self.settings.max_running_sessions)
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self._outputs)
         reverts = Reverts(store)
         quota = ProjectQuota(store, self.settings.max_project_bytes)
         limits = Limits(self.settings.max_part_bytes, self.settings.max_waiting_prompts)
         intake = Intake(store, Resolver(files), reverts, limits, quota)
-        prompts = Prompts(store, intake, runner)
+        prompts = Prompts(store, intake, runner, gate)
+        sessions = SessionService(store, gate)
         commands = Commands(toolbox.shell, toolbox.environment)
         subagents.prompts, subagents.runner = prompts, runner
         return Services(
             store=store,
-            sessions=SessionService(store, statuses),
-            forks=Forks(store, quota),
+            sessions=sessions,
+            deletion=Deletion(store, sessions, runner, gate),
+            forks=Forks(store, quota, gate),
             shares=Shares(store),
             statuses=statuses,
             prompts=prompts,
-            requests=Requests(turn_services, prompts, intake, runner, reverts, commands, projects),
+            requests=Requests(turn_services, prompts, intake, runner, gate, reverts, commands, projects),
             runner=runner,
             instances=instances,
             disposal=Disposal(instances, runner, writer, storage.bus),

@@ -11,6 +11,7 @@ from app.bus.memory import MemoryBus
 from app.session.replay import Replay
 from app.tool.truncation import OutputStore
 from app.util import clock
+from app.util.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +32,13 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        chores: list[tuple[float, Callable[[], Awaitable[Any]]]] = [
-            (MINUTE, self._replay.trim),
-            (min(MINUTE, self._idle_seconds), self.evict),
-            (HOUR, self.remove_old_outputs),
-            (HOUR, self.collect_snapshots),
+        chores: list[tuple[str, float, Callable[[], Awaitable[Any]]]] = [
+            ("trimming the event journal", MINUTE, self._replay.trim),
+            ("closing idle directories", min(MINUTE, self._idle_seconds), self.evict),
+            ("removing old tool outputs", HOUR, self.remove_old_outputs),
+            ("collecting old snapshots", HOUR, self.collect_snapshots),
         ]
-        self._tasks = [asyncio.create_task(_repeat(every, chore), name="housekeeping") for every, chore in chores]
+        self._tasks = [asyncio.create_task(repeat(*chore), name=f"housekeeping: {chore[0]}") for chore in chores]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -59,11 +60,18 @@ class Housekeeping:
             await snapshots.gc()
 
 
-async def _repeat(every: float, chore: Callable[[], Awaitable[Any]]) -> None:
-    """A chore that fails is tried again the next time."""
+async def repeat(
+    what: str,
+    every: float,
+    chore: Callable[[], Awaitable[Any]],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> None:
+    """Every so many seconds. A chore that fails is tried again the next time."""
+    failures = FailureLog(log, what)
     while True:
-        await asyncio.sleep(every)
+        await sleep(every)
         try:
             await chore()
-        except Exception:
-            log.exception("housekeeping failed")
+            failures.worked()
+        except Exception as error:  # noqa: BLE001  no chore may end the others
+            failures.failed(error)

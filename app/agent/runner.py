@@ -1,4 +1,7 @@
-"""One task a session: a prompt starts it or joins it, an abort ends it, and the lease keeps other servers out meanwhile."""
+"""Turns as tasks: a prompt starts its session's task or joins it, an abort ends it.
+
+The session's gate says when a task may begin; its lease keeps other servers out.
+"""
 
 import asyncio
 import logging
@@ -12,10 +15,11 @@ from app.agent.errors import aborted
 from app.agent.instance import Instance
 from app.agent.loop.turn import Turn
 from app.agent.unsettled import Unsettled
-from app.schema.errors import Aborted, Busy, MessageError
+from app.schema.errors import Aborted, MessageError, NotFound
 from app.schema.message import MessagePath
 from app.schema.session import Busy as BusyStatus
 from app.schema.session import Idle
+from app.session.gate import Hold, HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.status import Statuses
 from app.session.store import Store
@@ -27,18 +31,40 @@ T = TypeVar("T")
 MOST_RUNNING = 100
 
 
-@dataclass(slots=True)
-class _Run:
-    """`instance` is what the next turn runs with; None for work that is no turn."""
+@dataclass(slots=True, eq=False)
+class Run:
+    """A session's task, from the request for its hold until the session is free again.
+
+    `instance` is what the next turn runs with; None for work that is no turn. `discarded`: its session is deleted.
+    """
 
     directory: str
+    hold: Hold
     instance: Instance | None = None
     joined: bool = False
     nested: bool = False
+    begun: bool = False
     ending: bool = False
     aborted: bool = False
+    discarded: bool = False
     task: asyncio.Task[Any] | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def begin(self) -> None:
+        """Wait for the hold. Raises CancelledError when it was aborted by then."""
+        await self.hold.granted
+        self.begun = True
+        if self.aborted:
+            raise asyncio.CancelledError
+
+    def abort(self) -> None:
+        """Once: a second cancellation would interrupt what the first one makes it store. One that has not begun is not cancelled:
+        its task would not run at all, or would store its end while the run before it still writes."""
+        if not self.aborted:
+            self.aborted = self.ending = True
+            self.joined = False
+            if self.begun and self.task is not None:
+                self.task.cancel()
 
     def join(self, instance: Instance) -> None:
         self.joined = True
@@ -59,15 +85,23 @@ class Runner:
     in its parent's place: had it to wait, parents could wait for children for ever."""
 
     def __init__(
-        self, store: Store, statuses: Statuses, leases: Leases, make_turn: MakeTurn, most_running: int = MOST_RUNNING
+        self,
+        store: Store,
+        statuses: Statuses,
+        leases: Leases,
+        gate: SessionGate,
+        make_turn: MakeTurn,
+        most_running: int = MOST_RUNNING,
     ) -> None:
         self._store = store
         self._statuses = statuses
         self._leases = leases
+        self._gate = gate
         self._make_turn = make_turn
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, list[Run]] = {}
+        """By session, in the order of their holds: the last one may wait for the others to end."""
         self._places = asyncio.Semaphore(most_running)
-        self._unsettled = Unsettled(store, statuses)
+        self._unsettled = Unsettled(store, statuses, gate)
 
     def is_running(self, session_id: str) -> bool:
         return session_id in self._runs
@@ -77,44 +111,41 @@ class Runner:
         return session_id in self._unsettled
 
     def directories(self) -> set[str]:
-        return {run.directory for run in self._runs.values()}
+        return {run.directory for runs in self._runs.values() for run in runs}
 
     def sessions_of(self, directory: str) -> list[str]:
-        return [session_id for session_id, run in self._runs.items() if run.directory == directory]
+        return [session_id for session_id, runs in self._runs.items() if any(run.directory == directory for run in runs)]
 
-    async def run(self, session_id: str, instance: Instance, *, nested: bool = False) -> None:
-        """Answer what is stored; returns when the session is idle again. Cancelling the caller does not stop the turn.
-        `nested`: the caller is a turn itself."""
-        run = self.start(session_id, instance, nested=nested)
-        while run is None:
-            await self._runs[session_id].over.wait()
-            run = self.start(session_id, instance, nested=nested)
-        await run.over.wait()
+    def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> Run:
+        """Answer what is stored: join the turn that runs, or start one when what holds the session ends. Cancelling who waits
+        for the run does not stop it. `nested`: the caller is a turn itself.
 
-    def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> _Run | None:
-        """Start, or join what runs; None when that is just ending and can take nothing more. A turn runs with one instance to its
-        end: that of a prompt that joins it serves the next turn."""
-        run = self._runs.get(session_id)
-        if run is not None and run.ending:
-            return None
-        if run is not None:
-            run.join(instance)
-            return run
-        run = self._runs[session_id] = _Run(instance.place.directory, instance, nested=nested)
+        A turn runs with one instance to its end: that of a prompt that joins it serves the next turn."""
+        newest = self._runs[session_id][-1] if session_id in self._runs else None
+        if newest is not None and not newest.ending:
+            newest.join(instance)
+            return newest
+        run = Run(instance.place.directory, self._gate.request(session_id, HoldKind.TURN), instance, nested=nested)
+        self._runs.setdefault(session_id, []).append(run)
         run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
         return run
 
     async def exclusively(
-        self, session_id: str, directory: str, work: Callable[[], Coroutine[Any, Any, T]], *, announced: bool = False
+        self,
+        session_id: str,
+        directory: str,
+        kind: HoldKind,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        announced: bool = False,
     ) -> T:
-        """Do something that needs the session idle and keeps it busy meanwhile (shell, revert). Raises Busy, Aborted.
+        """Do something that needs the session idle and holds it meanwhile (shell, revert). Raises Busy, Aborted.
 
-        A caller that goes away does not stop it; an abort does. `announced`: its end is told as the session's being idle.
+        A caller that goes away does not stop it; an abort does. `announced`: its end is announced as the session's being idle.
         """
-        if session_id in self._runs:
-            raise Busy(session_id)
-        run = self._runs[session_id] = _Run(directory, ending=True)
-        task = run.task = asyncio.create_task(self._alone(session_id, run, work, announced), name=f"exclusive {session_id}")
+        run = Run(directory, self._gate.request(session_id, kind), ending=True)
+        self._runs.setdefault(session_id, []).append(run)
+        task = run.task = asyncio.create_task(self._alone(session_id, run, work, announced), name=f"{kind.name} {session_id}")
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -122,42 +153,45 @@ class Runner:
                 raise Aborted(session_id) from None
             raise
 
-    async def _alone(self, session_id: str, run: _Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
+    async def _alone(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
         try:
+            await run.begin()
             self._store.hold(await self._leases.take(session_id))
+            await self._unsettled.settle(session_id)
             return await work()
         finally:
             await asyncio.shield(self._end(session_id, run, announced=announced))
 
     async def abort(self, session_id: str) -> None:
-        """Returns when the session is idle, its record settled. Nothing happens when it is idle already."""
-        run = self._runs.get(session_id)
-        if run is None:
-            return
-        if run.task is not None and not run.aborted:
-            # Once: a second cancellation would cut the settling short. What is prompted from now on gets a turn of its own.
-            run.aborted = run.ending = True
-            run.joined = False
-            await asyncio.sleep(0)  # cancelled before its first step, the task would not so much as end the run
-            run.task.cancel()
-        await run.over.wait()
+        """Returns when what ran, or waited to, is over and its record settled. Nothing happens when the session is idle already.
+        What is prompted from now on gets a turn of its own."""
+        runs = list(self._runs.get(session_id, ()))
+        for run in runs:
+            run.abort()
+        for run in runs:
+            await run.over.wait()
+
+    def discard(self, session_id: str) -> None:
+        """The session is deleted, and held for that: a turn that waits for the hold's end has nothing to answer."""
+        for run in self._runs.get(session_id, ()):
+            run.discarded = True
+        self._unsettled.forget(session_id)
+        self._statuses.forget(session_id)
 
     async def all_over(self) -> None:
         """Returns when nothing runs."""
         while self._runs:
-            await next(iter(self._runs.values())).over.wait()
+            await next(iter(self._runs.values()))[0].over.wait()
 
     async def close(self) -> None:
         await asyncio.gather(*(self.abort(session_id) for session_id in list(self._runs)))
         await self._unsettled.close()
 
-    async def _run(self, session_id: str, run: _Run) -> None:
+    async def _run(self, session_id: str, run: Run) -> None:
         try:
-            lease = await self._leases.take(session_id)
-            self._store.hold(lease)
-            await self._unsettled.settle(session_id)
-            async with await self._place(session_id, run):
-                await self._turns(session_id, run)
+            await run.begin()
+            if not run.discarded:
+                await self._answer(session_id, run)
         except asyncio.CancelledError:
             log.info("the turn of %s was aborted", session_id)
             await asyncio.shield(self._answer_with(session_id, run, aborted()))
@@ -168,14 +202,20 @@ class Runner:
             run.ending = True
             await asyncio.shield(self._end(session_id, run))
 
-    async def _place(self, session_id: str, run: _Run) -> AbstractAsyncContextManager[None]:
+    async def _answer(self, session_id: str, run: Run) -> None:
+        self._store.hold(await self._leases.take(session_id))
+        await self._unsettled.settle(session_id)
+        async with await self._place(session_id, run):
+            await self._turns(session_id, run)
+
+    async def _place(self, session_id: str, run: Run) -> AbstractAsyncContextManager[None]:
         if run.nested:
             return nullcontext()
         if self._places.locked():
             await self._statuses.set(session_id, run.directory, BusyStatus())
         return self._places
 
-    async def _turns(self, session_id: str, run: _Run) -> None:
+    async def _turns(self, session_id: str, run: Run) -> None:
         while True:
             assert run.instance is not None
             with run.instance.resources.in_use():
@@ -183,24 +223,31 @@ class Runner:
             if not run.joined:
                 return
 
-    async def _answer_with(self, session_id: str, run: _Run, error: MessageError) -> None:
+    async def _answer_with(self, session_id: str, run: Run, error: MessageError) -> None:
         """For a prompt that no turn got to: the turn itself answers for all that comes after."""
         try:
             await stored_error.answer_with(self._store, session_id, MessagePath(cwd=run.directory, root=run.directory), error)
+        except NotFound:
+            log.info("%s is deleted: its turn has nothing to answer", session_id)
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
             self._unsettled.add(session_id, run.directory)
 
-    async def _end(self, session_id: str, run: _Run, *, announced: bool = True) -> None:
-        """Idle is announced last, when all else of the turn is stored."""
+    async def _end(self, session_id: str, run: Run, *, announced: bool = True) -> None:
+        """Idle is announced last, when all else of the turn is stored; not while another run waits, whose prompt is open."""
+        runs = self._runs[session_id]
         try:
-            self._store.release(session_id)
-            self._leases.drop(session_id)
-            if announced:
+            if run.begun:
+                self._store.release(session_id)
+                self._leases.drop(session_id)
+            if announced and run.begun and runs[-1] is run and not run.discarded:
                 await self._statuses.set(session_id, run.directory, Idle())
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
             self._unsettled.add(session_id, run.directory)
         finally:
-            self._runs.pop(session_id, None)
+            runs.remove(run)
+            if not runs:
+                del self._runs[session_id]
             run.over.set()
+            self._gate.release(run.hold)

@@ -16,18 +16,19 @@ async def settle_answer(store: Store, message: MessageWithParts, error: MessageE
     """Close what is open in an answer, with the error, except for the parts to `keep`, with which it stays open itself."""
     info = message.info
     assert isinstance(info, AssistantMessage)
-    change = store.change(info.session_id, info.path.cwd)
-    for part in message.parts:
-        settled = None if part.id in keep else settled_part(part)
-        if settled is not None:
-            change.put_part(settled)
-    if not keep:
-        info.error = info.error or error
-        info.time.completed = clock.now_ms()
-        change.put_message(info)
-        if info.summary:
-            change.update_session(compacting(await store.session(info.session_id), since=None))
-    await store.commit(change)
+    async with store.lock(info.session_id):
+        change = store.change(info.session_id, info.path.cwd)
+        for part in message.parts:
+            settled = None if part.id in keep else settled_part(part)
+            if settled is not None:
+                change.put_part(settled)
+        if not keep:
+            info.error = info.error or error
+            info.time.completed = clock.now_ms()
+            change.put_message(info)
+            if info.summary:
+                change.update_session(compacting(await store.session(info.session_id), since=None))
+        await store.commit(change)
 
 
 def settled_part(part: Part) -> Part | None:

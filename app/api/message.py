@@ -46,12 +46,10 @@ async def messages(
 async def prompt(request: ServerRequest, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
     instance = await session_instance(request, session_id, where)
-    taken = await request.services.prompts.take(instance, session_id, body)
+    accepted = await request.services.prompts.accept(instance, session_id, body)
     if body.no_reply:
-        return wire(taken.message)
-    return StreamingResponse(
-        patient_json(request.services.prompts.answer(instance, session_id, taken)), media_type="application/json"
-    )
+        return wire(accepted.message)
+    return StreamingResponse(patient_json(request.services.prompts.answer(session_id, accepted)), media_type="application/json")
 
 
 @routes.post(
@@ -59,9 +57,9 @@ async def prompt(request: ServerRequest, where: Directory, session_id: SessionPa
 )
 async def prompt_async(request: ServerRequest, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
     instance = await session_instance(request, session_id, where)
-    taken = await request.services.prompts.take(instance, session_id, body)
+    accepted = await request.services.prompts.accept(instance, session_id, body)
     if not body.no_reply:
-        request.services.prompts.answer_later(instance, session_id, taken)
+        request.services.prompts.answer_later(session_id, accepted)
     return Response(status_code=204, media_type="application/json")
 
 
@@ -81,7 +79,7 @@ async def delete_message(request: ServerRequest, where: Directory, session_id: S
 
 
 @routes.patch(
-    "/message/{messageID}/part/{partID}", operation_id="part.update", response_model=Part, responses=documented(400, 404)
+    "/message/{messageID}/part/{partID}", operation_id="part.update", response_model=Part, responses=documented(400, 404, 409)
 )
 async def update_part(
     request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath, body: Part
@@ -92,7 +90,7 @@ async def update_part(
 
 
 @routes.delete(
-    "/message/{messageID}/part/{partID}", operation_id="part.delete", response_model=bool, responses=documented(400, 404)
+    "/message/{messageID}/part/{partID}", operation_id="part.delete", response_model=bool, responses=documented(400, 404, 409)
 )
 async def delete_part(
     request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.agent.deletion import Deletion
 from app.agent.disposal import Disposal
 from app.agent.instances import Instances
 from app.agent.intake.prompts import Prompts
@@ -27,6 +28,7 @@ from app.workspace.registry import Projects
 class Services:
     store: Store
     sessions: SessionService
+    deletion: Deletion
     forks: Forks
     shares: Shares
     statuses: Statuses

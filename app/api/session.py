@@ -77,10 +77,8 @@ async def update(request: ServerRequest, where: Directory, session_id: SessionPa
 
 @routes.delete("/{sessionID}", operation_id="session.delete", response_model=bool, responses=documented(400, 404))
 async def delete(request: ServerRequest, where: Directory, session_id: SessionPath) -> Response:
-    place = await session_place(request, session_id, where)
-    for session in reversed(await request.services.store.family(session_id)):
-        await request.services.runner.abort(session.id)
-    await request.services.sessions.remove(place, session_id)
+    """What runs in the session or below it is aborted first; what is prompted meanwhile is deleted too, or gets a 404."""
+    await request.services.deletion.delete(await session_place(request, session_id, where), session_id)
     return json_bytes(TRUE)
 
 

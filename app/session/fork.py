@@ -6,6 +6,7 @@ from typing import Any
 from app.schema.errors import NotFound
 from app.schema.session import Session
 from app.session import rows, title
+from app.session.gate import HoldKind, SessionGate
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
 from app.session.store import Store, read_session, unknown_session
@@ -23,15 +24,18 @@ class _Copied:
 
 
 class Forks:
-    def __init__(self, store: Store, quota: ProjectQuota) -> None:
+    def __init__(self, store: Store, quota: ProjectQuota, gate: SessionGate) -> None:
         self._store = store
         self._quota = quota
+        self._gate = gate
 
     async def fork(self, place: Place, session_id: str, message_id: str | None) -> Session:
-        """Everything before `message_id`, or all of it. Raises NotFound for an unknown session or message, ProjectFull."""
+        """Everything before `message_id`, or all of it; while a turn or a shell line runs, what is finished. Waits for what
+        changes the messages. Raises NotFound for an unknown session or message, ProjectFull."""
         await self._quota.require_room(place.project_id)
-        await self._store.drain()
-        source, stored = await self._store.ask(_source, session_id)
+        async with self._gate.hold(session_id, HoldKind.READ):
+            await self._store.drain()
+            source, stored = await self._store.ask(_source, session_id)
         original = read_session(session_id, source)
         copied = _copy(place, original, _until(rows.sound(session_id, stored), session_id, message_id))
         change = self._store.change(copied.session.id, place.directory)

@@ -10,6 +10,7 @@ from app.storage.engine import Connection
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util import clock, owner
+from app.util.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
@@ -67,14 +68,16 @@ class Leases:
         return lease
 
     async def _beat(self) -> None:
+        failures = FailureLog(log, "writing the heartbeat of the running sessions")
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             if not self._held:
                 continue
             try:
                 await self._writer.commit(Change(work=self._write_beat))
-            except Exception:
-                log.exception("the heartbeat of %d running sessions could not be written", len(self._held))
+                failures.worked()
+            except Exception as error:  # noqa: BLE001  the next one may be written
+                failures.failed(error)
 
     def _write_beat(self, connection: Connection) -> None:
         now = clock.now_ms()

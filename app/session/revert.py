@@ -4,15 +4,16 @@ revert    files return to what they were before the target; the session remember
 unrevert  they return to that
 cleanup   with the next prompt the reverted messages go for good (`clean`)
 
-Each holds the session's lock to its end, so that a prompt comes wholly before it or wholly after. Before it touches a file
-the session says what is about to happen (`unfinished`): a server that is killed then undoes it at its next start.
+The caller holds the session (`gate`), so that a prompt comes wholly before it or wholly after. Each has the session's lock to its
+end, as it reads the session and writes it back. Before it touches a file the session says what is about to happen (`unfinished`):
+a server that is killed then undoes it at its next start.
 """
 
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.schema.errors import Busy, unknown
+from app.schema.errors import unknown
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
@@ -24,11 +25,13 @@ from app.session.summary import relative, totals
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.restore import NotRestored, RestoreReport
 from app.snapshot.snapshots import Snapshots
-from app.storage import queries
 from app.util import clock
 from app.workspace.place import Place
 
 log = logging.getLogger(__name__)
+
+SNAPSHOTS_OFF = "the revert in force changed files and snapshots are off now. Turn them on, or send a prompt to keep the files."
+TARGET_GONE = "the message that the revert in force went back to is gone. Send a prompt to keep the files as they are."
 
 
 class Reverts:
@@ -37,12 +40,12 @@ class Reverts:
 
     async def revert(self, place: Place, snapshots: Snapshots | None, session_id: str, wanted: RevertInput) -> Session:
         """The session as it is afterwards; unchanged when nothing has that id. A second revert begins with an unrevert, so that
-        its own point holds. Raises Busy, or SnapshotFailed, having done nothing more than that.
+        its own point holds. Raises SnapshotFailed, having done nothing more than that.
 
         `dryRun`: nothing is touched or stored; `revert.diff` shows what would become of the files.
         """
         async with self._store.lock(session_id):
-            session = await self._idle_session(session_id)
+            session = await self._store.session(session_id)
             history = await self._store.messages(session_id)
             target = find_target(history, wanted.message_id, wanted.part_id)
             if target is None:
@@ -59,9 +62,9 @@ class Reverts:
 
     async def unrevert(self, place: Place, snapshots: Snapshots | None, session_id: str) -> Session:
         """The exact inverse: the files that the revert touched are again what they were before it, and no others. Where that
-        fails for some, an event names them. Raises Busy, or SnapshotFailed, having touched no file."""
+        fails for some, an event names them. Raises SnapshotFailed, having touched no file."""
         async with self._store.lock(session_id):
-            session = await self._idle_session(session_id)
+            session = await self._store.session(session_id)
             return await self._unrevert(place, snapshots, session, await self._store.messages(session_id))
 
     async def clean(self, change: SessionChange, session: Session) -> Session:
@@ -86,12 +89,6 @@ class Reverts:
             if session.revert is not None:
                 change = self._store.change(session_id, place.directory)
                 await self._commit(change, await self.clean(change, session))
-
-    async def _idle_session(self, session_id: str) -> Session:
-        """A prompt that is stored, though its turn has not begun, makes a session busy too: it must not be taken for reverted."""
-        if await self._store.ask(queries.has_waiting_prompt, session_id):
-            raise Busy(session_id)
-        return await self._store.session(session_id)
 
     async def _unrevert(
         self, place: Place, snapshots: Snapshots | None, session: Session, history: Sequence[MessageWithParts]
@@ -198,11 +195,16 @@ async def _states_before(
     snapshots: Snapshots | None, place: Place, session: Session, history: Sequence[MessageWithParts]
 ) -> dict[Path, str]:
     """The files that the revert in force touched, each with the snapshot from just before it. Those that it left as they were, or
-    could not revert, are not among them: a person may have changed them since."""
+    could not revert, are not among them: a person may have changed them since. Raises SnapshotFailed when that cannot be told:
+    the revert then stays in force, or its snapshot would be forgotten with the files not restored."""
     revert = session.revert
-    target = find_target(history, revert.message_id, revert.part_id) if revert else None
-    if snapshots is None or revert is None or revert.snapshot is None or target is None:
+    if revert is None or revert.snapshot is None:
         return {}
+    if snapshots is None:
+        raise SnapshotFailed(SNAPSHOTS_OFF)
+    target = find_target(history, revert.message_id, revert.part_id)
+    if target is None:
+        raise SnapshotFailed(TARGET_GONE)
     refused = {item.file for item in revert.not_reverted or []}
     trees = {path: tree for path, tree in first_trees(target).items() if _shown(str(path), place) not in refused}
     touched: list[Path] = []

@@ -1,18 +1,20 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 
 from app import __version__
 from app.permission.inheritance import inherited
 from app.schema.base import Wire
-from app.schema.errors import BadRequest, Busy, NotFound, TooLarge
+from app.schema.errors import BadRequest, NotFound, ServiceError, TooLarge
 from app.schema.message import UserMessage
 from app.schema.part import Part
 from app.schema.permission import Ruleset
 from app.schema.session import CreateInput, Session, SessionTime, UpdateInput
 from app.session import slug, title
+from app.session.change import SessionChange
+from app.session.gate import HoldKind, SessionGate
 from app.session.rows import json_array
-from app.session.status import Statuses
 from app.session.store import Store
 from app.storage import queries, tables
 from app.storage.queries import SessionFilter
@@ -20,17 +22,34 @@ from app.util import clock, ids
 from app.workspace.place import Place
 
 
+class MessageReverted(ServiceError):
+    """The message is one that the revert in force has taken back: without it an unrevert could not restore the files."""
+
+    status = 409
+    name = "MessageRevertedError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(
+            f"Message {message_id} is reverted, and unrevert needs it as it is. "
+            "Unrevert the session first, or send a prompt, which removes what is reverted for good.",
+            sessionID=session_id,
+            messageID=message_id,
+        )
+
+
 class SessionService:
-    def __init__(self, store: Store, statuses: Statuses) -> None:
+    def __init__(self, store: Store, gate: SessionGate) -> None:
         self._store = store
-        self._statuses = statuses
+        self._gate = gate
 
     async def create(self, place: Place, wanted: CreateInput) -> Session:
-        rules = inherited(await self._parent_rules(wanted), wanted.permission or [])
-        session = new_session(place, wanted.title, wanted.parent_id, rules or wanted.permission)
-        change = self._store.change(session.id, place.directory)
-        change.create_session(session)
-        await self._store.commit(change)
+        """A child comes wholly before the deletion of its parent, with which it goes, or after it."""
+        async with self._gate.hold(wanted.parent_id, HoldKind.READ) if wanted.parent_id else nullcontext():
+            rules = inherited(await self._parent_rules(wanted), wanted.permission or [])
+            session = new_session(place, wanted.title, wanted.parent_id, rules or wanted.permission)
+            change = self._store.change(session.id, place.directory)
+            change.create_session(session)
+            await self._store.commit(change)
         return session
 
     async def _parent_rules(self, wanted: CreateInput) -> Ruleset:
@@ -75,8 +94,8 @@ class SessionService:
         return await self._store.update_session(session_id, place.directory, edit, touch=False)
 
     async def remove(self, place: Place, session_id: str) -> None:
-        """A session, its descendants and all that is theirs, in one transaction; children are announced first. The caller has
-        stopped their turns."""
+        """A session, its descendants and all that is theirs, in one transaction; children are announced first. The caller holds
+        all of them."""
         async with AsyncExitStack() as locks:
             for session in await self._store.family(session_id):
                 await locks.enter_async_context(self._store.lock(session.id))
@@ -105,26 +124,33 @@ class SessionService:
         return body.encode() if body else b"[]"
 
     async def put_part(self, place: Place, part: Part) -> Part:
-        """Replace a stored part, or add one, by hand."""
-        await self._store.message_json(part.session_id, part.message_id)
-        change = self._store.change(part.session_id, place.directory)
-        change.put_part(part)
-        await self._store.commit(change)
+        """Replace a stored part, or add one, by hand. Raises NotFound, Busy, MessageReverted, as the removals do."""
+        async with self._editing(place, part.session_id, part.message_id) as change:
+            change.put_part(part)
         return part
 
     async def remove_part(self, place: Place, session_id: str, message_id: str, part_id: str) -> None:
-        await self._store.message_json(session_id, message_id)
-        change = self._store.change(session_id, place.directory)
-        change.remove_part(message_id, part_id)
-        await self._store.commit(change)
+        async with self._editing(place, session_id, message_id) as change:
+            change.remove_part(message_id, part_id)
 
     async def remove_message(self, place: Place, session_id: str, message_id: str) -> None:
-        if self._statuses.is_busy(session_id):
-            raise Busy(session_id)
-        await self._store.message_json(session_id, message_id)
-        change = self._store.change(session_id, place.directory)
-        change.remove_message(message_id)
-        await self._store.commit(change)
+        async with self._editing(place, session_id, message_id) as change:
+            change.remove_message(message_id)
+
+    @asynccontextmanager
+    async def _editing(self, place: Place, session_id: str, message_id: str) -> AsyncIterator[SessionChange]:
+        """A change of a message that nothing works on, committed with the session still held."""
+        async with self._gate.hold(session_id, HoldKind.EDIT):
+            session, _ = await self._store.session_and_message(session_id, message_id)
+            if session.revert is not None:
+                await self._refuse_reverted(session_id, message_id, session.revert.message_id)
+            change = self._store.change(session_id, place.directory)
+            yield change
+            await self._store.commit(change)
+
+    async def _refuse_reverted(self, session_id: str, message_id: str, reverted_to: str) -> None:
+        if await self._store.ask(queries.is_at_or_after, session_id, message_id, reverted_to):
+            raise MessageReverted(session_id, message_id)
 
 
 def new_session(place: Place, name: str | None, parent_id: str | None = None, permission: Ruleset | None = None) -> Session:

@@ -31,6 +31,10 @@ class Statuses:
             self._working[session_id] = (directory, status)
         return self._store.post(change)
 
+    def forget(self, session_id: str) -> None:
+        """Of a deleted session. Nothing is announced: its deletion is."""
+        self._working.pop(session_id, None)
+
 
 def compacting(session: Session, since: int | None) -> Session:
     """The session as being compacted since a moment, or not at all."""

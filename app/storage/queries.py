@@ -203,6 +203,15 @@ _NEWEST_OF_ROLE = _OF_ROLE.order_by(MESSAGE.c.seq.desc()).limit(1)
 _NEWEST_ANSWER_TO = _NEWEST_OF_ROLE.where(MESSAGE.c.parent_id == bindparam("parent"))
 
 
+def is_at_or_after(connection: Connection, session_id: str, message_id: str, earlier_id: str) -> bool:
+    """False also when `earlier_id` is no message of the session."""
+    places = select(MESSAGE.c.id, MESSAGE.c.seq).where(
+        MESSAGE.c.session_id == session_id, MESSAGE.c.id.in_([message_id, earlier_id])
+    )
+    seqs = {row.id: row.seq for row in connection.execute(places)}
+    return earlier_id in seqs and seqs[message_id] >= seqs[earlier_id]
+
+
 def parts_of_type(
     connection: Connection, session_id: str, part_type: str, messages: Sequence[str] | None = None
 ) -> Sequence[Row[Any]]:
@@ -261,12 +270,6 @@ _EDGES = {
 def answers_to(connection: Connection, session_id: str, message_id: str) -> list[str]:
     asked = {"session": session_id, "prompt": message_id}
     return list(connection.execute(_ANSWERS.order_by(MESSAGE.c.seq), asked).scalars())
-
-
-def has_waiting_prompt(connection: Connection, session_id: str) -> bool:
-    """Whether a prompt is stored that the session's turn has yet to answer, begun or not."""
-    query = select(MESSAGE.c.id).where(MESSAGE.c.session_id == session_id, MESSAGE.c.role == "user", MESSAGE.c.open)
-    return connection.execute(query.limit(1)).first() is not None
 
 
 def waiting_prompts(connection: Connection, session_id: str) -> int:

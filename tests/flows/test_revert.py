@@ -279,9 +279,9 @@ async def test_a_prompt_that_is_stored_but_not_begun_makes_a_session_busy(app: R
     services = app.services
     instance = await services.instances.get(str(app.directory))
     waiting = PromptInput.model_validate({"parts": [{"type": "text", "text": "Wait"}]})
-    taken = await services.prompts.take(instance, session, waiting)
+    accepted = await services.prompts.accept(instance, session, waiting)
     await revert(app, session, prompt, expect=409)
-    await services.prompts.answer(instance, session, taken)
+    await services.prompts.answer(session, accepted)
     await revert(app, session, prompt)
 
 

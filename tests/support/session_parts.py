@@ -11,6 +11,7 @@ from app.schema.message import AssistantMessage, AssistantTime, Message, Message
 from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Session, SessionTime
 from app.session.fork import Forks
+from app.session.gate import SessionGate
 from app.session.lease import Leases
 from app.session.quota import ProjectQuota
 from app.session.service import SessionService
@@ -56,6 +57,7 @@ class Sessions:
     storage: Storage
     store: Store
     statuses: Statuses
+    gate: SessionGate
     service: SessionService
     forks: Forks
     leases: Leases
@@ -97,13 +99,14 @@ class Sessions:
 def more_sessions(storage: Storage) -> Sessions:
     """A server of its own on a database."""
     store = Store(storage.database, storage.sql, storage.writer)
-    statuses = Statuses(store)
+    gate = SessionGate()
     return Sessions(
         storage,
         store,
-        statuses,
-        SessionService(store, statuses),
-        Forks(store, ProjectQuota(store, 2**40)),
+        Statuses(store),
+        gate,
+        SessionService(store, gate),
+        Forks(store, ProjectQuota(store, 2**40), gate),
         Leases(storage.sql, storage.writer),
     )
 

@@ -15,11 +15,11 @@ from app.agent.intake.user_message import Intake
 from app.agent.loop import compaction
 from app.agent.loop.turn_scope import TurnScope, TurnServices
 from app.agent.runner import Runner
-from app.schema.errors import Busy
 from app.schema.event import CommandRun, EventCommandExecuted
 from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
 from app.schema.part import ModelRef
 from app.schema.session import RevertInput, Session
+from app.session.gate import HoldKind, SessionGate
 from app.session.revert import Reverts
 from app.session.store import Store
 from app.workspace.registry import Projects
@@ -36,6 +36,7 @@ class Requests:
         prompts: Prompts,
         intake: Intake,
         runner: Runner,
+        gate: SessionGate,
         reverts: Reverts,
         commands: Commands,
         projects: Projects,
@@ -45,6 +46,7 @@ class Requests:
         self._prompts = prompts
         self._intake = intake
         self._runner = runner
+        self._gate = gate
         self._reverts = reverts
         self._commands = commands
         self._projects = projects
@@ -54,8 +56,7 @@ class Requests:
         await self._store.session_json(session_id)
         prompt = await self._commands.prompt(instance, wanted, await self._intake.last_model(session_id))
         prompt = await hooks.command_parts(instance.hooks, session_id, wanted, prompt)
-        taken = await self._prompts.take(instance, session_id, prompt)
-        answer = await self._prompts.answer(instance, session_id, taken)
+        answer = await self._prompts.answer(session_id, await self._prompts.accept(instance, session_id, prompt))
         await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
         return answer
 
@@ -76,18 +77,20 @@ class Requests:
             await self._reverts.settle(instance.place, session_id)
             return await shell.run(scope, wanted)
 
-        return await self._runner.exclusively(session_id, instance.place.directory, run, announced=True)
+        return await self._runner.exclusively(session_id, instance.place.directory, HoldKind.SHELL, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
-        """Sum the conversation up; returns when that is done. Raises ProviderModelNotFoundError before anything is stored."""
+        """Sum the conversation up; returns when that is done. Raises Busy, ProviderModelNotFoundError before anything is
+        stored. The turn begins with the session still held."""
         await self._store.session_json(session_id)
-        self._refuse_while_busy(session_id)
         scope = TurnScope(self._services, instance, session_id)
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         scope.model(model)
-        await self._reverts.settle(instance.place, session_id)
-        await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
-        await self._runner.run(session_id, instance)
+        async with self._gate.hold(session_id, HoldKind.SUMMARIZE):
+            await self._reverts.settle(instance.place, session_id)
+            await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
+            run = self._runner.start(session_id, instance)
+        await run.over.wait()
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises Busy, Aborted, SnapshotFailed."""
@@ -95,6 +98,7 @@ class Requests:
         return await self._runner.exclusively(
             session_id,
             instance.place.directory,
+            HoldKind.REVERT,
             lambda: _to_its_end(self._reverts.revert(instance.place, instance.snapshots, session_id, wanted)),
         )
 
@@ -104,12 +108,9 @@ class Requests:
         return await self._runner.exclusively(
             session_id,
             instance.place.directory,
+            HoldKind.REVERT,
             lambda: _to_its_end(self._reverts.unrevert(instance.place, instance.snapshots, session_id)),
         )
-
-    def _refuse_while_busy(self, session_id: str) -> None:
-        if self._runner.is_running(session_id):
-            raise Busy(session_id)
 
     async def _agent(self, instance: Instance, session_id: str) -> str:
         """The newest prompt's, else the default one."""

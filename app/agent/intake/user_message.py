@@ -25,7 +25,16 @@ from app.util import clock, ids
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PreparedPrompt:
+    """`message` is what is to be stored; None when the client has sent it before. `content`: a hash of what it says."""
+
+    input: PromptInput
+    content: str
+    message: MessageWithParts | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrompt:
     """`known`: the client had sent this message before; it was not stored again."""
 
     message: MessageWithParts
@@ -58,25 +67,38 @@ class Intake:
         self._reverts = reverts
         self._resolver = resolver
 
-    async def take(self, instance: Instance, session_id: str, prompt: PromptInput, *, rules_from_tools: bool = True) -> Taken:
-        """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise.
+    async def prepare(self, instance: Instance, session_id: str, prompt: PromptInput) -> PreparedPrompt:
+        """Read all that a prompt names; nothing is stored.
 
         Raises NotFound, BadRequest (unknown agent, missing file), ProviderModelNotFoundError, Conflict (a message id used for
-        something else), TooLarge, TooManyPrompts, ProjectFull.
+        something else), TooLarge, ProjectFull.
         """
         for part in prompt.parts:
             check_part_size(part, self._limits.part_bytes)
         content = _hash(prompt)
-        if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
-            return Taken(await self._store.message(session_id, prompt.message_id), known=True)
+        if await self._is_known(session_id, prompt, content):
+            return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.place.project_id)
         message = await self._message(instance, session_id, prompt)
         parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
+        return PreparedPrompt(prompt, content, parts)
+
+    async def store(
+        self, instance: Instance, session_id: str, prepared: PreparedPrompt, *, rules_from_tools: bool = True
+    ) -> StoredPrompt:
+        """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller holds the
+        session. Raises NotFound, also for a known message that was deleted meanwhile, Conflict, TooManyPrompts."""
+        prompt, message = prepared.input, prepared.message
         async with self._store.lock(session_id):
-            if prompt.message_id and await self._is_stored(session_id, prompt.message_id, content):
-                return Taken(await self._store.message(session_id, prompt.message_id), known=True)
-            await self._commit(instance, parts, content, prompt.tools if rules_from_tools else None, waits=not prompt.no_reply)
-        return Taken(parts)
+            if message is None or await self._is_known(session_id, prompt, prepared.content):
+                assert prompt.message_id is not None
+                return StoredPrompt(await self._store.message(session_id, prompt.message_id), known=True)
+            tools = prompt.tools if rules_from_tools else None
+            await self._commit(instance, message, prepared.content, tools, waits=not prompt.no_reply)
+        return StoredPrompt(message)
+
+    async def _is_known(self, session_id: str, prompt: PromptInput, content: str) -> bool:
+        return prompt.message_id is not None and await self._is_stored(session_id, prompt.message_id, content)
 
     async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
         row = await self._store.ask(queries.input_hash, session_id, message_id)

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 from app.agent.instance import Instance
-from app.agent.intake.prompts import Prompts
-from app.agent.intake.user_message import Taken
+from app.agent.intake.prompts import AcceptedPrompt, Prompts
 from app.agent.loop.call_host import Caller
 from app.agent.runner import Runner
 from app.permission.inheritance import child_rules
@@ -44,19 +43,18 @@ class SubagentSessions:
     async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
         off = _switched_off(agent, instance)
         prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=text)])
-        taking = asyncio.create_task(self.prompts.take(instance, session_id, prompt, rules_from_tools=False))
+        accepting = asyncio.create_task(self.prompts.accept(instance, session_id, prompt, rules_from_tools=False, nested=True))
         try:
-            answer = await self.prompts.answer(instance, session_id, await asyncio.shield(taking), nested=True)
+            answer = await self.prompts.answer(session_id, await asyncio.shield(accepting))
             return MessageWithParts.model_validate_json(answer)
         except asyncio.CancelledError:
-            await asyncio.shield(self._stop(instance, session_id, taking))
+            await asyncio.shield(self._stop(session_id, accepting))
             raise
 
-    async def _stop(self, instance: Instance, session_id: str, taking: asyncio.Task[Taken]) -> None:
-        """A prompt that was being taken is taken whole; its answer is then that it was aborted."""
-        await asyncio.wait({taking})
-        if taking.exception() is None:
-            self.runner.start(session_id, instance, nested=True)
+    async def _stop(self, session_id: str, accepting: asyncio.Task[AcceptedPrompt]) -> None:
+        """A prompt that was being accepted is stored; its answer is then that it was aborted."""
+        await asyncio.wait({accepting})
+        if accepting.exception() is None:
             await self.runner.abort(session_id)
 
     async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:

@@ -9,6 +9,7 @@ from open_store import OpenStore
 from app.agent.instance import Instance
 from app.agent.runner import Runner
 from app.schema.errors import Busy
+from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.status import Statuses
 from app.storage import queries
@@ -57,12 +58,16 @@ class Running:
         self.turns = Turns()
         self.leases = Leases(stored.sql, stored.writer)
         self.statuses = Statuses(stored.store)
-        self.runner = Runner(stored.store, self.statuses, self.leases, self.turns.make)
+        self.gate = SessionGate()
+        self.runner = Runner(stored.store, self.statuses, self.leases, self.gate, self.turns.make)
         self.id = stored.session.id
         self.instance = bare_instance("/w")
 
     def prompt(self) -> asyncio.Task[None]:
-        return asyncio.create_task(self.runner.run(self.id, self.instance))
+        return asyncio.create_task(self.answered())
+
+    async def answered(self) -> None:
+        await self.runner.start(self.id, self.instance).over.wait()
 
     async def next_turn(self) -> WaitingTurn:
         await asyncio.wait_for(self.turns.made.acquire(), 5)
@@ -212,7 +217,7 @@ async def test_work_that_needs_the_session_alone_is_refused_while_a_turn_runs(ru
         raise AssertionError("must not run")
 
     with pytest.raises(Busy):
-        await running.runner.exclusively(running.id, "/w", work)
+        await running.runner.exclusively(running.id, "/w", HoldKind.SHELL, work)
     turn.may_end.set()
     await prompt
 
@@ -224,7 +229,7 @@ async def test_a_prompt_waits_for_work_that_has_the_session_alone(running: Runni
         await may_end.wait()
         return "done"
 
-    alone = asyncio.create_task(running.runner.exclusively(running.id, "/w", work))
+    alone = asyncio.create_task(running.runner.exclusively(running.id, "/w", HoldKind.SHELL, work))
     await asyncio.sleep(0)
     prompt = running.prompt()
     await asyncio.sleep(0)
@@ -233,6 +238,51 @@ async def test_a_prompt_waits_for_work_that_has_the_session_alone(running: Runni
     assert await alone == "done"
     (await running.next_turn()).may_end.set()
     await prompt
+
+
+async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_turn(running: Running) -> None:
+    async def work() -> None:
+        raise AssertionError("must not run")
+
+    storing = running.gate.request(running.id, HoldKind.PROMPT)
+    alone = asyncio.create_task(running.runner.exclusively(running.id, "/w", HoldKind.REVERT, work))
+    await asyncio.sleep(0)
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    running.gate.release(storing)
+    with pytest.raises(Busy):
+        await alone
+    await running.stored.store.drain()
+    assert await running.stored.store.ask(queries.lease_of, running.id) is not None
+    assert running.runner.is_running(running.id)
+    turn.may_end.set()
+    await prompt
+    assert not running.gate.is_held(running.id)
+
+
+async def test_an_abort_ends_the_turn_that_waits_too(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    turn.may_settle.set()
+    abort = asyncio.create_task(running.runner.abort(running.id))
+    await asyncio.wait_for(turn.settling.wait(), 5)
+    second = running.prompt()
+    await asyncio.sleep(0)
+    again = asyncio.create_task(running.runner.abort(running.id))
+    await asyncio.gather(first, second, abort, again)
+    assert len(running.turns.running) == 1 and not running.runner.is_running(running.id)
+
+
+async def test_a_turn_whose_session_is_deleted_before_it_begins_ends_without_a_word(running: Running) -> None:
+    deletion = running.gate.request(running.id, HoldKind.DELETE)
+    prompt = running.prompt()
+    await asyncio.sleep(0)
+    announced = len(running.stored.announced.events)
+    running.runner.discard(running.id)
+    running.gate.release(deletion)
+    await prompt
+    assert running.turns.running == [] and len(running.stored.announced.events) == announced
+    assert not running.runner.is_running(running.id) and not running.gate.is_held(running.id)
 
 
 async def test_a_stale_generation_cannot_write(running: Running) -> None:

@@ -1,0 +1,415 @@
+"""Requests that meet on one session: docs/concurrency.md says which are refused, wait or join, and that is what happens."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from every_route import WRITING, every_route
+from revert_steps import bash, files, play, revert, unrevert
+from running_app import RunningApp, running_app, text_part
+from turns import assert_settled, requests, say, statuses, task, texts, until
+
+from app.provider.base import ModelRequest, TextBlock
+from app.provider.scripted import ScriptedProvider, Turn, parse_turn
+
+ROOT = Path(__file__).parents[2]
+ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
+MODEL = {"providerID": "scripted", "modelID": "rules"}
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def session(app: RunningApp) -> str:
+    return str((await app.create_session(permission=ALLOW, title="T"))["id"])
+
+
+# What the page's table says.
+
+
+def table() -> list[list[str]]:
+    """The cells of its rows, the heads first."""
+    page = (ROOT / "docs" / "concurrency.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
+    return [row for row in rows if not row[0].startswith("---")]
+
+
+def routes_of(cell: str) -> list[tuple[str, str]]:
+    return [(method, path) for method, path in re.findall(r"`([A-Z]+) (\S+)`", cell)]
+
+
+def refused(column: str) -> list[tuple[str, str]]:
+    heads, *rows = table()
+    (place,) = [place for place, head in enumerate(heads) if column in head]
+    return [route for row in rows if row[place] == "409" for route in routes_of(row[0])]
+
+
+BODIES: dict[str, Any] = {
+    "shell": {"agent": "build", "command": "touch ran"},
+    "summarize": MODEL,
+    "revert": {"messageID": "msg_first"},
+}
+
+
+async def first_part(app: RunningApp, session: str) -> dict[str, Any]:
+    part: dict[str, Any] = (await app.messages(session))[0]["parts"][0]
+    return part
+
+
+async def asked(app: RunningApp, route: tuple[str, str], part: dict[str, Any]) -> httpx.Response:
+    """One of the routes, about the part, its message or its session."""
+    method, path = route
+    named = {"sessionID": part["sessionID"], "messageID": part["messageID"], "partID": part["id"]}
+    body = part if method == "PATCH" else BODIES.get(path.rpartition("/")[2])
+    return await app.client.request(method, path.format(**named), json=body)
+
+
+def test_every_route_that_writes_to_a_session_stands_in_the_table(app: RunningApp) -> None:
+    listed = {route for row in table() for route in routes_of(row[0])}
+    ours = {(method, path) for method, path in every_route(app.fastapi) if path.startswith("/session/{") and method in WRITING}
+    assert listed == ours
+
+
+# What works on the session.
+
+
+@contextmanager
+def locked_snapshots(app: RunningApp) -> Iterator[None]:
+    """A revert waits in this block, as behind another server's."""
+    (lock,) = app.data_dir.rglob("opensession.lock")
+    descriptor = os.open(lock, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def turn(app: RunningApp, session: str) -> AsyncIterator[None]:
+    may_end = asyncio.Event()
+    app.provider.add([{"wait": may_end}, say("Done.")])
+    prompt = asyncio.create_task(app.prompt(session, "Wait"))
+    asked_before = len(requests(app))
+    await until(lambda: len(requests(app)) > asked_before)
+    yield
+    may_end.set()
+    await prompt
+
+
+@asynccontextmanager
+async def summary(app: RunningApp, session: str) -> AsyncIterator[None]:
+    may_end = asyncio.Event()
+    app.provider.add([{"wait": may_end}, say("In short.")])
+    asked_before = len(requests(app))
+    summing = asyncio.create_task(app.post(f"/session/{session}/summarize", MODEL))
+    await until(lambda: len(requests(app)) > asked_before)
+    yield
+    may_end.set()
+    await summing
+
+
+@asynccontextmanager
+async def shell(app: RunningApp, session: str) -> AsyncIterator[None]:
+    line = {"agent": "build", "command": "touch started; while [ ! -e go ]; do sleep 0.02; done"}
+    running = asyncio.create_task(app.post(f"/session/{session}/shell", line))
+    await until((app.directory / "started").exists)
+    yield
+    (app.directory / "go").touch()
+    await running
+
+
+@asynccontextmanager
+async def reverting(app: RunningApp, session: str) -> AsyncIterator[None]:
+    prompt = (await app.messages(session))[-3]["info"]["id"]
+    with locked_snapshots(app):
+        running = asyncio.create_task(revert(app, session, prompt))
+        await until(lambda: app.services.store.lock(session).locked())
+        yield
+    await running
+
+
+@asynccontextmanager
+async def unreverting(app: RunningApp, session: str) -> AsyncIterator[None]:
+    await revert(app, session, (await app.messages(session))[-3]["info"]["id"])
+    with locked_snapshots(app):
+        running = asyncio.create_task(unrevert(app, session))
+        await until(lambda: app.services.store.lock(session).locked())
+        yield
+    await running
+
+
+AT_WORK = {"turn": turn, "summary": summary, "shell": shell, "revert": reverting, "unrevert": unreverting}
+COLUMNS = {
+    "turn": "while a turn runs",
+    "summary": "or a summary is made",
+    "shell": "while a shell line runs",
+    "revert": "while a revert",
+    "unrevert": "or unrevert works",
+}
+
+
+@pytest.mark.parametrize("work", AT_WORK)
+async def test_what_the_table_refuses_is_a_409_and_changes_nothing(app: RunningApp, session: str, work: str) -> None:
+    await play(app, session, bash("echo one > a.txt"), text="first")
+    await play(app, session, bash("echo two > a.txt"), text="second")
+    before, part = await app.messages(session), await first_part(app, session)
+    routes = refused(COLUMNS[work])
+    assert len(routes) >= 7
+    async with AT_WORK[work](app, session):
+        for route in routes:
+            response = await asked(app, route, part)
+            assert (response.status_code, response.json().get("name")) == (409, "SessionBusyError"), f"{route}: {response.text}"
+        assert (await app.messages(session))[: len(before)] == before
+    assert not (app.directory / "ran").exists()
+    assert_settled(await app.messages(session))
+
+
+@pytest.mark.parametrize("work", ["turn", "summary", "shell"])
+async def test_a_fork_copies_what_is_finished_while_something_runs(app: RunningApp, session: str, work: str) -> None:
+    await play(app, session, bash("echo one > a.txt"))
+    async with AT_WORK[work](app, session):
+        copied = await app.messages((await app.post(f"/session/{session}/fork"))["id"])
+    assert [message["info"]["role"] for message in copied][:3] == ["user", "assistant", "assistant"]
+    assert_settled(copied)
+
+
+@pytest.mark.parametrize("work", ["revert", "unrevert"])
+async def test_a_fork_waits_for_a_revert(app: RunningApp, session: str, work: str) -> None:
+    await play(app, session, bash("echo two > a.txt"))
+    async with AT_WORK[work](app, session):
+        fork = asyncio.create_task(app.post(f"/session/{session}/fork"))
+        await until_it_waits(app, session, fork)
+        assert len(await app.get("/session")) == 1
+    assert len(await app.messages((await fork)["id"])) == 3
+
+
+@pytest.mark.parametrize("work", ["revert", "unrevert"])
+async def test_a_prompt_waits_for_a_revert_and_makes_final_what_it_finds(app: RunningApp, session: str, work: str) -> None:
+    await play(app, session, bash("echo two > a.txt"))
+    app.provider.add([say("Here.")])
+    async with AT_WORK[work](app, session):
+        before = await app.messages(session)
+        prompt = asyncio.create_task(app.prompt(session, "Go on"))
+        await until_it_waits(app, session, prompt)
+        assert await app.messages(session) == before
+    assert texts(await prompt) == ["Here."]
+    kept = len(before) if work == "unrevert" else 0
+    assert len(await app.messages(session)) == kept + 2
+    assert (app.directory / "a.txt").read_text() == ("two\n" if work == "unrevert" else "hello\nworld\n")
+
+
+async def until_it_waits(app: RunningApp, session: str, request: asyncio.Task[Any]) -> None:
+    """As nothing tells, until another client's reads have been answered many times."""
+    for _ in range(30):
+        await app.messages(session)
+    assert not request.done()
+
+
+async def test_edits_at_once_queue(app: RunningApp, session: str) -> None:
+    await play(app, session, bash("echo two > a.txt"))
+    first = (await app.messages(session))[0]
+    path = f"/session/{session}/message/{first['info']['id']}/part/{first['parts'][0]['id']}"
+    edits = [app.client.patch(path, json={**first["parts"][0], "text": str(number)}) for number in range(10)]
+    assert {response.status_code for response in await asyncio.gather(*edits)} == {200}
+
+
+# A prompt is at work from its 204 on.
+
+
+async def test_a_prompt_cannot_be_deleted_before_its_answer(app: RunningApp, session: str) -> None:
+    for number in range(10):
+        prompt = f"msg_mine{number}"
+        await app.prompt_async(session, "Hi", messageID=prompt)
+        path = f"/session/{session}/message/{prompt}"
+        response = await app.client.delete(path)
+        assert response.status_code == 409, response.text
+        await until(lambda: not app.services.runner.is_running(session))
+        assert (await app.messages(session))[-1]["info"]["parentID"] == prompt
+        await app.call("DELETE", path)
+
+
+async def test_nothing_comes_between_a_prompt_and_its_turn(app: RunningApp, session: str) -> None:
+    """Whatever is asked while the prompt is on its way to the disk is refused."""
+    await play(app, session, bash("echo two > a.txt"))
+    app.provider.add([say("Here.")])
+    routes, part = refused(COLUMNS["turn"]), await first_part(app, session)
+    prompting = asyncio.create_task(app.prompt(session, "Go on"))
+    while not app.services.store.lock(session).locked():
+        await asyncio.sleep(0)
+    responses = await asyncio.gather(*(asked(app, route, part) for route in routes))
+    assert {response.status_code for response in responses} == {409}
+    assert texts(await prompting) == ["Here."]
+
+
+async def test_summaries_and_prompts_at_once_never_meet(app: RunningApp, session: str) -> None:
+    """One summary is made, or none where a prompt came first; nothing is left without its answer."""
+    for _ in range(5):
+        await play(app, session, bash("true"))
+        asking = [app.client.post(f"/session/{session}/summarize", json=MODEL) for _ in range(4)]
+        answers = await asyncio.gather(*asking, app.client.post(f"/session/{session}/message", json={"parts": [text_part("Hi")]}))
+        statuses_told = [answer.status_code for answer in answers]
+        assert statuses_told[:4].count(200) <= 1 and set(statuses_told[:4]) <= {200, 409} and statuses_told[4] == 200
+        messages = await app.messages(session)
+        assert_settled(messages)
+        asked_for = [message for message in messages if "compaction" in {part["type"] for part in message["parts"]}]
+        answered = {message["info"].get("parentID") for message in messages}
+        assert all(message["info"]["id"] in answered for message in asked_for)
+
+
+async def test_an_abort_ends_the_prompt_that_waits_for_a_shell_line_too(app: RunningApp, session: str) -> None:
+    line = {"agent": "build", "command": "touch started; while :; do sleep 0.02; done"}
+    running = asyncio.create_task(app.post(f"/session/{session}/shell", line))
+    await until((app.directory / "started").exists)
+    await app.prompt_async(session, "Go on")
+    await app.post(f"/session/{session}/abort")
+    assert await statuses(app) == {} and not app.services.runner.is_running(session)
+    await running
+    answer = (await app.messages(session))[-1]["info"]
+    assert answer["error"]["name"] == "MessageAbortedError" and requests(app) == []
+    assert_settled(await app.messages(session))
+
+
+async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp, session: str) -> None:
+    """The shell line's end must not close it: a server killed then would forget it."""
+    async with app.events() as events:
+        async with shell(app, session):
+            await app.prompt_async(session, "Go on")
+        await events.until("session.idle")
+        await until(lambda: not app.services.runner.is_running(session))
+    assert events.types.count("session.idle") == 1
+    assert texts((await app.messages(session))[-1]) == ["ok"]
+
+
+# A revert is not lost.
+
+
+Edit = Callable[[RunningApp, str, dict[str, Any]], Awaitable[httpx.Response]]
+
+
+async def deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx.Response:
+    return await app.client.delete(f"/session/{session}/message/{message['info']['id']}")
+
+
+async def part_deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx.Response:
+    part = message["parts"][-1]
+    return await app.client.delete(f"/session/{session}/message/{message['info']['id']}/part/{part['id']}")
+
+
+async def part_changed(app: RunningApp, session: str, message: dict[str, Any]) -> httpx.Response:
+    part = message["parts"][-1]
+    path = f"/session/{session}/message/{message['info']['id']}/part/{part['id']}"
+    return await app.client.patch(path, json={**part, "files": []} if part["type"] == "patch" else part)
+
+
+@pytest.mark.parametrize("edit", [deleted, part_deleted, part_changed])
+async def test_what_a_revert_has_taken_back_cannot_be_edited(app: RunningApp, session: str, edit: Edit) -> None:
+    await play(app, session, bash("true"), text="kept")
+    prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
+    before = files(app.directory)
+    await revert(app, session, prompt)
+    messages = await app.messages(session)
+    at = next(at for at, message in enumerate(messages) if message["info"]["id"] == prompt)
+    for message in messages[at:]:
+        response = await edit(app, session, message)
+        assert (response.status_code, response.json()["name"]) == (409, "MessageRevertedError")
+        assert "Unrevert" in response.json()["data"]["message"]
+    assert await app.messages(session) == messages
+    assert (await edit(app, session, messages[0])).status_code == 200
+    assert "revert" not in await unrevert(app, session)
+    assert files(app.directory) == before
+    assert (await edit(app, session, messages[at])).status_code == 200
+
+
+async def test_a_message_that_is_reverted_in_part_cannot_be_edited(app: RunningApp, session: str) -> None:
+    prompt = await play(app, session, bash("echo one > a.txt"), bash("echo two > a.txt"))
+    answer = next(message for message in await app.messages(session) if message["info"].get("parentID") == prompt)
+    second = [part for part in answer["parts"] if part["type"] == "tool"][1]
+    before = files(app.directory)
+    await revert(app, session, answer["info"]["id"], partID=second["id"])
+    assert (await part_deleted(app, session, answer)).status_code == 409
+    assert (await deleted(app, session, (await app.messages(session))[0])).status_code == 200
+    await unrevert(app, session)
+    assert files(app.directory) == before
+
+
+async def test_an_unrevert_without_snapshots_is_refused_and_loses_nothing(app: RunningApp, session: str) -> None:
+    prompt = await play(app, session, bash("echo two > a.txt"))
+    reverted = (await revert(app, session, prompt))["revert"]
+    (app.directory / "opencode.json").write_text('{"snapshot": false}')
+    error = await app.post(f"/session/{session}/unrevert", expect=500)
+    assert error["name"] == "SnapshotError" and "off" in error["data"]["message"]
+    assert (await app.get(f"/session/{session}"))["revert"] == reverted
+    (app.directory / "opencode.json").unlink()
+    assert "revert" not in await unrevert(app, session)
+    assert (app.directory / "a.txt").read_text() == "two\n"
+
+
+# What is gone is gone.
+
+
+async def test_a_prompt_that_meets_a_deletion_is_deleted_or_not_found(app: RunningApp, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(20):
+        session = (await app.create_session())["id"]
+        prompts = [
+            asyncio.create_task(app.client.post(f"/session/{session}/{path}", json={"parts": [text_part("Hi")]}))
+            for path in ("message", "prompt_async", "prompt_async")
+        ]
+        for _ in range(number * 3):
+            await asyncio.sleep(0)
+        assert await app.call("DELETE", f"/session/{session}") is True
+        answers = await asyncio.gather(*prompts)
+        assert {answer.status_code for answer in answers} <= {200, 204, 404}
+        await app.get(f"/session/{session}", expect=404)
+        assert await statuses(app) == {} and not app.services.runner.is_running(session)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert await app.get("/session") == []
+
+
+async def test_a_deletion_catches_the_sessions_that_its_turn_creates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    provider = ScriptedProvider(otherwise=give_out_tasks)
+    async with running_app(tmp_path, provider=provider) as app:
+        for moment in range(8):
+            session = (await app.create_session(permission=ALLOW, title="T"))["id"]
+            provider.requests.clear()
+            prompt = asyncio.create_task(app.prompt(session, "Give out tasks"))
+            await until(lambda: requests(app))
+            for _ in range(moment * 15):
+                await asyncio.sleep(0)
+            assert await app.call("DELETE", f"/session/{session}") is True
+            await prompt
+            assert await app.get("/session") == [] and await statuses(app) == {}
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def give_out_tasks(request: ModelRequest) -> Turn:
+    last = request.messages[-1].content[0]
+    first = isinstance(last, TextBlock) and "Give out" in last.text
+    return parse_turn([task("look"), task("look again")] if first else [bash("sleep 0.05")])
+
+
+async def test_a_child_comes_before_or_after_the_deletion_of_its_parent(app: RunningApp) -> None:
+    """A client may name any parent, also one that is gone."""
+    for moment in range(8):
+        parent = (await app.create_session())["id"]
+        created = asyncio.create_task(app.create_session(parentID=parent))
+        for _ in range(moment * 5):
+            await asyncio.sleep(0)
+        await app.call("DELETE", f"/session/{parent}")
+        child = (await created)["id"]
+        left = [found["id"] for found in await app.get("/session")]
+        assert left in ([], [child])
+        if left:
+            await app.call("DELETE", f"/session/{child}")
