@@ -10,7 +10,6 @@ from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
 
 from app.api.json_route import ServerRequest, router
-from app.schema.errors import NotFound
 
 routes = router(include_in_schema=False)
 
@@ -53,11 +52,9 @@ async def asset(request: Request, name: str) -> Response:
 
 @routes.get("/s/{shareID}")
 async def shared(request: ServerRequest, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
-    try:
-        await request.services.shares.visit(share_id)
-    except NotFound:
-        return _file(request, "not-shared.html", 404, _PRIVATE)
-    return _file(request, "share.html", 200, _PRIVATE)
+    if await request.services.shares.is_shared(share_id):
+        return _file(request, "share.html", 200, _PRIVATE)
+    return _file(request, "not-shared.html", 404, _PRIVATE)
 
 
 @cache

@@ -3,9 +3,9 @@
 from typing import Annotated
 
 from fastapi import Path
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
-from app.api.deps import Directory, SessionPath, documented, json_bytes, session_instance, session_place, wire
+from app.api.deps import Directory, SessionPath, documented, session_instance, session_place, wire
 from app.api.json_route import ServerRequest, router
 from app.schema.session import Session
 from app.schema.share import SharedConversation
@@ -42,5 +42,10 @@ async def unshare(request: ServerRequest, where: Directory, session_id: SessionP
 
 @routes.get("/s/{shareID}/session", operation_id="share.session", response_model=SharedConversation, responses=documented(404))
 async def visit(request: ServerRequest, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
-    """A shared session as its visitors see it, without a password."""
-    return json_bytes(await request.services.shares.visit(share_id), headers=VISITOR_HEADERS)
+    """A shared session as its visitors see it, without a password. With its `ETag` as `If-None-Match`: 304 unless it changed."""
+    found = await request.services.shares.visit(share_id)
+    headers = {**VISITOR_HEADERS, "ETag": found.etag}
+    if found.etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    headers["Content-Length"] = str(len(found.body))
+    return StreamingResponse(request.services.shares.pieces(found), headers=headers, media_type="application/json")

@@ -5,19 +5,16 @@ The link's id is all that a visitor needs and cannot be guessed. There is no oth
 
 import re
 import secrets
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from typing import ClassVar
 
 from app.config.flags import Flags
 from app.schema.config import Config
 from app.schema.errors import NotFound, ServiceError
-from app.schema.message import MESSAGES
 from app.schema.session import Session, Share
-from app.session import rows
-from app.session.shared_view import shared_messages, shared_session
+from app.session.shared_conversation import SharedBody, SharedConversations
 from app.session.store import Store
-from app.storage import queries, tables
-from app.storage.engine import Connection
+from app.storage import queries
 from app.workspace.place import Place
 
 _ID_BYTES = 20
@@ -41,17 +38,10 @@ def shares_by_itself(config: Config, flags: Flags) -> bool:
     return may_share(config, flags) and (config.share == "auto" or flags.auto_share)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    session: Session
-    messages: queries.StoredMessages
-    diff: str
-    todo: str
-
-
 class Shares:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._conversations = SharedConversations(store)
 
     async def share(self, place: Place, session_id: str, base: str) -> Session:
         """Give a session a link below `base`, or return the one it has. Raises NotFound."""
@@ -79,30 +69,15 @@ class Shares:
             await self._store.commit(change)
             return private
 
-    async def visit(self, share_id: str) -> bytes:
-        """The JSON of a SharedConversation. Raises NotFound, in the same words for every id that is not in use."""
-        found = await self._store.ask(_shared, share_id) if _ID.fullmatch(share_id) else None
+    async def is_shared(self, share_id: str) -> bool:
+        return _ID.fullmatch(share_id) is not None and await self._store.ask(queries.shared_session, share_id) is not None
+
+    async def visit(self, share_id: str) -> SharedBody:
+        """Raises NotFound, in the same words for every id that is not in use."""
+        found = await self._conversations.get(share_id) if _ID.fullmatch(share_id) else None
         if found is None:
             raise NotFound("There is nothing shared here: the link is wrong, or it was taken back.")
-        session = found.session
-        history = rows.read_messages(session.id, found.messages, self._store.live_parts(session.id))
-        return b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (
-            shared_session(session).wire_json(),
-            MESSAGES.dump_json(shared_messages(history, session.revert), exclude_none=True),
-            found.diff.encode(),
-            found.todo.encode(),
-        )
+        return found
 
-
-def _shared(connection: Connection, share_id: str) -> _Shared | None:
-    """All of it as of one moment."""
-    session_id = queries.shared_session(connection, share_id)
-    body = session_id and queries.session_body(connection, session_id)
-    if not session_id or not body:
-        return None
-    return _Shared(
-        Session.model_validate_json(body),
-        queries.all_messages(connection, session_id),
-        diff=queries.body_of(connection, tables.DIFF, session_id=session_id) or "[]",
-        todo=queries.body_of(connection, tables.TODO, session_id=session_id) or "[]",
-    )
+    def pieces(self, body: SharedBody) -> AsyncIterator[bytes]:
+        return self._conversations.pieces(body)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -72,6 +73,9 @@ class Store:
         self._unwritten: dict[str, Part] = {}
         self._write_behind: asyncio.TimerHandle | None = None
         self._watchers: dict[str, list[PartWatcher]] = {}
+        self._changes = count()
+        self._revisions: dict[str, int] = {}
+        """Of the sessions whose revision somebody asked for."""
 
     @contextmanager
     def watching(self, session_id: str, watcher: PartWatcher) -> Iterator[None]:
@@ -100,6 +104,7 @@ class Store:
         for part_id in change.settled_parts:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)
+        done.add_done_callback(lambda _: self._note_change(change.session_id))
         live = self._live.get(change.session_id, {})
         for part in change.parts:
             if part.id not in live:
@@ -153,6 +158,7 @@ class Store:
         else:
             self._write_soon(part)
         size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
+        self._note_change(part.session_id)
         as_of_now = _as_of_now(part)
         gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, as_of_now, part_type=part.type)
         self._writer.delta(gained)
@@ -211,6 +217,16 @@ class Store:
         if not live:
             self._live.pop(session_id, None)
             self._live_in.pop(session_id, None)
+
+    # Which revision a session is at.
+
+    def revision(self, session_id: str) -> int:
+        """Another number whenever this server has changed the session, or something streams in it."""
+        return self._revisions.setdefault(session_id, next(self._changes))
+
+    def _note_change(self, session_id: str) -> None:
+        """Forgotten until the revision is asked for again: most sessions are never asked of."""
+        self._revisions.pop(session_id, None)
 
     # The lease of a turn.
 

@@ -317,6 +317,23 @@ def shared_session(connection: Connection, share_id: str) -> str | None:
     return connection.execute(select(SHARE.c.session_id).where(SHARE.c.id == share_id)).scalar_one_or_none()
 
 
+def shared_revision(connection: Connection, share_id: str) -> Row[Any] | None:
+    """The session that a link shows, and what differs when another server has added to it, removed or changed something."""
+    return connection.execute(_SHARED_REVISION, {"share": share_id}).one_or_none()
+
+
+def _extent(of: Any) -> list[ColumnElement[Any]]:
+    in_session = of.c.session_id == SHARE.c.session_id
+    return [select(what).where(in_session).scalar_subquery() for what in (func.max(of.c.seq), func.count())]
+
+
+_SHARED_REVISION = (
+    select(SHARE.c.session_id, SESSION.c.body, SESSION.c.diff_basis, *_extent(MESSAGE), *_extent(PART))
+    .join(SESSION, SESSION.c.id == SHARE.c.session_id)
+    .where(SHARE.c.id == bindparam("share"))
+)
+
+
 def projects(connection: Connection) -> list[str]:
     return list(connection.execute(select(PROJECT.c.body).order_by(PROJECT.c.updated.desc(), PROJECT.c.id)).scalars())
 

@@ -74,6 +74,22 @@ async def test_a_visitor_gets_the_conversation_and_no_place_of_the_server(tmp_pa
     assert not [text for text in strings(beside) if str(tmp_path) in text or "Be brief" in text]
 
 
+async def test_a_visitor_who_knows_the_conversation_is_sent_none_of_it(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "x" * 700_000}]]) as app:
+        session = await app.create_session(title="Mine")
+        await app.prompt(session["id"], "Write much")
+        link = await share(app, session["id"])
+        first = await app.client.get(f"{link}/session")
+        assert int(first.headers["content-length"]) == len(first.content) > 700_000
+        known = {"if-none-match": first.headers["etag"]}
+        again = await app.client.get(f"{link}/session", headers=known)
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+        assert again.headers["cache-control"] == "no-store"
+        await app.call("PATCH", f"/session/{session['id']}", {"title": "Yours"})
+        changed = await app.client.get(f"{link}/session", headers=known)
+        assert changed.status_code == 200 and changed.json()["session"]["title"] == "Yours"
+
+
 @pytest.mark.parametrize("guess", ["0" * 40, "x", "ses_1", "%00", "%ff", "a" * 5000])
 async def test_guesses_are_answered_alike(app: RunningApp, guess: str) -> None:
     session = await app.create_session()

@@ -56,7 +56,7 @@ async def test_a_visitor_reads_all_of_it_as_it_is_now(sessions: Sessions) -> Non
     share_id = await shared(sessions)
     await sessions.put(user("msg_1"), text_part("prt_1", "Hello"), assistant("msg_2", "msg_1"))
     await sessions.put(text_part("prt_2", "Hi", "msg_2"))
-    seen = orjson.loads(await shares(sessions).visit(share_id))
+    seen = orjson.loads((await shares(sessions).visit(share_id)).body)
     assert set(seen) == {"session", "messages", "diff", "todo"}
     assert [[part["text"] for part in message["parts"]] for message in seen["messages"]] == [["Hello"], ["Hi"]]
     assert seen["diff"] == seen["todo"] == []
@@ -68,7 +68,7 @@ async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sess
     sessions.store.stream(text_part("prt_1", "Hel"), "/d", "Hel")
     await sessions.store.drain()
     sessions.store.stream(text_part("prt_1", "Hello"), "/d", "lo")
-    seen = orjson.loads(await shares(sessions).visit(share_id))
+    seen = orjson.loads((await shares(sessions).visit(share_id)).body)
     assert seen["messages"][0]["parts"][0]["text"] == "Hello"
 
 
