@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from fastapi.responses import Response
 
+from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
 from app.api.deps import (
     TRUE,
@@ -18,6 +19,7 @@ from app.api.deps import (
 )
 from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
+from app.provider.selection import find as find_model
 from app.schema.base import MessageID
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_by_itself
@@ -50,8 +52,14 @@ async def list_sessions(
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
 async def create(request: ServerRequest, where: Directory, body: CreateInput | None = None) -> Response:
+    """An unknown agent or model is refused, as in a prompt."""
     instance = await request.services.instances.get(where)
-    session = await request.services.sessions.create(instance.place, body or CreateInput())
+    wanted = body or CreateInput()
+    if wanted.agent is not None:
+        find_agent(instance.agents, wanted.agent)
+    if wanted.model is not None:
+        find_model(instance.connected, wanted.model.provider_id, wanted.model.id, instance.known)
+    session = await request.services.sessions.create(instance.place, wanted)
     request.scope[CREATED] = session.id
     if shares_by_itself(instance.config, instance.flags) and session.parent_id is None:
         session = await request.services.shares.share(instance.place, session.id, public_base(request))

@@ -20,7 +20,7 @@ def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: 
     for limit in [_UNSAID, *parent_effective]:
         tail = [rule for rule in tail if not _covers(limit, rule)]
         if limit.action != "allow" or any(_overlap(limit, rule) for rule in tail):
-            tail.extend(_narrowed(own, limit))
+            tail = extended(tail, _narrowed(own, limit))
     return [*child_session, *_without_overruled(tail)]
 
 
@@ -29,6 +29,19 @@ def inherited(parent_session: Ruleset, own: Ruleset) -> Ruleset:
     if not parent_session or not own:
         return [*parent_session, *own]
     return [*parent_session, *child_rules([_EVERYTHING, *parent_session], [_EVERYTHING], own)]
+
+
+def extended(rules: Ruleset, added: Ruleset) -> Ruleset:
+    """`added` behind the rules that are there. An earlier rule for the same permission and pattern goes: the last one counts."""
+    spoken_of = {(rule.permission, rule.pattern) for rule in added}
+    return [*(rule for rule in rules if (rule.permission, rule.pattern) not in spoken_of), *added]
+
+
+def restricted(own: Ruleset, limits: Ruleset) -> Ruleset:
+    """`own`, followed by what keeps it within `limits`; both follow the rules of an agent that may do everything."""
+    if not limits:
+        return own
+    return extended(own, child_rules([_EVERYTHING, *limits], [_EVERYTHING], own)[len(own) :])
 
 
 def _narrowed(own: Ruleset, limit: Rule) -> Ruleset:

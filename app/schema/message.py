@@ -75,6 +75,12 @@ class MessageWithParts(Wire):
 MESSAGES: TypeAdapter[list[MessageWithParts]] = TypeAdapter(list[MessageWithParts])
 
 
+class TextFormat(Wire):
+    """What an answer may be asked for as: text alone."""
+
+    type: Literal["text"]
+
+
 class PromptInput(Wire):
     message_id: MessageID | None = None
     model: ModelRef | None = None
@@ -83,6 +89,7 @@ class PromptInput(Wire):
     tools: dict[str, StrictBool] | None = None
     system: str | None = None
     variant: str | None = None
+    format: TextFormat | None = None
     parts: list[PartInput]
 
 
@@ -97,6 +104,7 @@ class CommandInput(Wire):
 
 
 class ShellInput(Wire):
+    message_id: Annotated[MessageID, Field(description="Of the user message; it must be new")] | None = None
     agent: str
     command: str
     model: ModelRef | None = None

@@ -1,8 +1,9 @@
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictFloat
+import orjson
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat
 
-from app.schema.base import MessageID, SessionID, Wire
+from app.schema.base import MessageID, Metadata, SessionID, Wire
 from app.schema.permission import Ruleset
 
 
@@ -53,6 +54,14 @@ class Revert(Wire):
     unfinished: bool | None = None
 
 
+class SessionModel(Wire):
+    """What answers prompts that name no model, in a session without an earlier one."""
+
+    id: str
+    provider_id: str
+    variant: str | None = None
+
+
 class Session(Wire):
     id: SessionID
     slug: str
@@ -62,6 +71,9 @@ class Session(Wire):
     summary: SessionSummary | None = None
     share: Share | None = None
     title: str
+    agent: str | None = None
+    model: SessionModel | None = None
+    metadata: Metadata | None = None
     version: str
     time: SessionTime
     permission: Ruleset | None = None
@@ -99,10 +111,31 @@ Title = Annotated[str, Field(max_length=1_000_000)]
 """It stands in every list and event of its session."""
 
 
+MOST_METADATA_BYTES = 1_000_000
+
+
+def _bounded(metadata: Metadata) -> Metadata:
+    if len(orjson.dumps(metadata)) > MOST_METADATA_BYTES:
+        raise ValueError(f"metadata has at most {MOST_METADATA_BYTES} bytes")
+    return metadata
+
+
+def _no_workspace(_: str) -> str:
+    raise ValueError("there are no workspaces here: name a directory, by the query parameter of that name")
+
+
+SessionMetadata = Annotated[Metadata, AfterValidator(_bounded)]
+"""A client's own; like the title it stands in every list and event of its session."""
+
+
 class CreateInput(Wire):
     parent_id: SessionID | None = None
     title: Title | None = None
+    agent: str | None = None
+    model: SessionModel | None = None
+    metadata: SessionMetadata | None = None
     permission: Ruleset | None = None
+    workspace_id: Annotated[str, AfterValidator(_no_workspace), Field(description="Refused: there are none here")] | None = None
 
 
 class UpdateTime(Wire):
@@ -110,7 +143,11 @@ class UpdateTime(Wire):
 
 
 class UpdateInput(Wire):
+    """`permission` comes behind the rules that there are; `metadata` takes the place of what there is."""
+
     title: Title | None = None
+    metadata: SessionMetadata | None = None
+    permission: Ruleset | None = None
     time: UpdateTime | None = None
 
 

@@ -1,10 +1,10 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from app import __version__
-from app.permission.inheritance import inherited
+from app.permission.inheritance import extended, inherited, restricted
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, NotFound, ServiceError, TooLarge
 from app.schema.message import UserMessage
@@ -43,21 +43,30 @@ class SessionService:
         self._gate = gate
 
     async def create(self, place: Place, wanted: CreateInput) -> Session:
-        """A child comes wholly before the deletion of its parent, with which it goes, or after it."""
-        async with self._gate.hold(wanted.parent_id, HoldKind.READ) if wanted.parent_id else nullcontext():
-            rules = inherited(await self._parent_rules(wanted), wanted.permission or [])
+        async with self._above(wanted.parent_id):
+            rules = inherited(await self._rules_of(wanted.parent_id), wanted.permission or [])
             session = new_session(place, wanted.title, wanted.parent_id, rules or wanted.permission)
+            session.agent, session.model, session.metadata = wanted.agent, wanted.model, wanted.metadata
             change = self._store.change(session.id, place.directory)
             change.create_session(session)
             await self._store.commit(change)
         return session
 
-    async def _parent_rules(self, wanted: CreateInput) -> Ruleset:
+    @asynccontextmanager
+    async def _above(self, parent_id: str | None) -> AsyncIterator[None]:
+        """A child comes wholly before the deletion of its parent, with which it goes, or after it; a change of rules likewise."""
+        if parent_id is None:
+            yield
+            return
+        async with self._gate.hold(parent_id, HoldKind.READ), self._store.lock(parent_id):
+            yield
+
+    async def _rules_of(self, parent_id: str | None) -> Ruleset:
         """None of a parent that is not there: clients may name any."""
-        if wanted.parent_id is None:
+        if parent_id is None:
             return []
         try:
-            return (await self._store.session(wanted.parent_id)).permission or []
+            return (await self._store.session(parent_id)).permission or []
         except NotFound:
             return []
 
@@ -81,31 +90,38 @@ class SessionService:
         return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id))
 
     async def update(self, place: Place, session_id: str, wanted: UpdateInput) -> Session:
-        """Rename or archive; does not count as a touch."""
-
-        def edit(session: Session) -> Session:
-            changed = session.model_copy(deep=True)
-            if wanted.title is not None:
-                changed.title = wanted.title
-            if wanted.time and wanted.time.archived is not None:
-                changed.time.archived = wanted.time.archived
-            return changed
-
-        return await self._store.update_session(session_id, place.directory, edit, touch=False)
+        """Rename, archive, set rules or metadata. Rules hold from a running turn's next step on; what they take away, they take
+        from the sessions below too. A session below another can only have rights taken away."""
+        async with self._family(session_id) as family:
+            *below, session = family
+            limits = await self._rules_of(session.parent_id)
+            change = self._store.change(session_id, place.directory)
+            change.update_session(_edited(session, wanted, limits))
+            if wanted.permission:
+                for child in _restrict(reversed(below), session):
+                    change.update_session(child)
+            await self._store.commit(change)
+        return session
 
     async def remove(self, place: Place, session_id: str) -> None:
         """A session, its descendants and all that is theirs, in one transaction; children are announced first. The caller holds
         all of them."""
+        async with self._family(session_id) as family:
+            change = self._store.change(session_id, place.directory)
+            for session in family:
+                change.delete_session(session)
+            await self._store.commit(change)
+
+    @asynccontextmanager
+    async def _family(self, session_id: str) -> AsyncIterator[list[Session]]:
+        """A session and its descendants, children before their parents, locked until the block ends. Raises NotFound."""
         async with AsyncExitStack() as locks:
             for session in await self._store.family(session_id):
                 await locks.enter_async_context(self._store.lock(session.id))
             family = await self._store.family(session_id)
             if not family:
                 raise NotFound(f"Session not found: {session_id}")
-            change = self._store.change(session_id, place.directory)
-            for session in family:
-                change.delete_session(session)
-            await self._store.commit(change)
+            yield family
 
     async def todos_json(self, session_id: str) -> bytes:
         return await self._body_of(session_id, tables.TODO)
@@ -151,6 +167,40 @@ class SessionService:
     async def _refuse_reverted(self, session_id: str, message_id: str, reverted_to: str) -> None:
         if await self._store.ask(queries.is_at_or_after, session_id, message_id, reverted_to):
             raise MessageReverted(session_id, message_id)
+
+
+def _edited(session: Session, wanted: UpdateInput, limits: Ruleset) -> Session:
+    """The session itself, changed. `limits`: its parent's rules."""
+    if wanted.title is not None:
+        session.title = wanted.title
+    if wanted.time and wanted.time.archived is not None:
+        session.time.archived = wanted.time.archived
+    if wanted.metadata is not None:
+        session.metadata = wanted.metadata
+    if wanted.permission is not None:
+        session.permission = _with_rules(session, wanted.permission, limits)
+    if wanted.metadata is not None or wanted.permission is not None:
+        session.time.updated = clock.now_ms()
+    return session
+
+
+def _with_rules(session: Session, added: Ruleset, limits: Ruleset) -> Ruleset:
+    rules = session.permission or []
+    if session.parent_id is None:
+        return extended(rules, added)
+    return restricted(extended(rules, restricted(added, rules)), limits)
+
+
+def _restrict(below: Iterable[Session], top: Session) -> list[Session]:
+    """Those of the sessions below another, parents first, whose rules must be changed to stay within their parents'."""
+    rules = {top.id: top.permission or []}
+    changed = []
+    for session in below:
+        before = session.permission or []
+        session.permission = rules[session.id] = restricted(before, rules.get(session.parent_id or "", []))
+        if session.permission != before:
+            changed.append(session)
+    return changed
 
 
 def new_session(place: Place, name: str | None, parent_id: str | None = None, permission: Ruleset | None = None) -> Session:

@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from running_app import RunningApp
 
 from app import __version__
+from app.permission.rules import evaluate
+from app.schema.permission import Ruleset
 
 UNKNOWN = "ses_nope"
+RULES: TypeAdapter[Ruleset] = TypeAdapter(Ruleset)
 
 
 async def titles(app: RunningApp, **query: Any) -> list[str]:
@@ -79,6 +83,68 @@ async def test_renaming_and_archiving_do_not_touch(app: RunningApp) -> None:
     archived = await app.call("PATCH", path, {"time": {"archived": 123}})
     assert archived["time"] == {**session["time"], "archived": 123} and archived["title"] == "New é"
     assert await app.call("PATCH", path, {}) == archived == await app.get(path)
+
+
+def rule(permission: str, pattern: str, action: str) -> dict[str, str]:
+    return {"permission": permission, "pattern": pattern, "action": action}
+
+
+async def test_rules_are_set_behind_those_that_are_there_and_announced(app: RunningApp) -> None:
+    first, second = rule("bash", "*", "ask"), rule("edit", "*", "deny")
+    session = await app.create_session(permission=[first, second])
+    path = f"/session/{session['id']}"
+    third, again = rule("bash", "git *", "allow"), rule("bash", "*", "deny")
+    async with app.events() as events:
+        updated = await app.call("PATCH", path, {"permission": [again, third]})
+        told = (await events.until("session.updated")).properties["info"]
+    assert updated["permission"] == [second, again, third] and updated["time"]["updated"] >= session["time"]["updated"]
+    assert told == updated == await app.get(path)
+
+
+async def test_wrong_rules_are_refused_and_change_nothing(app: RunningApp) -> None:
+    session = await app.create_session()
+    refusal = await app.call("PATCH", f"/session/{session['id']}", {"permission": [rule("x", "*", "maybe")]}, expect=400)
+    assert refusal["errors"][0]["path"] == ["permission", 0, "action"]
+    assert await app.get(f"/session/{session['id']}") == session
+
+
+async def test_a_session_below_another_can_only_have_rights_taken_away(app: RunningApp) -> None:
+    parent = await app.create_session(permission=[rule("bash", "*", "deny")])
+    child = await app.create_session(parentID=parent["id"])
+    wanted = [rule("bash", "*", "allow"), rule("edit", "*", "ask")]
+    rules = (await app.call("PATCH", f"/session/{child['id']}", {"permission": wanted}))["permission"]
+    actions = [evaluate(name, "x", RULES.validate_python(rules)).action for name in ("bash", "edit")]
+    assert actions == ["deny", "ask"]
+
+
+async def test_what_is_taken_from_a_session_is_taken_from_those_below_it(app: RunningApp) -> None:
+    top = await app.create_session()
+    child = await app.create_session(parentID=top["id"], permission=[rule("bash", "*", "allow")])
+    below = await app.create_session(parentID=child["id"])
+    async with app.events() as events:
+        await app.call("PATCH", f"/session/{top['id']}", {"permission": [rule("bash", "*", "deny")]})
+        await events.until("session.updated", count=3)
+    for session in (child, below):
+        rules = (await app.get(f"/session/{session['id']}"))["permission"]
+        assert evaluate("bash", "x", RULES.validate_python(rules)).action == "deny"
+
+
+async def test_what_newer_clients_create_a_session_with_is_kept(app: RunningApp) -> None:
+    fields = {"agent": "plan", "model": {"providerID": "scripted", "id": "rules"}, "metadata": {"mine": [1]}}
+    session = await app.create_session(**fields)
+    assert {key: session[key] for key in fields} == fields
+    forked = await app.post(f"/session/{session['id']}/fork")
+    assert {key: forked[key] for key in fields} == fields
+    changed = await app.call("PATCH", f"/session/{session['id']}", {"metadata": {"other": 2}})
+    assert changed["metadata"] == {"other": 2} == (await app.get(f"/session/{session['id']}"))["metadata"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"agent": "nobody"}, {"model": {"providerID": "nobody", "id": "x"}}, {"workspaceID": "wrk_1"}, {"metadata": 1}]
+)
+async def test_what_a_session_cannot_be_created_with_is_refused(app: RunningApp, fields: dict[str, Any]) -> None:
+    await app.post("/session", fields, expect=400)
+    assert await app.get("/session") == []
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])

@@ -231,3 +231,19 @@ async def test_deleting_a_session_takes_back_what_it_asked(tmp_path: Path) -> No
         assert await app.get("/permission") == [] and await statuses(app) == {}
         await until(lambda: not app.services.runner.is_running(session["id"]))
         await app.call("GET", f"/session/{session['id']}", expect=404)
+
+
+async def test_rules_set_while_a_turn_runs_hold_from_its_next_step_on(tmp_path: Path) -> None:
+    changed = asyncio.Event()
+    turns = [[{"wait": changed}, bash("echo one")], [bash("echo two")], [say()]]
+    async with running_app(tmp_path, turns=turns) as app:
+        session = (await app.create_session(title="T"))["id"]
+        answering = asyncio.create_task(app.prompt(session, "Go"))
+        await until(lambda: requests(app))
+        rules = [{"permission": "bash", "pattern": "echo *", "action": "deny"}]
+        await app.call("PATCH", f"/session/{session}", {"permission": rules})
+        changed.set()
+        await answering
+        one, two = tools(await app.messages(session))
+        assert (await app.get(f"/session/{session}"))["permission"] == rules
+    assert one["state"]["status"] == "completed" and two["state"]["status"] == "error"

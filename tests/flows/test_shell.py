@@ -166,3 +166,11 @@ async def test_a_model_of_its_own_is_the_one_that_the_message_names(app: Running
     answer = await shell(app, session, "true", model=chosen)
     assert (answer["info"]["providerID"], answer["info"]["modelID"]) == ("scripted", "title")
     assert (await app.messages(session))[0]["info"]["model"] == chosen
+
+
+async def test_a_client_may_name_the_message_and_the_same_name_runs_nothing_again(app: RunningApp, session: str) -> None:
+    body = {"agent": "build", "command": "echo x >> runs", "messageID": "msg_mine"}
+    answer = await app.post(f"/session/{session}/shell", body)
+    assert answer["info"]["parentID"] == "msg_mine" == (await app.messages(session))[0]["info"]["id"]
+    refusal = await app.post(f"/session/{session}/shell", body, expect=409)
+    assert refusal["name"] == "ConflictError" and (app.directory / "runs").read_text() == "x\n"

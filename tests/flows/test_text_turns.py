@@ -286,3 +286,12 @@ async def test_the_last_step_s_answer_ends_a_bounded_agent(tmp_path: Path) -> No
         await app.prompt(session["id"], "Hi")
         (request,) = requests(app)
     assert [turn.role for turn in request.messages] == ["user", "assistant"]
+
+
+async def test_the_first_prompt_goes_to_the_model_that_the_session_was_created_with(tmp_path: Path) -> None:
+    async with running_app(tmp_path, workspace=configured(tmp_path, priced()), otherwise=lambda _: (Say("Hello."),)) as app:
+        session = (await app.create_session(title="T", model={"providerID": "acme", "id": "other"}))["id"]
+        first = await app.prompt(session, "Hi")
+        await app.prompt(session, "Hi", model={"providerID": "acme", "modelID": "big"})
+        third = await app.prompt(session, "Hi")
+    assert first["info"]["modelID"] == "other" and third["info"]["modelID"] == "big"

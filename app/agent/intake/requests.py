@@ -15,6 +15,7 @@ from app.agent.intake.user_message import Intake
 from app.agent.loop import compaction
 from app.agent.loop.turn_scope import TurnScope, TurnServices
 from app.agent.runner import Runner
+from app.schema.errors import Conflict
 from app.schema.event import CommandRun, EventCommandExecuted
 from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
 from app.schema.part import ModelRef
@@ -22,6 +23,7 @@ from app.schema.session import RevertInput, Session
 from app.session.gate import HoldKind, SessionGate
 from app.session.revert import Reverts
 from app.session.store import Store
+from app.storage import queries
 from app.workspace.registry import Projects
 
 T = TypeVar("T")
@@ -68,12 +70,13 @@ class Requests:
         )
 
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
-        """Raises Busy, Aborted, BadRequest for an unknown agent."""
+        """Raises Busy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
         await self._store.session_json(session_id)
         scope = TurnScope(self._services, instance, session_id)
         find_agent(instance.agents, wanted.agent)
 
         async def run() -> MessageWithParts:
+            await self._require_new(session_id, wanted.message_id)
             await self._reverts.settle(instance.place, session_id)
             return await shell.run(scope, wanted)
 
@@ -111,6 +114,13 @@ class Requests:
             HoldKind.REVERT,
             lambda: _to_its_end(self._reverts.unrevert(instance.place, instance.snapshots, session_id)),
         )
+
+    async def _require_new(self, session_id: str, message_id: str | None) -> None:
+        row = await self._store.ask(queries.input_hash, session_id, message_id) if message_id else None
+        if row is not None:
+            raise Conflict(
+                f"Message {message_id} exists already. A command is not run a second time: use a new id for a new one."
+            )
 
     async def _agent(self, instance: Instance, session_id: str) -> str:
         """The newest prompt's, else the default one."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.agent.definitions import find as find_agent
 from app.agent.definitions import prompt_text
-from app.agent.intake.user_message import default_model_of
+from app.agent.intake.user_message import default_model_of, model_of_session
 from app.agent.loop import decide
 from app.agent.loop.call_host import Unattended
 from app.agent.loop.part_writer import PartWriter
@@ -44,6 +44,7 @@ async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
     model = wanted.model or agent.model or await _model(scope)
     known = scope.model(model)
     user = scope.new_user(agent.name, model)
+    user.id = wanted.message_id or user.id
     await scope.put_message(user, [scope.synthetic_text(user, prompt_text("shell-notice"))])
     message = scope.new_assistant(user, agent.name, model)
     writer = PartWriter(scope.store, scope.directory, message)
@@ -90,6 +91,7 @@ async def _finish(writer: PartWriter, message: AssistantMessage) -> None:
 
 
 async def _model(scope: TurnScope) -> ModelRef:
-    """The conversation's model, else the default one."""
-    user = decide.last_user(await scope.store.live_messages(scope.session_id))
-    return user.model if user else default_model_of(scope.instance)
+    """The conversation's model, else the session's, else the default one."""
+    session, history = await scope.store.conversation(scope.session_id)
+    user = decide.last_user(history)
+    return user.model if user else model_of_session(session) or default_model_of(scope.instance)

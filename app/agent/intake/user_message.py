@@ -122,9 +122,9 @@ class Intake:
         )
 
     async def last_model(self, session_id: str) -> ModelRef | None:
-        """Of the newest prompt."""
+        """Of the newest prompt; before the first one, the model that the session was created with."""
         newest = await self._store.newest_prompt(session_id)
-        return newest.model if newest else None
+        return newest.model if newest else model_of_session(await self._store.session(session_id))
 
     async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
         """Everything is resolved before anything is stored; the order is the client's."""
@@ -148,6 +148,12 @@ class Intake:
             change.put_part(part)
         change.update_session(session)
         await self._store.commit(change)
+
+
+def model_of_session(session: Session) -> ModelRef | None:
+    """The one it was created with."""
+    model = session.model
+    return ModelRef(provider_id=model.provider_id, model_id=model.id) if model else None
 
 
 def default_model_of(instance: Instance) -> ModelRef:

@@ -60,17 +60,16 @@ class SubagentSessions:
     async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:
         if request.session_id:
             return await self._resumed(caller, request.session_id)
-        parent = [*caller.agent.permission, *(caller.session.permission or [])]
         own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, caller.instance)]
-        session = new_session(
-            caller.instance.place,
-            f"{request.description} (@{agent.name} subagent)",
-            caller.session.id,
-            child_rules(parent, agent.permission, own),
-        )
-        change = self._store.change(session.id, caller.instance.place.directory)
-        change.create_session(session)
-        await self._store.commit(change)
+        async with self._store.lock(caller.session.id):  # rules that are set meanwhile hold for the child too
+            above = await self._store.session(caller.session.id)
+            parent = [*caller.agent.permission, *(above.permission or [])]
+            rules = child_rules(parent, agent.permission, own)
+            title = f"{request.description} (@{agent.name} subagent)"
+            session = new_session(caller.instance.place, title, caller.session.id, rules)
+            change = self._store.change(session.id, caller.instance.place.directory)
+            change.create_session(session)
+            await self._store.commit(change)
         return session
 
     async def _resumed(self, caller: Caller, session_id: str) -> Session:

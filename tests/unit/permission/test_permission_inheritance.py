@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.permission.inheritance import child_rules, inherited
+from app.permission.inheritance import child_rules, extended, inherited, restricted
 from app.permission.rules import evaluate
 from app.schema.permission import Action, Rule, Ruleset
 
@@ -83,3 +83,22 @@ def test_a_session_that_a_client_puts_below_another_has_its_rules_and_cannot_lif
         evaluate(*asked, rules).action for asked in (("bash", "rm x"), ("bash", "git log"), ("webfetch", "u"), ("edit", "f"))
     ]
     assert actions == ["deny", "allow", "allow", "ask"]
+
+
+@settings(max_examples=300)
+@given(rulesets, rulesets, names, things)
+def test_rules_that_are_restricted_allow_no_more_than_either(own: Ruleset, limits: Ruleset, name: str, thing: str) -> None:
+    everything = rule("*", "*", "allow")
+    once = restricted(own, limits)
+    actions = [evaluate(name, thing, [everything], rules).action for rules in (once, own, limits)]
+    strictness = [STRICTNESS[action] for action in actions]
+    assert strictness[0] >= max(strictness[1:])
+    twice = restricted(once, limits)
+    assert evaluate(name, thing, [everything], twice).action == actions[0] and len(restricted(twice, limits)) == len(twice)
+
+
+@settings(max_examples=300)
+@given(rulesets, rulesets, names, things)
+def test_added_rules_count_as_the_last_ones(rules: Ruleset, added: Ruleset, name: str, thing: str) -> None:
+    assert evaluate(name, thing, extended(rules, added)) == evaluate(name, thing, rules, added)
+    assert len(extended(extended(rules, added), added)) == len(extended(rules, added))
