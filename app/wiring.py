@@ -62,6 +62,7 @@ from app.storage.writer import Change, Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.util import marks
+from app.workspace.branches import Branches
 from app.workspace.registry import Projects
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
@@ -100,7 +101,13 @@ class Server:
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._housekeeping = Housekeeping(
-            services.replay, services.instances, services.runner, services.bus, self._outputs, self.settings.idle_seconds
+            services.replay,
+            services.instances,
+            services.branches,
+            services.runner,
+            services.bus,
+            self._outputs,
+            self.settings.idle_seconds,
         )
 
     async def start(self) -> None:
@@ -204,6 +211,7 @@ class Server:
             instances=instances,
             disposal=Disposal(instances, runner, writer, storage.bus),
             projects=projects,
+            branches=Branches(workspaces, writer, storage.bus),
             permissions=permissions,
             questions=questions,
             bus=storage.bus,

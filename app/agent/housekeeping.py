@@ -12,17 +12,27 @@ from app.session.replay import Replay
 from app.tool.truncation import OutputStore
 from app.util import clock
 from app.util.failure_log import FailureLog
+from app.workspace.branches import Branches
 
 log = logging.getLogger(__name__)
 
+SECOND = 1.0
 MINUTE = 60.0
 HOUR = 3600.0
 
 
 class Housekeeping:
     def __init__(
-        self, replay: Replay, instances: Instances, runner: Runner, bus: MemoryBus, outputs: OutputStore, idle_seconds: float
+        self,
+        replay: Replay,
+        instances: Instances,
+        branches: Branches,
+        runner: Runner,
+        bus: MemoryBus,
+        outputs: OutputStore,
+        idle_seconds: float,
     ) -> None:
+        self._branches = branches
         self._replay = replay
         self._instances = instances
         self._runner = runner
@@ -33,6 +43,7 @@ class Housekeeping:
 
     def start(self) -> None:
         chores: list[tuple[str, float, Callable[[], Awaitable[Any]]]] = [
+            ("looking for other branches", SECOND, self._branches.look),
             ("trimming the event journal", MINUTE, self._replay.trim),
             ("closing idle directories", min(MINUTE, self._idle_seconds), self.evict),
             ("removing old tool outputs", HOUR, self.remove_old_outputs),

@@ -14,7 +14,6 @@ from app.schema.base import Wire
 from app.schema.project import Project, ProjectCommands, ProjectIcon
 from app.session.rows import json_array
 from app.util import paths
-from app.workspace.project import branch
 
 routes = router()
 
@@ -88,9 +87,9 @@ async def update_project(
 
 @routes.get("/vcs", operation_id="vcs.get", response_model=VcsInfo, tags=["vcs"], responses=documented(400, 403))
 async def vcs(request: ServerRequest, where: Directory) -> Response:
-    instance = await request.services.instances.workspaces.get(where)
-    name = await branch(instance.found.checkout) if instance.place.is_git else None
-    return wire(VcsInfo(branch=name or ""))
+    """An empty name: HEAD is detached, or the directory lies outside git."""
+    workspace = await request.services.instances.workspaces.get(where)
+    return wire(VcsInfo(branch=await request.services.branches.current(workspace)))
 
 
 @routes.get("/agent", operation_id="app.agents", response_model=list[Agent], tags=["agent"], responses=documented(400, 403))

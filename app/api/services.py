@@ -21,6 +21,7 @@ from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
 from app.tool.toolbox import Toolbox
+from app.workspace.branches import Branches
 from app.workspace.registry import Projects
 
 
@@ -38,6 +39,7 @@ class Services:
     instances: Instances
     disposal: Disposal
     projects: Projects
+    branches: Branches
     permissions: Permissions
     questions: Questions
     bus: MemoryBus

@@ -1,7 +1,7 @@
 """Which project a directory belongs to."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -15,12 +15,14 @@ _ROOT = Path("/")
 class Found:
     """`id`: the smallest root commit of the repository, `global` outside git and before the first commit.
     `worktree`: the repository's main checkout; `checkout`: the one that the directory lies in. Both `/` outside git.
+    `git_dir`: the checkout's, None outside git.
     """
 
     id: str
     worktree: Path
     checkout: Path
     vcs: Literal["git"] | None
+    git_dir: Path | None = field(default=None, compare=False)
 
 
 OUTSIDE_GIT = Found(NO_PROJECT, _ROOT, _ROOT, None)
@@ -33,7 +35,7 @@ async def discover(directory: Path) -> Found:
         return OUTSIDE_GIT
     # A detached HEAD that no ref reaches is all that some CI checkouts have.
     roots = roots or await _root_commits(directory, "HEAD")
-    return Found(min(roots, default=NO_PROJECT), places.main_checkout(), places.checkout, "git")
+    return Found(min(roots, default=NO_PROJECT), places.main_checkout(), places.checkout, "git", places.git_dir)
 
 
 async def branch(directory: Path) -> str | None:

@@ -15,6 +15,7 @@ from app.config.well_known import Organisations, Said
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
+from app.workspace.head import Head
 from app.workspace.place import Place
 from app.workspace.project import Found
 
@@ -34,6 +35,7 @@ class Workspace:
         self._settings = settings
         self.found = found
         self.place = Place(directory, found.id, str(found.checkout), found.vcs == "git")
+        self.head = Head(found.checkout, found.git_dir) if found.git_dir else None
         self._snapshots: Snapshots | None = None
         self._config: LoadedConfig | None = None
         self._said: Said | None = None

@@ -37,6 +37,9 @@ class Workspaces:
         """Whether a path without symlinks lies in a tree that this server may work in."""
         return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
 
+    def all_open(self) -> list[Workspace]:
+        return list(self._open.values())
+
     def open_directories(self) -> list[str]:
         return list(self._open)
 
@@ -64,6 +67,8 @@ class Workspaces:
         if path == self.home and str(found.checkout) != "/":
             self._roots.append(str(found.checkout))
         workspace = Workspace(self._settings, path, found)
+        if workspace.head is not None:
+            await workspace.head.look()
         await self._projects.seen(workspace.place, found)
         self._open[path] = workspace
         return workspace

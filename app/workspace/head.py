@@ -1,0 +1,47 @@
+"""The branch that is checked out in a directory, read again only when git has changed the files that say so."""
+
+import asyncio
+from pathlib import Path
+
+from app.config.watch import Watch, changed
+from app.workspace.project import branch
+
+_KEPT_ELSEWHERE = ".invalid"
+"""The branch that `HEAD` names where git keeps references as reftables."""
+
+
+class Head:
+    """`git_dir`: the checkout's own one, which in a linked worktree is not the repository's."""
+
+    def __init__(self, checkout: Path, git_dir: Path) -> None:
+        self._checkout = checkout
+        self._file = git_dir / "HEAD"
+        self._tables = git_dir / "reftable" / "tables.list"
+        self._seen: Watch | None = None
+        self._looking = asyncio.Lock()
+        self.branch = ""
+        """As of the last look; empty when HEAD is detached."""
+
+    async def look(self) -> bool:
+        """Whether the branch is another one than at the last look. Costs two stat calls while nothing changes."""
+        async with self._looking:
+            if self._seen is not None and not changed(self._seen.stamps):
+                return False
+            self._seen = Watch()
+            self._seen.exists(self._file)
+            self._seen.exists(self._tables)
+            before, self.branch = self.branch, await self._read()
+            return self.branch != before
+
+    async def _read(self) -> str:
+        try:
+            name = _branch_in(self._file.read_text("utf-8", "replace"))
+        except OSError:
+            return ""
+        return name if name != _KEPT_ELSEWHERE else await branch(self._checkout) or ""
+
+
+def _branch_in(head: str) -> str:
+    """Of the text of the file: `ref: refs/heads/main`, or the commit's hash when it is detached."""
+    _, is_reference, name = head.strip().partition("ref: ")
+    return name.removeprefix("refs/heads/") if is_reference else ""

@@ -1,0 +1,65 @@
+"""Clients are told when another branch is checked out in a directory that is in use."""
+
+import subprocess
+from pathlib import Path
+
+from running_app import RunningApp, running_app
+from sse_reader import EventReader
+from turns import bash, say
+
+UPDATED = "vcs.branch.updated"
+
+
+def git(directory: Path, *arguments: str) -> str:
+    identity = ["-c", "user.email=a@b", "-c", "user.name=a"]
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=directory, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+async def told(app: RunningApp, events: EventReader, count: int, **options: str) -> str:
+    """The branch that the `count`-th event names, which GET /vcs agrees with."""
+    event = await events.until(UPDATED, count=count)
+    assert len(events.of_type(UPDATED)) == count
+    assert await app.get("/vcs", params=options) == event.properties
+    return str(event.properties["branch"])
+
+
+async def test_a_branch_that_is_checked_out_by_hand_or_by_a_tool(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash("git checkout -q -b by/tool")], [say()]]) as app, app.events() as events:
+        before = await app.get("/vcs")
+        git(app.directory, "checkout", "-q", "-b", "by-hand")
+        assert await told(app, events, 1) == "by-hand"
+        session = await app.create_session(title="T")
+        await app.prompt(session["id"], "Go")
+        assert await told(app, events, 2) == "by/tool"
+        git(app.directory, "checkout", "-q", "--detach")
+        assert await told(app, events, 3) == ""
+        git(app.directory, "commit", "-q", "--allow-empty", "-m", "detached")
+        git(app.directory, "checkout", "-q", before["branch"])
+        assert await told(app, events, 4) == before["branch"]
+
+
+async def test_a_read_tells_of_it_too(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app, app.events("/global/event") as events:
+        await app.get("/vcs")
+        git(app.directory, "checkout", "-q", "-b", "other")
+        assert await app.get("/vcs") == {"branch": "other"}
+        await events.until(UPDATED)
+        git(app.directory, "branch", "-m", "renamed")
+        assert await app.get("/vcs") == {"branch": "renamed"}
+        event = await events.until(UPDATED, count=2)
+    assert event.properties == {"branch": "renamed"} and event.data["directory"] == str(app.directory)
+
+
+async def test_a_linked_worktree_has_a_branch_of_its_own(tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    async with running_app(tmp_path, roots=str(tmp_path)) as app:
+        git(app.directory, "worktree", "add", "-q", "-b", "linked", str(linked))
+        async with app.events(directory=str(linked)) as events, app.events() as others:
+            assert await app.get("/vcs", params={"directory": str(linked)}) == {"branch": "linked"}
+            git(linked, "checkout", "-q", "-b", "moved")
+            assert await told(app, events, 1, directory=str(linked)) == "moved"
+            git(app.directory, "checkout", "-q", "-b", "main-moved")
+            assert await told(app, others, 1) == "main-moved"
+        assert len(events.of_type(UPDATED)) == 1

@@ -1,0 +1,65 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.workspace.head import Head
+from app.workspace.project import discover
+
+
+def git(directory: Path, *arguments: str) -> None:
+    identity = ["-c", "user.email=a@b", "-c", "user.name=a"]
+    subprocess.run(["git", *identity, *arguments], cwd=directory, check=True, capture_output=True)
+
+
+def made(directory: Path, *options: str) -> Path:
+    directory.mkdir()
+    git(directory, "init", "-q", "-b", "main", *options)
+    git(directory, "commit", "-q", "--allow-empty", "-m", "first")
+    return directory
+
+
+async def head_of(directory: Path) -> Head:
+    found = await discover(directory)
+    assert found.git_dir is not None
+    head = Head(found.checkout, found.git_dir)
+    assert await head.look()
+    return head
+
+
+async def test_it_is_another_one_only_when_its_name_is(tmp_path: Path) -> None:
+    root = made(tmp_path / "root")
+    head = await head_of(root)
+    assert head.branch == "main" and not await head.look()
+    git(root, "commit", "-q", "--allow-empty", "-m", "second")
+    git(root, "checkout", "-q", "main")
+    assert not await head.look()
+    git(root, "checkout", "-q", "-b", "feature/ü")
+    assert await head.look() and head.branch == "feature/ü"
+    git(root, "checkout", "-q", "--detach")
+    assert await head.look() and head.branch == ""
+    git(root, "commit", "-q", "--allow-empty", "-m", "third")
+    assert not await head.look()
+
+
+async def test_before_the_first_commit_there_is_a_branch(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "trunk")
+    assert (await head_of(tmp_path)).branch == "trunk"
+
+
+async def test_a_repository_that_is_gone_has_none(tmp_path: Path) -> None:
+    root = made(tmp_path / "root")
+    head = await head_of(root)
+    (root / ".git").rename(root / "moved")
+    assert await head.look() and head.branch == ""
+
+
+async def test_references_kept_as_reftables(tmp_path: Path) -> None:
+    try:
+        root = made(tmp_path / "root", "--ref-format=reftable")
+    except subprocess.CalledProcessError:
+        pytest.skip("this git knows no reftables")
+    head = await head_of(root)
+    assert head.branch == "main"
+    git(root, "checkout", "-q", "-b", "other")
+    assert await head.look() and head.branch == "other"
