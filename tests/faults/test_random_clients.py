@@ -270,7 +270,7 @@ def lost(outcome: Outcome) -> list[str]:
     removed = [
         f"{item} of {session} was removed and is there"
         for session, item in told.removed
-        if session in fold.sessions and item in present(outcome.reads.get(session))
+        if session in fold.sessions and item in present(outcome.reads.get(session)) and item not in told.sent_twice
     ]
     replies = [f"{request}: {count} replies were accepted" for request, count in told.replies.items() if count > 1]
     doubled = [f"{request}: the stream told of {told}" for request, told in fold.replies.items() if len(told) > 1]

@@ -32,6 +32,7 @@ class Told:
 
     sessions: set[str] = field(default_factory=set)
     prompts: list[SentPrompt] = field(default_factory=list)
+    sent_twice: set[str] = field(default_factory=set)
     failed: list[tuple[SentPrompt, dict[str, Any]]] = field(default_factory=list)
     """Prompts that were answered with an error instead of a message, which a 200 had announced."""
     facts: list[tuple[str, ...]] = field(default_factory=list)
@@ -85,13 +86,10 @@ class RandomClients:
         self.told.counts[f"{name.split('/')[1] if '/' in name else name} {response.status_code}"] += 1
         if response.status_code not in ALLOWED | self._refused:
             self.told.wrong.append(f"{session} {line} → {response.status_code} {response.text[:300]}")
-        if response.status_code == 404 and session and session in self._fold.sessions and not self._names_a_message(path):
+        sent_before = isinstance(body, dict) and body.get("messageID") in self.told.sent_twice
+        if response.status_code == 404 and session in self._fold.sessions and not (_names_more(path) or sent_before):
             self.told.wrong.append(f"{session} {line} → 404, and the session is there")
         return response if response.is_success else None
-
-    @staticmethod
-    def _names_a_message(path: str) -> bool:
-        return "/message/" in path or "permission" in path or path.endswith(("/fork", "/revert", "/share"))
 
     async def _create(self, place: int) -> None:
         response = await self._call("POST", "/session", "", {"title": f"Session {place}"})
@@ -160,6 +158,7 @@ class RandomClients:
 
     async def _prompt_twice(self, rng: random.Random) -> None:
         session, body = self._session(rng), self._prompt_body(rng)
+        self.told.sent_twice.add(body["messageID"])
         way = rng.choice(["message", "prompt_async"])
         await asyncio.gather(*(self._send(session, way, body) for _ in range(2)))
 
@@ -276,7 +275,7 @@ class RandomClients:
         if not self._fold.waiting:
             return
         request = rng.choice(list(self._fold.waiting))
-        replies = [rng.choice(["once", "once", "reject"]) for _ in range(rng.choice([1, 2]))]
+        replies = rng.choices(["once", "reject", "always"], [20, 10, 1], k=rng.choice([1, 2]))
         await asyncio.gather(*(self.answer(request, reply) for reply in replies))
 
     async def answer(self, request: str, reply: str = "reject") -> None:
@@ -287,6 +286,11 @@ class RandomClients:
             accepted = await self._call("POST", f"/permission/{request}/reply", "", {"reply": reply})
         if accepted is not None:
             self.told.replies[request] += 1
+
+
+def _names_more(path: str) -> bool:
+    """Than the session: a message, a part or a link, which may be gone by then."""
+    return "/message/" in path or path.endswith(("/fork", "/revert", "/share"))
 
 
 _ACTIONS: dict[Callable[[RandomClients, random.Random], Awaitable[None]], int] = {
