@@ -31,6 +31,7 @@ SECONDS = 60.0 if LONG else 10.0
 CLIENTS = 8
 IDLE_WITHIN = 3.0
 CONFIG = '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}'
+NO_ANSWER = "got no answer that could be stored"
 THE_END = "The end"
 SHOWN = 60
 """Lines of a session's history, when something is wrong with it."""

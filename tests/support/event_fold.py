@@ -65,7 +65,7 @@ class EventFold:
         session_id = _session_of(values)
         session = self.sessions.get(session_id)
         if session is None:
-            self.wrong.append(f"an event of {session_id}, which is not there: {values}")
+            self.wrong.append(f"an event of {session_id}, which is not there")
         return session
 
     def _put_session(self, values: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ class EventFold:
         session = self._session(values)
         message = session.messages.get(values["messageID"]) if session else None
         if session and message is None:
-            self.wrong.append(f"a part of message {values['messageID']} of {values['sessionID']}, which is not there: {values}")
+            self.wrong.append(f"a part of message {values['messageID']} of {values['sessionID']}, which is not there")
         part_id = values.get("partID") or values["id"]
         if session and part_id in session.removed_parts:
             self.wrong.append(f"part {part_id} of {values['sessionID']} is told of after it was removed")
