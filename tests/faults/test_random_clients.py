@@ -29,6 +29,8 @@ Figure = Callable[[str], None]
 SEEDS = [int(os.environ["OPENSESSION_SEED"])] if "OPENSESSION_SEED" in os.environ else list(range(1, 11 if LONG else 2))
 SECONDS = 60.0 if LONG else 10.0
 CLIENTS = 8
+PATIENCE = 30.0
+"""Seconds after which a request hangs."""
 IDLE_WITHIN = 3.0
 CONFIG = '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}'
 NO_ANSWER = "got no answer that could be stored"
@@ -94,7 +96,7 @@ async def run(server: RunningServer, seed: int, refusals: Path | None = None) ->
     print(f"OPENSESSION_SEED={seed}")
     limits = httpx.Limits(max_connections=None)
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(httpx.AsyncClient(base_url=server.base, timeout=60, limits=limits))
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=server.base, timeout=PATIENCE, limits=limits))
         folds = {name: await stack.enter_async_context(folding(http, query)) for name, query in STREAMS.items()}
         if refusals:
             refusals.touch()

@@ -66,9 +66,12 @@ class RandomClients:
             await self._create(len(self._places))
         self._began = time.monotonic()
         stop = self._began + seconds
+        person = asyncio.create_task(self._answer_all(random.Random(f"{self._seed}.person")))
         async with asyncio.TaskGroup() as clients:
             for number in range(count):
                 clients.create_task(self._work(random.Random(f"{self._seed}.{number}"), stop))
+        person.cancel()
+        await asyncio.gather(person, return_exceptions=True)
 
     async def _work(self, rng: random.Random, stop: float) -> None:
         actions, weights = list(_ACTIONS), list(_ACTIONS.values())
@@ -80,7 +83,11 @@ class RandomClients:
     async def _call(self, method: str, path: str, session: str, body: Any = None) -> httpx.Response | None:
         """None when the answer is not a success."""
         began, name = time.monotonic(), f"{method} {path.rpartition(session)[2] if session else path}"
-        response = await self._http.request(method, path, json=body)
+        try:
+            response = await self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            self.told.wrong.append(f"{session} {began - self._began:.3f} {name} {body or ''} → {error!r}")
+            return None
         line = f"{began - self._began:7.3f}-{time.monotonic() - self._began:7.3f} {name} {str(body or '')[:120]}"
         self.told.history.setdefault(session, []).append(f"{line} → {response.status_code} {response.text.strip()[:100]}")
         self.told.counts[f"{name.split('/')[1] if '/' in name else name} {response.status_code}"] += 1
@@ -269,6 +276,12 @@ class RandomClients:
             self.told.pages.append((session, [message["info"]["id"] for message in response.json()]))
 
     # What waits for a person.
+
+    async def _answer_all(self, rng: random.Random) -> None:
+        """The clients may all wait for turns that wait for an answer."""
+        while True:
+            await asyncio.sleep(0.3)
+            await self._reply(rng)
 
     async def _reply(self, rng: random.Random) -> None:
         """At times two answers at one moment."""
