@@ -50,6 +50,7 @@ from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.revert import Reverts
 from app.session.service import SessionService
+from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
@@ -97,6 +98,7 @@ class Server:
         self._leases = Leases(self._storage.sql, self._storage.writer)
         self._outputs = OutputStore(settings.data_dir / "tool-output")
         self._instruction_pages = InstructionPages()
+        self._session_tasks = SessionTasks()
         services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -126,6 +128,7 @@ class Server:
         """Turns are aborted and settled, everything is written, then listeners and the database are let go."""
         await self._housekeeping.stop()
         await self.services.runner.close()
+        await self._session_tasks.close()
         await self._storage.store.drain()
         await self._leases.close()
         await self.services.permissions.pending.close()
@@ -149,9 +152,11 @@ class Server:
         self._storage.bus.close()
 
     async def _work_done(self) -> None:
-        """Returns when all that was accepted is answered: the requests first, for they start turns."""
+        """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
+        they start turns."""
         await self.services.draining.requests_taken()
         await self.services.runner.all_over()
+        await self._session_tasks.finished()
 
     async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:
         waits = [asyncio.create_task(wait) for wait in (work, self._skip_grace_period.wait())]
@@ -182,12 +187,13 @@ class Server:
             store=store,
             statuses=statuses,
             summaries=summaries,
+            tasks=self._session_tasks,
             host=HostServices(store, permissions, questions, subagents),
             toolbox=toolbox,
             outputs=self._outputs,
             instruction_pages=self._instruction_pages,
         )
-        make_turn = _turn_maker(turn_services, Titles(summaries))
+        make_turn = _turn_maker(turn_services, Titles(store, summaries, self._session_tasks))
         runner = Runner(store, statuses, self._leases, gate, make_turn, self.settings.max_running_sessions)
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self._outputs)
         reverts = Reverts(store)
@@ -201,7 +207,7 @@ class Server:
         return Services(
             store=store,
             sessions=sessions,
-            deletion=Deletion(store, sessions, runner, gate),
+            deletion=Deletion(store, sessions, runner, gate, self._session_tasks),
             forks=Forks(store, quota, gate),
             shares=Shares(store),
             statuses=statuses,

@@ -6,16 +6,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from app.agent.runner import Runner
 from app.session.gate import HoldKind, SessionGate
 from app.session.service import SessionService
+from app.session.session_tasks import SessionTasks
 from app.session.store import Store
 from app.workspace.place import Place
 
 
 class Deletion:
-    def __init__(self, store: Store, sessions: SessionService, runner: Runner, gate: SessionGate) -> None:
+    def __init__(self, store: Store, sessions: SessionService, runner: Runner, gate: SessionGate, tasks: SessionTasks) -> None:
         self._store = store
         self._sessions = sessions
         self._runner = runner
         self._gate = gate
+        self._tasks = tasks
 
     async def delete(self, place: Place, session_id: str) -> None:
         """The session and its descendants, those too that are created meanwhile. Raises NotFound."""
@@ -36,6 +38,7 @@ class Deletion:
         try:
             await self._runner.abort(session_id)
             await hold.granted
+            await self._tasks.cancel(session_id)
             yield
         finally:
             self._gate.release(hold)

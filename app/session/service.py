@@ -156,7 +156,7 @@ class SessionService:
     @asynccontextmanager
     async def _editing(self, place: Place, session_id: str, message_id: str) -> AsyncIterator[SessionChange]:
         """A change of a message that nothing works on, committed with the session still held."""
-        async with self._gate.hold(session_id, HoldKind.EDIT):
+        async with self._gate.hold(session_id, HoldKind.EDIT), self._store.lock(session_id):
             session, _ = await self._store.session_and_message(session_id, message_id)
             if session.revert is not None:
                 await self._refuse_reverted(session_id, message_id, session.revert.message_id)

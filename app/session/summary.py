@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from app.storage.bodies import is_sound
 from app.storage.engine import Connection
 from app.util import clock
 from app.workspace.place import Place
+
+log = logging.getLogger(__name__)
 
 
 class TreeDiffs(Protocol):
@@ -83,8 +86,9 @@ class Summaries:
     async def update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
         """Store and announce the session's diff and counts, and the prompt's diffs, as far as they differ from what is stored.
 
-        Returns the number of bytes announced. One small read when no tree changed since the last update. Updates of one session
-        follow each other, so that a slow one overwrites nothing newer."""
+        Returns the number of bytes announced. One small read when no tree changed since the last update. A slow one overwrites
+        nothing newer: updates of one session follow each other, and what a revert stored meanwhile stands. Raises NotFound when
+        the session or the prompt is deleted."""
         if trees is None:
             return 0
         async with self._updating.setdefault(session_id, asyncio.Lock()):
@@ -97,6 +101,9 @@ class Summaries:
         diffs = await _compute(trees, facts, place)
         async with self._store.lock(session_id):
             session, prompt = await self._store.session_and_message(session_id, prompt_id)
+            if session.revert is not None or await self._basis(session_id) != facts.stored:
+                log.debug("a newer diff of %s was stored meanwhile", session_id)
+                return 0
             change = self._store.change(session_id, place.directory)
             digest = _put_session_diff(change, session, diffs.session, facts.stored.digest)
             if diffs.prompt is not None and diffs.prompt != _stored_diffs(prompt):
@@ -105,8 +112,11 @@ class Summaries:
             await self._store.commit(change)
         return sum(len(event.payload) for event in change.change.events)
 
+    async def _basis(self, session_id: str) -> _Basis:
+        return _Basis.read(await self._store.ask(queries.diff_basis, session_id))
+
     async def set_title(self, place: Place, session_id: str, prompt_id: str, title: str) -> None:
-        """Name a session that has its default title, and its first prompt's summary."""
+        """Name a session that has its default title, and its first prompt's summary. Raises NotFound when either is deleted."""
         async with self._store.lock(session_id):
             session, prompt = await self._store.session_and_message(session_id, prompt_id)
             change = self._store.change(session_id, place.directory)

@@ -30,7 +30,7 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
 
 
 async def talked(app: RunningApp) -> tuple[str, list[dict[str, Any]]]:
-    session = (await app.create_session())["id"]
+    session = (await app.create_session(title="T"))["id"]
     await app.prompt(session, "Go")
     return session, await app.messages(session)
 

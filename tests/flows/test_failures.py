@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import assert_settled, call, configured, priced, requests, say, statuses, texts, tools, types
+from turns import assert_settled, call, configured, priced, requests, say, statuses, texts, titled, tools, types
 
 from app.provider.base import (
     ApiFailure,
@@ -20,7 +20,7 @@ from app.provider.base import (
     ToolCall,
     ToolInputStart,
 )
-from app.provider.scripted import ScriptedProvider
+from app.provider.scripted import TITLE, ScriptedProvider
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
 
@@ -104,12 +104,8 @@ async def test_a_session_whose_first_prompt_failed_has_its_title_from_the_next(t
     async with running_app(tmp_path, turns=[[{"status": 400, "message": "bad request"}], [say("Better.")]]) as app:
         answer, _ = await prompted(app)
         session = answer["info"]["sessionID"]
-        before = (await app.get(f"/session/{session}"))["title"]
-        async with app.events() as events:
-            await events.until("server.connected")
-            await app.prompt(session, "Again")
-            await events.until("session.idle")
-        assert (await app.get(f"/session/{session}"))["title"] != before
+        await app.prompt(session, "Again")
+        assert (await titled(app, session))["title"] == TITLE
 
 
 async def test_a_missing_key_is_stored_as_such(tmp_path: Path) -> None:

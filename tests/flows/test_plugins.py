@@ -199,6 +199,7 @@ async def test_chat_params_and_headers_change_the_request(app: RunningApp, files
 
 async def test_the_title_is_asked_for_with_the_hooks_too(app: RunningApp) -> None:
     await prompted(app)
+    await until(lambda: title_requests(app), "the title's request")
     assert title_requests(app)[0].headers["x-plugin"] == "title"
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from running_app import running_app
-from turns import assert_settled, configured, parts, priced, requests, say, statuses, texts, title_requests, types, until
+from turns import assert_settled, configured, parts, priced, requests, say, statuses, texts, title_requests, titled, types, until
 
 from app.provider.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
-from app.provider.scripted import TITLE, Say, ScriptedProvider, Wait
+from app.provider.scripted import TITLE, Say, ScriptedProvider
 
 
 async def test_a_text_turn_is_stored_as_clients_know_it(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_one_small_request_titles_the_session_and_its_first_prompt(tmp_pat
         session = await app.create_session()
         await app.prompt(session["id"], "Hi")
         await app.prompt(session["id"], "More")
-        stored = await app.get(f"/session/{session['id']}")
+        stored = await titled(app, session["id"])
         user = (await app.messages(session["id"]))[0]
         (request,) = title_requests(app)
     assert stored["title"] == TITLE
@@ -204,22 +204,9 @@ async def test_a_long_answer_does_not_keep_the_title_waiting(tmp_path: Path) -> 
         session = await app.create_session()
         prompt = asyncio.create_task(app.prompt(session["id"], "Hi"))
         await until(lambda: title_requests(app), "the title's request")
+        assert (await titled(app, session["id"]))["title"] == TITLE and not prompt.done()
         gate.set()
         await prompt
-        assert (await app.get(f"/session/{session['id']}"))["title"] == TITLE
-
-
-async def test_a_name_given_while_the_title_is_made_stays(tmp_path: Path) -> None:
-    gate = asyncio.Event()
-    provider = ScriptedProvider(title=lambda request: (Wait(gate), Say("Made")))
-    async with running_app(tmp_path, provider=provider) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Hi"))
-        await until(lambda: title_requests(app), "the title's request")
-        await app.call("PATCH", f"/session/{session['id']}", {"title": "Mine"})
-        gate.set()
-        await prompt
-        assert (await app.get(f"/session/{session['id']}"))["title"] == "Mine"
 
 
 async def test_a_prompt_that_wants_no_reply_is_only_stored(tmp_path: Path) -> None:
@@ -253,6 +240,7 @@ async def test_everything_is_read_back_after_a_restart(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"reasoning": "Hm."}, say("One.")]]) as app:
         session = await app.create_session()
         await app.prompt(session["id"], "Hi")
+        await titled(app, session["id"])
         before = await app.messages(session["id"]), await app.get(f"/session/{session['id']}")
     async with running_app(tmp_path, turns=[[say("Two.")]]) as app:
         assert (await app.messages(session["id"]), await app.get(f"/session/{session['id']}")) == before

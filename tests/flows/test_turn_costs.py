@@ -32,7 +32,7 @@ async def edited(base: Path) -> AsyncIterator[tuple[RunningApp, str, Spent]]:
         async with running_app(base) as app:
             paths = [str(app.directory / f"{n}.txt") for n in range(FILES)]
             app.provider.add([call("write", filePath=path, content=FILE) for path in paths], [say()])
-            session = (await app.create_session())["id"]
+            session = (await app.create_session(title="T"))["id"]
             await app.prompt(session, "Write")
             yield app, session, spent
 

@@ -49,7 +49,7 @@ Step = str | tuple[str, dict[str, Any]] | threading.Event | Reasoning | Refusal 
 
 
 class ModelServer:
-    """The model `main` plays the turns in order and then for ever `otherwise`; `title` answers with TITLE."""
+    """The model `main` plays the turns in order and then for ever `otherwise`; `title` always answers with `title`."""
 
     TITLE = "A scripted title"
 
@@ -57,8 +57,10 @@ class ModelServer:
         self.url = f"http://127.0.0.1:{port}/v1"
         self._turns: deque[list[Step]] = deque()
         self.otherwise: list[Step] = ["ok"]
+        self.title: list[Step] = [self.TITLE]
         self.requests: list[dict[str, Any]] = []
-        """What the model `main` was asked."""
+        self.title_requests: list[dict[str, Any]] = []
+        """What the models `main` and `title` were asked."""
 
     def play(self, *turns: list[Step]) -> None:
         self._turns = deque(turns)
@@ -71,7 +73,7 @@ class ModelServer:
 
     def answer(self, model: str) -> list[Step]:
         if model == "title":
-            return [self.TITLE]
+            return self.title
         return self._turns.popleft() if self._turns else self.otherwise
 
 
@@ -112,8 +114,7 @@ def model_server() -> Iterator[ModelServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if body["model"] == "main":
-                model.requests.append(body)
+            (model.requests if body["model"] == "main" else model.title_requests).append(body)
             turn = model.answer(body["model"])
             refusal = next((step for step in turn if isinstance(step, Refusal)), None)
             if refusal is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from running_app import RunningApp, make_workspace
 
 from app.provider.base import ModelRequest
+from app.session.title import is_default
 
 PATIENCE = 20.0
 
@@ -105,6 +106,18 @@ async def pending(app: RunningApp, kind: str = "permission") -> dict[str, Any]:
         raise AssertionError(f"no {kind} was asked") from None
     request: dict[str, Any] = found[0]
     return request
+
+
+async def titled(app: RunningApp, session_id: str) -> dict[str, Any]:
+    """The session when it has a title of its own: that may come after the answer."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while is_default((found := await app.get(f"/session/{session_id}"))["title"]):
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"{session_id} got no title") from None
+    session: dict[str, Any] = found
+    return session
 
 
 async def statuses(app: RunningApp) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import Any, assert_never
 
 from app.agent import hooks, stored_error
@@ -18,7 +18,7 @@ from app.agent.loop.compaction import Compactions
 from app.agent.loop.decide import AskModel
 from app.agent.loop.step import Outcome, Step
 from app.agent.loop.titles import Titles
-from app.agent.loop.turn_diffs import TurnDiffs
+from app.agent.loop.turn_diffs import TurnDiffs, prompt_without_diffs
 from app.agent.loop.turn_scope import TurnScope
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
 from app.schema.agent import Agent
@@ -32,13 +32,9 @@ from app.tool.mcp_tool import mcp_tools
 
 log = logging.getLogger(__name__)
 
-TITLE_PAUSE = 0.3
-"""Seconds that a title lets a streaming answer go first: of prompts that come together, all answers begin before any title."""
-TITLE_PATIENCE = 5.0
-"""Seconds that a finished turn waits for its title; a slower one comes after it is idle."""
-DIFF_PATIENCE = 30.0
-ABORTED_DIFF_PATIENCE = 0.5
-"""Seconds that a finished, or an aborted, turn waits for its session's diff; a slower one is left to the next turn."""
+DIFF_TIMEOUT_SECONDS = 1.0
+ABORTED_DIFF_TIMEOUT_SECONDS = 0.5
+"""How long a finished, or an aborted, turn waits for its session's diff. A slower one is stored when the session is idle."""
 
 
 class Turn:
@@ -54,8 +50,8 @@ class Turn:
         self._session: Session
         self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
-        self._diffs = TurnDiffs(self._update_diffs)
-        self._diff_patience = DIFF_PATIENCE
+        self._diffs = TurnDiffs(self._update_diffs, partial(scope.services.tasks.start, scope.session_id, "diff"))
+        self._diff_timeout = DIFF_TIMEOUT_SECONDS
 
     async def run(self) -> None:
         try:
@@ -64,14 +60,14 @@ class Turn:
         except asyncio.CancelledError:
             if self._title is not None:
                 self._title.cancel()
-            self._diff_patience = ABORTED_DIFF_PATIENCE
+            self._diff_timeout = ABORTED_DIFF_TIMEOUT_SECONDS
             await asyncio.shield(self._answer_with(aborted()))
             raise
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
         finally:
             self._answered.set()
-            await self._finish_background()
+            await self._finish_diffs()
 
     async def _loop(self) -> None:
         while True:
@@ -113,7 +109,7 @@ class Turn:
         if step.refusal is not None:
             return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
         self._asked = prune.Asked(history, window.usable_tokens(self._scope.instance, model))
-        self._diffs.request(user.id)
+        self._request_diffs(user.id, history)
         if outcome is not Outcome.STOPPED and self._overflows(model, step.used_tokens):
             return await self._compactions.make_room(user, history)
         return outcome is Outcome.GOES_ON or self._joined()
@@ -200,34 +196,22 @@ class Turn:
     def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
         """Once a turn, and not before the answer has begun: the title can wait, the answer can't."""
         if self._title is None:
-            self._title = asyncio.create_task(_logged(self._give_title(session, history), "the title"))
+            self._title = self._titles.start(self._scope.instance, session, history, self._answered)
 
-    async def _give_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TITLE_PAUSE):
-                await self._answered.wait()
-        await self._titles.give(self._scope.instance, session, history)
+    def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts]) -> None:
+        if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
+            self._diffs.request(lost)
+        self._diffs.request(prompt_id)
 
     async def _update_diffs(self, prompt_id: str) -> int:
         scope = self._scope
         return await scope.services.summaries.update(scope.instance.place, scope.instance.trees, scope.session_id, prompt_id)
 
-    async def _finish_background(self) -> None:
-        """The turn is over when its diff is stored and its title has come, or either keeps us waiting too long. A late diff must
-        not overwrite the next turn's."""
-        if (summary := self._diffs.finish()) is not None:
-            await self._finish_summary(summary)
-        if self._title is not None:
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({self._title}, timeout=TITLE_PATIENCE)
-
-    async def _finish_summary(self, summary: asyncio.Task[None]) -> None:
-        try:
-            await asyncio.wait({summary}, timeout=self._diff_patience)
-        finally:
-            if not summary.done():
-                log.warning("the diff of %s took too long; the next turn makes it", self._scope.session_id)
-                summary.cancel()
+    async def _finish_diffs(self) -> None:
+        """The turn is over when its diffs are stored or take too long, and are stored later. Its title never holds it up."""
+        diffs = self._diffs.finish()
+        if diffs is not None:
+            await asyncio.wait({diffs}, timeout=self._diff_timeout)
 
 
 async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:

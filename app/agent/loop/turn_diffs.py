@@ -2,8 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any
+
+from app.schema.errors import NotFound
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.part import PatchPart
 
 log = logging.getLogger(__name__)
 
@@ -13,12 +18,16 @@ BYTES_PER_SECOND = 200_000
 
 
 class TurnDiffs:
-    """`update` brings the diffs of the session and of one prompt up to date and returns the number of bytes announced.
+    """`update` brings the diffs of the session and of one prompt up to date and returns the number of bytes announced; `start`
+    makes a task that may outlive the turn.
 
     One update runs at a time. Requests that arrive meanwhile, or in the pause after it, are served together by the next one."""
 
-    def __init__(self, update: Callable[[str], Awaitable[int]]) -> None:
+    def __init__(
+        self, update: Callable[[str], Awaitable[int]], start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    ) -> None:
         self._update = update
+        self._start = start
         self._requested: dict[str, None] = {}
         self._finishing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -27,7 +36,7 @@ class TurnDiffs:
         """A step of the prompt has ended. Returns at once."""
         self._requested[prompt_id] = None
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="session diff")
+            self._task = self._start(self._run())
 
     def finish(self) -> asyncio.Task[None] | None:
         """The task that ends when everything requested is stored, from now on without pauses; None without a request."""
@@ -52,6 +61,26 @@ class TurnDiffs:
         """Work beside a turn must not end it."""
         try:
             return await self._update(prompt_id)
+        except NotFound as gone:
+            log.debug("the diff of %s is dropped: %s", prompt_id, gone)
+            return 0
         except Exception:
             log.exception("could not bring the session's diff up to date")
             return 0
+
+
+def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:
+    """The prompt before, if files were changed for it and its diffs are not stored: its server was killed before it made them."""
+    changed = False
+    for message in reversed(history):
+        if isinstance(message.info, AssistantMessage):
+            changed = changed or (
+                message.info.parent_id != prompt_id and any(isinstance(part, PatchPart) for part in message.parts)
+            )
+        elif message.info.id != prompt_id:
+            return message.info.id if changed and not _has_diffs(message.info) else None
+    return None
+
+
+def _has_diffs(prompt: UserMessage) -> bool:
+    return prompt.summary is not None and bool(prompt.summary.diffs)

@@ -18,6 +18,7 @@ from app.schema.message import AssistantMessage, AssistantTime, MessagePath, Use
 from app.schema.model import Model
 from app.schema.part import ModelRef, Part, TextPart, ToolPart
 from app.schema.session import Session, SessionStatus
+from app.session.session_tasks import SessionTasks
 from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
@@ -32,6 +33,7 @@ class TurnServices:
     store: Store
     statuses: Statuses
     summaries: Summaries
+    tasks: SessionTasks
     host: HostServices
     toolbox: Toolbox
     outputs: OutputStore

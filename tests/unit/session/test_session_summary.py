@@ -1,9 +1,13 @@
 """Diffs are computed, stored and announced when the trees that they are made of differ, and not otherwise."""
 
+import asyncio
 from dataclasses import dataclass, field
 
+import orjson
+import pytest
 from session_parts import DIRECTORY, PLACE, Sessions, assistant, user
 
+from app.schema.errors import NotFound
 from app.schema.part import PatchPart, StepFinishPart, StepStartPart, Tokens
 from app.schema.session import FileDiff
 from app.session.summary import Summaries
@@ -127,3 +131,62 @@ async def test_a_diff_that_a_revert_stored_is_computed_anew_by_the_next_turn(ses
     await sessions.store.commit(change)
     assert await update(sessions, trees) == ["session.diff"]
     assert await diff(sessions) == computed
+
+
+class SlowTrees(Trees):
+    """The diff waits for `gate`."""
+
+    def __init__(self, files: list[str]) -> None:
+        super().__init__(files)
+        self.gate, self.asked_for = asyncio.Event(), asyncio.Event()
+
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
+        self.asked_for.set()
+        await self.gate.wait()
+        return await super().diff_full(a, b)
+
+
+async def test_a_late_diff_overwrites_nothing_that_a_revert_stored_meanwhile(sessions: Sessions) -> None:
+    trees, reverted = SlowTrees(["late"]), FileDiff(file="reverted", before="b", after="a", additions=0, deletions=1)
+    await sessions.put(user("msg_p"))
+    await step(sessions, "msg_p", 1, "T0", "T1", "late")
+    late = asyncio.create_task(update(sessions, trees))
+    await trees.asked_for.wait()
+    change = sessions.store.change("ses_1", DIRECTORY)
+    change.put_diff([reverted])
+    await sessions.store.commit(change)
+    trees.gate.set()
+    assert await late == ["session.diff"], "the revert's own"
+    assert [found["file"] for found in orjson.loads(await diff(sessions))] == ["reverted"]
+
+
+async def test_a_late_diff_and_the_next_turn_s_are_stored_in_their_order(sessions: Sessions) -> None:
+    summaries, slow, trees = Summaries(sessions.store), SlowTrees(["a"]), Trees(["a", "b"])
+    await sessions.put(user("msg_p"))
+    await step(sessions, "msg_p", 1, "T0", "T1", "a")
+    late = asyncio.create_task(summaries.update(PLACE, slow, "ses_1", "msg_p"))
+    await slow.asked_for.wait()
+    await sessions.put(user("msg_q"))
+    await step(sessions, "msg_q", 2, "T1", "T2", "b")
+    newer = asyncio.create_task(summaries.update(PLACE, trees, "ses_1", "msg_q"))
+    slow.gate.set()
+    await asyncio.gather(late, newer)
+    assert [found["file"] for found in orjson.loads(await diff(sessions))] == ["a", "b"]
+
+
+@pytest.mark.parametrize("deleted", ["the session", "the prompt"])
+async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, deleted: str) -> None:
+    summaries, trees = Summaries(sessions.store), SlowTrees(["a"])
+    await sessions.put(user("msg_p"))
+    await step(sessions, "msg_p", 1, "T0", "T1", "a")
+    late = asyncio.create_task(summaries.update(PLACE, trees, "ses_1", "msg_p"))
+    await trees.asked_for.wait()
+    if deleted == "the session":
+        await sessions.service.remove(PLACE, "ses_1")
+    else:
+        await sessions.service.remove_message(PLACE, "ses_1", "msg_p")
+    trees.gate.set()
+    with pytest.raises(NotFound):
+        await late
+    with pytest.raises(NotFound):
+        await summaries.set_title(PLACE, "ses_1", "msg_p", "Late")

@@ -1,8 +1,9 @@
 import pytest
-from conversation import assistant, file, subtask, text, user
+from conversation import assistant, compaction, file, subtask, text, user
 
 from app.agent.errors import aborted
-from app.agent.loop.titles import LONGEST, clean, is_wanted
+from app.agent.loop.titles import LONGEST, clean, title_context
+from app.schema.message import MessageWithParts
 from app.schema.session import Session, SessionTime
 from app.session import title
 
@@ -41,31 +42,39 @@ def session(name: str, parent: str | None = None) -> Session:
 DEFAULT = title.default(child=False)
 
 
-def test_the_first_prompt_gives_the_title() -> None:
-    assert is_wanted(session(DEFAULT), [user(text())])
-    assert is_wanted(session(DEFAULT), [user(subtask())])
-    assert is_wanted(session(DEFAULT), [user(text("made", synthetic=True)), user(file())])
+def titled(history: list[MessageWithParts], of: Session | None = None) -> MessageWithParts | None:
+    """The prompt that a title is for."""
+    context = title_context(of or session(DEFAULT), history)
+    return context[-1] if context else None
 
 
-def test_later_prompts_give_none() -> None:
-    first = user(text())
-    assert not is_wanted(session(DEFAULT), [first, assistant(first, text()), user(text())])
+def test_a_title_is_for_the_first_prompt_also_when_it_is_requested_later() -> None:
+    first, synthetic = user(text()), user(text("made", synthetic=True))
+    assert titled([synthetic, first]) is first
+    assert title_context(session(DEFAULT), [synthetic, first, assistant(first, text()), user(text())]) == [synthetic, first]
+
+
+def test_a_file_is_a_prompt_and_what_the_server_writes_is_none() -> None:
+    asked = user(text("made", synthetic=True), file())
+    assert titled([asked]) is asked
+    assert titled([user(text("made", synthetic=True)), user(compaction())]) is None
+
+
+def test_of_a_prompt_that_only_gives_out_tasks_the_title_is_made_from_what_it_tells_them() -> None:
+    prompt = titled([user(subtask(), subtask())])
+    assert prompt is not None and [part.type for part in prompt.parts] == ["text"]
 
 
 def test_after_a_prompt_whose_answer_failed_the_next_gives_the_title() -> None:
-    first, answered = user(text()), user(text())
+    first, second = user(text()), user(text())
     broken = assistant(first, finish=None, error=aborted())
-    assert is_wanted(session(DEFAULT), [first, broken, user(text())])
-    assert not is_wanted(session(DEFAULT), [first, broken, answered, assistant(answered, text()), user(text())])
-
-
-def test_a_prompt_that_only_the_server_wrote_gives_none() -> None:
-    assert not is_wanted(session(DEFAULT), [user(text("made", synthetic=True))])
+    assert titled([first, broken]) is None
+    assert titled([first, broken, second, assistant(second, text()), user(text())]) is second
 
 
 def test_a_name_that_someone_gave_stays() -> None:
-    assert not is_wanted(session("Mine"), [user(text())])
+    assert titled([user(text())], session("Mine")) is None
 
 
 def test_a_subagent_s_session_keeps_its_name() -> None:
-    assert not is_wanted(session(title.default(child=True), parent="ses_0"), [user(text())])
+    assert titled([user(text())], session(title.default(child=True), parent="ses_0")) is None

@@ -1,0 +1,212 @@
+"""What a turn leaves to be done: titles and slow diffs hold no answer up, and come late without harm."""
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from sse_reader import Received
+from turns import bash, requests, say, statuses, texts, title_requests, titled, until
+
+from app.provider.base import ModelRequest, TextBlock
+from app.provider.scripted import TITLE, Fail, Say, ScriptedProvider, Turn, Wait
+
+GIT = shutil.which("git")
+
+
+class SlowTitles(ScriptedProvider):
+    """Every title waits for `gate`."""
+
+    def __init__(self, *turns: Any) -> None:
+        super().__init__(turns, title=self._slow)
+        self.gate = asyncio.Event()
+
+    def _slow(self, request: ModelRequest) -> Turn:
+        return (Wait(self.gate), Say(TITLE))
+
+
+async def untitled_answer(app: RunningApp, session: str) -> dict[str, Any]:
+    """To a first prompt, whose title is requested and does not come."""
+    answer = await app.prompt(session, "Hi")
+    await until(lambda: title_requests(app), "the title's request")
+    return answer
+
+
+def names(event: Received) -> bool:
+    return event.type == "session.updated" and event.properties["info"]["title"] == TITLE
+
+
+async def test_an_answer_does_not_wait_for_its_title(tmp_path: Path) -> None:
+    provider = SlowTitles([say("One.")], [say("Two.")])
+    async with running_app(tmp_path, provider=provider) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            async with asyncio.timeout(4):
+                assert texts(await untitled_answer(app, session)) == ["One."]
+            await events.until("session.idle")
+            assert await statuses(app) == {}
+            assert texts(await app.prompt(session, "More")) == ["Two."]
+            provider.gate.set()
+            await events.until(names)
+        first = (await app.messages(session))[0]
+        assert (await app.get(f"/session/{session}"))["title"] == TITLE
+    assert first["info"]["summary"]["title"] == TITLE
+    assert len(title_requests(app)) == 1
+
+
+async def test_a_late_title_overwrites_no_name_that_was_given_meanwhile(tmp_path: Path) -> None:
+    provider = SlowTitles([say("One.")])
+    async with running_app(tmp_path, provider=provider) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            await untitled_answer(app, session)
+            await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
+            provider.gate.set()
+            await events.until(lambda event: event.properties.get("info", {}).get("summary", {}).get("title") == TITLE)
+        assert (await app.get(f"/session/{session}"))["title"] == "Mine"
+
+
+async def test_no_title_is_requested_for_a_session_that_was_named_before_it(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with running_app(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as app:
+        session = (await app.create_session())["id"]
+        async with app.events() as events:
+            await events.until(lambda event: bool(event.properties.get("delta")) or event.type == "server.connected")
+            prompt = asyncio.create_task(app.prompt(session, "Hi"))
+            await events.until(lambda event: bool(event.properties.get("delta")))
+            await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
+        gate.set()
+        await prompt
+        assert title_requests(app) == []
+
+
+async def test_a_late_title_of_a_deleted_prompt_is_dropped_and_the_next_prompt_gives_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "app.session")
+    provider = SlowTitles()
+    async with running_app(tmp_path, provider=provider) as app:
+        session = (await app.create_session())["id"]
+        answer = await untitled_answer(app, session)
+        await app.call("DELETE", f"/session/{session}/message/{answer['info']['parentID']}")
+        provider.gate.set()
+        await until(lambda: "is dropped" in caplog.text, "the title is dropped")
+        assert [message["info"]["role"] for message in await app.messages(session)] == ["assistant"]
+        await app.prompt(session, "Again")
+        assert (await titled(app, session))["title"] == TITLE
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert len(title_requests(app)) == 2
+
+
+async def test_a_session_that_is_deleted_before_its_title_comes_stays_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = SlowTitles()
+    async with running_app(tmp_path, provider=provider) as app:
+        session, other = [(await app.create_session())["id"] for _ in range(2)]
+        await untitled_answer(app, session)
+        await app.call("DELETE", f"/session/{session}")
+        provider.gate.set()
+        await app.prompt(other, "Hi")
+        await titled(app, other)
+        assert [found["id"] for found in await app.get("/session")] == [other]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_an_abort_of_a_later_turn_leaves_the_title_alone(tmp_path: Path) -> None:
+    provider = SlowTitles([say("One.")], [say("Half"), {"wait": asyncio.Event()}])
+    async with running_app(tmp_path, provider=provider) as app:
+        session = (await app.create_session())["id"]
+        await untitled_answer(app, session)
+        prompt = asyncio.create_task(app.prompt(session, "More"))
+        await until(lambda: len(requests(app)) == 2)
+        await app.post(f"/session/{session}/abort")
+        assert (await prompt)["info"]["error"]["name"] == "MessageAbortedError"
+        provider.gate.set()
+        await titled(app, session)
+    assert len(title_requests(app)) == 1
+
+
+async def test_a_title_that_a_restart_lost_is_requested_again_with_the_next_prompt(tmp_path: Path) -> None:
+    async with running_app(tmp_path, provider=SlowTitles()) as app:
+        session = (await app.create_session())["id"]
+        await untitled_answer(app, session)
+    async with running_app(tmp_path) as app:
+        await app.prompt(session, "More")
+        await titled(app, session)
+        (request,) = title_requests(app)
+        summaries = [m["info"].get("summary") for m in await app.messages(session) if m["info"]["role"] == "user"]
+    assert request.messages[-1].content == (TextBlock("Hi"),), "it is made from the first prompt"
+    assert summaries == [{"title": TITLE, "diffs": []}, None]
+
+
+async def test_a_title_that_failed_is_not_requested_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    provider = ScriptedProvider(title=lambda request: (Fail(400),))
+    async with running_app(tmp_path, provider=provider) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Hi")
+        await until(lambda: "no title for" in caplog.text, "the failure is logged")
+        asked = len(title_requests(app))
+        for text in ("More", "And more"):
+            await app.prompt(session, text)
+    assert len(title_requests(app)) == asked
+    assert [record.exc_info for record in caplog.records if record.exc_info] == []
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """While this file exists no diff of two trees that shows contents is computed."""
+    flag, wrapper = tmp_path / "hang", tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    wait = f"while [ -e {flag} ]; do sleep 0.02; done"
+    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *diff-tree*--numstat*) {wait};; esac\nexec {GIT} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    return flag
+
+
+def changed_by_prompt(event: Received) -> list[str]:
+    return [diff["file"] for diff in event.properties.get("info", {}).get("summary", {}).get("diffs", [])]
+
+
+async def changed(app: RunningApp, session: str) -> list[str]:
+    return [diff["file"] for diff in await app.get(f"/session/{session}/diff")]
+
+
+async def test_a_slow_diff_holds_the_answer_up_for_a_second_at_most_and_is_stored_later(tmp_path: Path, hanging: Path) -> None:
+    turns = [[bash("echo one > one.txt")], [say("One.")], [bash("echo two > two.txt")], [say("Two.")]]
+    async with running_app(tmp_path, turns=turns) as app:
+        session = (await app.create_session(title="T"))["id"]
+        hanging.touch()
+        for text in ("One.", "Two."):
+            began = time.monotonic()
+            assert texts(await app.prompt(session, "Go")) == [text]
+            assert time.monotonic() - began < 5 and await changed(app, session) == []
+        async with app.events() as events:
+            await events.until("server.connected")
+            hanging.unlink()
+            await events.until(lambda event: changed_by_prompt(event) == ["two.txt"])
+        assert await changed(app, session) == ["one.txt", "two.txt"]
+        prompts = [message["info"] for message in await app.messages(session) if message["info"]["role"] == "user"]
+    assert [[diff["file"] for diff in prompt["summary"]["diffs"]] for prompt in prompts] == [["one.txt"], ["two.txt"]]
+
+
+async def test_diffs_that_a_restart_lost_are_made_in_the_next_turn(tmp_path: Path, hanging: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash("echo one > one.txt")], [say("One.")]]) as app:
+        session = (await app.create_session(title="T"))["id"]
+        hanging.touch()
+        await app.prompt(session, "Go")
+    hanging.unlink()
+    async with running_app(tmp_path) as app:
+        assert await changed(app, session) == []
+        await app.prompt(session, "What did you do?")
+        assert await changed(app, session) == ["one.txt"]
+        first = (await app.messages(session))[0]["info"]
+    assert [diff["file"] for diff in first["summary"]["diffs"]] == ["one.txt"]
