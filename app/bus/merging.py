@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.bus.base import PartDelta
 from app.bus.frames import PartFrame
@@ -23,7 +23,7 @@ class _Streaming:
     session_id: str
     part_id: str
     waiting: PartDelta | None = None
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
     pause: asyncio.TimerHandle | None = None
 
 
@@ -43,7 +43,7 @@ class PartMerger:
         parts = self._sessions.setdefault(delta.session_id, {})
         part = parts.setdefault(delta.part_id, _Streaming(delta.session_id, delta.part_id))
         part.waiting = delta
-        part.text += delta.text
+        part.pieces.append(delta.text)
         if part.pause is None:
             self._send(part)
 
@@ -57,8 +57,8 @@ class PartMerger:
         """What waits, or else the pause is over and the part is forgotten."""
         if part.pause is not None:
             part.pause.cancel()
-        delta, text = part.waiting, part.text
-        part.waiting, part.text = None, ""
+        delta, text = part.waiting, "".join(part.pieces)
+        part.waiting, part.pieces = None, []
         if delta is None or not (text or self._whole):
             self._forget(part)
             return

@@ -1,12 +1,12 @@
 """The one door to sessions, messages and parts: every change is committed here, then announced; every read comes from here.
 
-A part that streams is announced delta by delta from memory and written at most every WRITE_BEHIND seconds and at its end; a read
-meanwhile sees it as it stands.
+A part that streams is announced delta by delta from memory. It is written at its end, and before that at most every WRITE_BEHIND
+seconds, a long text less often; a read meanwhile sees it as it stands.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -22,6 +22,7 @@ from app.schema.part import Part, ReasoningPart, TextPart
 from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
+from app.session.growing_text import GrowingText
 from app.storage import queries
 from app.storage.bodies import is_sound
 from app.storage.engine import Connection, Database
@@ -33,6 +34,9 @@ from app.util import clock
 log = logging.getLogger(__name__)
 
 WRITE_BEHIND = 0.25
+WRITTEN_PER_SECOND = 200_000
+"""Characters of one text: its row is written whole, however little of it is new."""
+
 MOST_READS = 5
 """Of one page, for a session that does not stand still."""
 
@@ -65,12 +69,12 @@ class Store:
         self._writer = writer
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._leases: dict[str, Lease] = {}
-        self._live: dict[str, dict[str, Part]] = {}
+        self._live: dict[str, dict[str, Part | GrowingText]] = {}
         self._live_in: dict[str, str] = {}
         self._ending: set[str] = set()
         """Live parts whose last event, or removal, is on its way."""
         self._first_writes: dict[str, asyncio.Future[None]] = {}
-        self._unwritten: dict[str, Part] = {}
+        self._unwritten: dict[str, Part | GrowingText] = {}
         self._write_behind: asyncio.TimerHandle | None = None
         self._watchers: dict[str, list[PartWatcher]] = {}
         self._changes = count()
@@ -108,10 +112,10 @@ class Store:
         live = self._live.get(change.session_id, {})
         for part in change.parts:
             if part.id not in live:
-                self._hide_until(done, part)
+                self._hide_until(done, part.id)
         self._notify_watchers(change)
         if settled := [live[part_id] for part_id in change.settled_parts if part_id in live]:
-            self._ending.update(part.id for part in settled)
+            self._ending.update(_part(streaming).id for streaming in settled)
             done.add_done_callback(lambda _: self._settle(change.session_id, settled))
         return done
 
@@ -143,38 +147,41 @@ class Store:
 
     # Streaming.
 
-    def stream(self, part: Part, directory: str, text: str = "") -> None:
+    def stream(self, streaming: Part | GrowingText, directory: str, text: str = "") -> None:
         """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk. Its first text does
         wait: clients must know of no part that a killed server has forgotten.
 
         Frames show the part as it is now: its text may only grow from here on, and its other fields are replaced, not changed."""
+        if isinstance(streaming, TextPart | ReasoningPart):
+            streaming = GrowingText(streaming)
+        part = _part(streaming)
         live = self._live.setdefault(part.session_id, {})
         first_text = bool(text) and part.id not in live
-        live[part.id] = part
+        live[part.id] = streaming
         self._ending.discard(part.id)
         self._live_in[part.session_id] = directory
         if first_text:
-            self._hide_until(self._write_parts(part.session_id, [part], ahead_of_deltas=True), part)
+            self._hide_until(self._write_parts(part.session_id, [streaming], ahead_of_deltas=True), part.id)
         else:
-            self._write_soon(part)
-        size = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
+            self._write_soon(streaming)
         self._note_change(part.session_id)
-        as_of_now = _as_of_now(part)
+        size, as_of_now = _as_of_now(streaming)
         gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, as_of_now, part_type=part.type)
         self._writer.delta(gained)
 
-    def _hide_until(self, written: asyncio.Future[None], part: Part) -> None:
+    def _hide_until(self, written: asyncio.Future[None], part_id: str) -> None:
         """Clients know of no part before it is stored."""
-        self._first_writes[part.id] = written
-        written.add_done_callback(lambda _: self._first_writes.pop(part.id, None))
+        self._first_writes[part_id] = written
+        written.add_done_callback(lambda _: self._first_writes.pop(part_id, None))
 
-    def _write_soon(self, part: Part) -> None:
-        self._unwritten[part.id] = part
+    def _write_soon(self, streaming: Part | GrowingText) -> None:
+        self._unwritten[_part(streaming).id] = streaming
         if self._write_behind is None:
-            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_live)
+            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_behind_due)
 
     def live_parts(self, session_id: str) -> dict[str, Part]:
-        return {part.id: part for part in self._live.get(session_id, {}).values() if self._is_known(part)}
+        live = self._live.get(session_id, {})
+        return {part_id: _up_to_date(live[part_id]) for part_id in live if self._is_known(part_id)}
 
     def streaming_parts(self) -> list[tuple[Part, str, bool]]:
         """Every part that streams, with the directory that it is announced in and whether its last event is on its way."""
@@ -189,31 +196,50 @@ class Store:
         if self._first_writes:
             await asyncio.wait(set(self._first_writes.values()))
 
-    def _is_known(self, part: Part) -> bool:
-        first = self._first_writes.get(part.id)
+    def _is_known(self, part_id: str) -> bool:
+        first = self._first_writes.get(part_id)
         return first is None or first.done()
 
-    def _write_live(self) -> None:
+    def _write_behind_due(self) -> None:
+        """A long text is written less often: all that is written of a part stays in proportion to the time that it streams."""
         self._write_behind = None
-        parts, self._unwritten = self._unwritten, {}
-        by_session: dict[str, list[Part]] = {}
-        for part in parts.values():
-            by_session.setdefault(part.session_id, []).append(part)
-        for session_id, streaming in by_session.items():
-            self._write_parts(session_id, streaming)
+        now = asyncio.get_running_loop().time()
+        waiting = {
+            part_id: streaming
+            for part_id, streaming in self._unwritten.items()
+            if isinstance(streaming, GrowingText) and streaming.write_after > now
+        }
+        self._write_live([streaming for part_id, streaming in self._unwritten.items() if part_id not in waiting])
+        self._unwritten = {}
+        for streaming in waiting.values():
+            self._write_soon(streaming)
 
-    def _write_parts(self, session_id: str, parts: Sequence[Part], *, ahead_of_deltas: bool = False) -> asyncio.Future[None]:
-        put = (self._sql.put_part, [rows.part_row(part) for part in parts])
+    def _write_live(self, parts: Iterable[Part | GrowingText]) -> None:
+        by_session: dict[str, list[Part | GrowingText]] = {}
+        for streaming in parts:
+            by_session.setdefault(_part(streaming).session_id, []).append(streaming)
+        for session_id, streaming_parts in by_session.items():
+            self._write_parts(session_id, streaming_parts)
+
+    def _write_parts(
+        self, session_id: str, parts: Sequence[Part | GrowingText], *, ahead_of_deltas: bool = False
+    ) -> asyncio.Future[None]:
+        now = asyncio.get_running_loop().time()
+        for streaming in parts:
+            if isinstance(streaming, GrowingText):
+                streaming.write_after = now + streaming.size / WRITTEN_PER_SECOND
+        put = (self._sql.put_part, [rows.part_row(_up_to_date(streaming)) for streaming in parts])
         holding_back = session_id if ahead_of_deltas else None
         return self._writer.post(Change(writes=[put], lease=self._leases.get(session_id), ahead_of_deltas_of=holding_back))
 
-    def _settle(self, session_id: str, settled: Sequence[Part]) -> None:
+    def _settle(self, session_id: str, settled: Sequence[Part | GrowingText]) -> None:
         """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""
         live = self._live.get(session_id, {})
-        for part in settled:
-            self._ending.discard(part.id)
-            if live.get(part.id) is part:
-                del live[part.id]
+        for streaming in settled:
+            part_id = _part(streaming).id
+            self._ending.discard(part_id)
+            if live.get(part_id) is streaming:
+                del live[part_id]
         if not live:
             self._live.pop(session_id, None)
             self._live_in.pop(session_id, None)
@@ -321,7 +347,9 @@ class Store:
         """Write what is still in memory and wait until all is stored."""
         if self._write_behind is not None:
             self._write_behind.cancel()
-            self._write_live()
+            self._write_behind = None
+            unwritten, self._unwritten = self._unwritten, {}
+            self._write_live(unwritten.values())
         await self._writer.drain()
 
     async def _read_message(self, session_id: str, message_id: str) -> tuple[str, queries.StoredMessages]:
@@ -364,17 +392,20 @@ class Store:
         return await self._database.read(both)
 
 
-def _as_of_now(part: Part) -> Callable[[], bytes]:
-    """Renders the part as it is now, at any later time, without a copy of its text."""
-    if isinstance(part, TextPart | ReasoningPart):
-        return partial(_first_characters, part, len(part.text))
-    return part.model_copy().wire_json
+def _part(streaming: Part | GrowingText) -> Part:
+    """Its text may be behind."""
+    return streaming.part if isinstance(streaming, GrowingText) else streaming
 
 
-def _first_characters(part: TextPart | ReasoningPart, size: int) -> bytes:
-    if len(part.text) == size:
-        return part.wire_json()
-    return part.model_copy(update={"text": part.text[:size]}).wire_json()
+def _up_to_date(streaming: Part | GrowingText) -> Part:
+    return streaming.joined() if isinstance(streaming, GrowingText) else streaming
+
+
+def _as_of_now(streaming: Part | GrowingText) -> tuple[int, Callable[[], bytes]]:
+    """The length of its text, and what renders the part as it is now, at any later time, without a copy of the text."""
+    if isinstance(streaming, GrowingText):
+        return streaming.size, partial(streaming.first_characters, streaming.size)
+    return 0, streaming.model_copy().wire_json
 
 
 def read_session(session_id: str, body: str | bytes) -> Session:

@@ -1,6 +1,8 @@
 """What a turn costs in a session that has changed much: by what it changes itself, not by what was changed before it."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +10,10 @@ from pathlib import Path
 from database_meter import Spent, metered
 from running_app import RunningApp, running_app
 from sse_reader import Received
-from turns import Step, bash, call, say
+from turns import Step, bash, call, say, texts
+
+from app.provider.base import ModelRequest, StreamEvent
+from app.provider.scripted import ScriptedProvider
 
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
@@ -81,3 +86,32 @@ async def test_a_turn_of_many_edits_sends_few_diffs_and_the_last_is_right(tmp_pa
     assert [file["after"] for file in diff] == [FILE + "more\n"] * FILES
     assert [file["after"] for file in prompt["summary"]["diffs"]] == [FILE + "more\n"] * FILES
     assert many.characters < 8 * DIFF
+
+
+class Streaming(ScriptedProvider):
+    """Lets the server work between deltas, as a connection does."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        async for event in super().stream(request):
+            yield event
+            await asyncio.sleep(0)
+
+
+async def seconds_of_cpu(base: Path, characters: int) -> float:
+    """For a text that comes in pieces of 20, which a client listens to."""
+    provider = Streaming([[say("x" * characters, chunks=characters // 20)]])
+    async with running_app(base, provider=provider) as app:
+        session = (await app.create_session(title="Mine"))["id"]
+        async with app.events() as events:
+            await events.until("server.connected")
+            began = time.process_time()
+            answer = await app.prompt(session, "Write much")
+            seconds = time.process_time() - began
+        assert len(texts(answer)[0]) == characters
+    return seconds
+
+
+async def test_four_times_the_text_takes_about_four_times_the_work(tmp_path: Path) -> None:
+    short = min([await seconds_of_cpu(tmp_path / str(number), 400_000) for number in range(3)])
+    long = await seconds_of_cpu(tmp_path / "long", 1_600_000)
+    assert long < 6 * short, (short, long)

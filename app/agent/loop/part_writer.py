@@ -8,6 +8,7 @@ from app.schema.file import FilePart
 from app.schema.message import AssistantMessage
 from app.schema.part import Part, PatchPart, ReasoningPart, Span, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started
+from app.session.growing_text import GrowingText
 from app.session.store import Store
 from app.storage.engine import StorageError
 from app.tool.base import ToolResult
@@ -23,7 +24,7 @@ class PartWriter:
         self._store = store
         self._directory = directory
         self.message = message
-        self._open: dict[str, TextPart | ReasoningPart] = {}
+        self._open: dict[str, GrowingText] = {}
         self._tools: dict[str, ToolPart] = {}
         self._attempt: list[Part] = []
         self._writes: list[asyncio.Future[None]] = []
@@ -34,11 +35,17 @@ class PartWriter:
         return list(self._tools.values())
 
     def has_text(self) -> bool:
+        self._join_texts()
         return any(isinstance(part, TextPart) and part.text.strip() for part in self._attempt)
 
     def said(self) -> str:
         """The text and reasoning of the answer."""
+        self._join_texts()
         return "".join(part.text for part in self._attempt if isinstance(part, TextPart | ReasoningPart))
+
+    def _join_texts(self) -> list[TextPart | ReasoningPart]:
+        """Of the open blocks: what streamed is in their parts from now on."""
+        return [growing.joined() for growing in self._open.values()]
 
     async def stored(self) -> None:
         writes, self._writes = self._writes, []
@@ -68,29 +75,29 @@ class PartWriter:
         self._begin(block, ReasoningPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
 
     def _begin(self, block: str, part: TextPart | ReasoningPart) -> None:
-        self._open[block] = part
+        self._open[block] = GrowingText(part)
         self._attempt.append(part)
 
     def gain(self, block: str, text: str) -> None:
-        part = self._open[block]
-        part.text += text
-        self._store.stream(part, self._directory, text)
+        growing = self._open[block]
+        growing.append(text)
+        self._store.stream(growing, self._directory, text)
 
     def open_text(self, block: str) -> TextPart:
-        part = self._open[block]
+        part = self._open[block].joined()
         assert isinstance(part, TextPart)
         return part
 
     def replace_text(self, block: str, text: str | None) -> None:
         """Store another text at the block's end than the one that was streamed; None: the same."""
         if text is not None:
-            self._open[block] = self._open[block].model_copy(update={"text": text})
+            self._open[block] = GrowingText(self._open[block].joined().model_copy(update={"text": text}))
 
     def end_block(self, block: str, metadata: Metadata | None) -> TextPart | ReasoningPart:
         """Returns the finished part, a value of its own: frames of the streaming one may still be on their way.
 
         A reasoning block with neither text nor metadata (some models open one and say nothing) leaves no part."""
-        streamed = self._open.pop(block)
+        streamed = self._open.pop(block).joined()
         start = streamed.time.start if streamed.time else clock.now_ms()
         ended: dict[str, Any] = {"text": streamed.text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
         part = streamed.model_copy(update=ended if metadata is None else {**ended, "metadata": metadata})
@@ -182,12 +189,10 @@ class PartWriter:
     def settle(self) -> None:
         """Nothing is left running: text keeps what it has, tools end as aborted. What could not be stored is put once more."""
         lost, self._lost = (self._attempt if self._lost else []), False
-        for part in lost:
+        unfinished = self._join_texts()
+        self._open.clear()
+        for part in (*lost, *(part for part in unfinished if part.text)):
             self.put(part)
-        for block in list(self._open):
-            part = self._open.pop(block)
-            if part.text:
-                self.put(part)
         for tool in self._tools.values():
             if isinstance(tool.state, Pending | Running):
                 self.tool_failed(tool, ABORTED)

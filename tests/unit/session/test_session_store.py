@@ -13,7 +13,8 @@ from app.schema.errors import NotFound
 from app.schema.part import Part, ToolPart
 from app.schema.session import Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
-from app.session.store import WRITE_BEHIND
+from app.session.growing_text import GrowingText
+from app.session.store import WRITE_BEHIND, WRITTEN_PER_SECOND
 from app.storage.tables import PART
 
 
@@ -173,6 +174,24 @@ async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
         while await written(sessions) != ["Hello"]:
             await asyncio.sleep(0.01)
     assert sessions.database.writes == writes + 1
+
+
+async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    long = GrowingText(text_part("prt_1", "x" * 100 * WRITTEN_PER_SECOND))
+    sessions.store.stream(long, DIRECTORY, "x")
+    sessions.store.stream(text_part("prt_2", "H"), DIRECTORY, "H")
+    await sessions.store.drain()
+    long.append("y")
+    sessions.store.stream(long, DIRECTORY, "y")
+    sessions.store.stream(text_part("prt_2", "Hello"), DIRECTORY, "ello")
+    async with asyncio.timeout(WRITE_BEHIND * 20):
+        while (await written(sessions))[1] != "Hello":
+            await asyncio.sleep(0.01)
+    assert (await written(sessions))[0][-1] == "x", "100 s after the last time at the earliest"
+    assert (await texts(sessions))[0][-1] == "y"
+    await sessions.store.drain()
+    assert (await written(sessions))[0][-1] == "y"
 
 
 async def test_a_part_that_ended_is_read_from_its_row(sessions: Sessions) -> None:
