@@ -13,6 +13,9 @@ from app.schema.errors import (
     ProviderAuthError,
     unknown,
 )
+from app.storage.engine import StorageError
+
+NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 
 class TurnFailure(Exception):
@@ -41,4 +44,6 @@ def to_message_error(error: BaseException) -> MessageError:
         )
     if isinstance(error, TurnFailure):
         return unknown(str(error))
+    if isinstance(error, StorageError):
+        return unknown(NOT_STORED)
     return unknown(f"{type(error).__name__}: {error}")

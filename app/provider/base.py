@@ -6,7 +6,7 @@ ToolInputStart, then ToolCall or InvalidToolCall), then exactly one Finish. A st
 Finish: the adapter closes the blocks that are open and returns.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -216,8 +216,8 @@ StreamEvent = (
 class Provider(Protocol):
     """One connection to a provider: an adapter with its key, base URL and headers."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """Ask once, without retries of its own (agent.retry decides those). Raises a ProviderFailure. Closing the iterator or
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Ask once, without retries of its own (agent.retry decides those). Raises a ProviderFailure. Closing the generator or
         cancelling the task that reads it closes the connection."""
         ...
 

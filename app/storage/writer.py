@@ -35,7 +35,7 @@ class WriterStopped(StorageError):
     """The writer was cancelled before it knew whether the change was stored."""
 
 
-class StaleLease(Exception):
+class StaleLease(StorageError):
     """Another server has taken the session over; this one's turn must stop writing."""
 
 
@@ -162,15 +162,14 @@ class Writer:
         together = await self._attempt(changes)
         if not isinstance(together, Exception):
             return dict(zip(map(id, changes), together, strict=True))
-        if len(changes) == 1:
-            return {id(changes[0]): _logged(together)}
         outcomes: Outcomes = {}
         latest: Outcome = together
         for change in changes:
-            if not _is_unavailable(latest) or time.monotonic() < deadline:
+            if len(changes) > 1 and (not _is_unavailable(latest) or time.monotonic() < deadline):
                 alone = await self._attempt([change])
-                latest = _logged(alone) if isinstance(alone, Exception) else alone[0]
+                latest = alone if isinstance(alone, Exception) else alone[0]
             outcomes[id(change)] = latest
+        _log_failures([outcome for outcome in outcomes.values() if isinstance(outcome, Exception)])
         return outcomes
 
     async def _attempt(self, changes: list[Change]) -> list[list[Event]] | Exception:
@@ -261,15 +260,19 @@ def _fail(done: asyncio.Future[None], error: Exception) -> None:
         done.exception()  # posted changes may have no reader; the log has told it
 
 
-def _logged(error: Exception) -> Exception:
-    if not isinstance(error, ServiceError):
-        log.error("a change could not be stored", exc_info=error)
-    return error
+def _log_failures(errors: Sequence[Exception]) -> None:
+    """A refusal is for who posted the change alone; what is wrong with the database is said once."""
+    unavailable = [error for error in errors if _is_unavailable(error)]
+    if unavailable:
+        log.error("%d changes could not be stored: %s", len(unavailable), unavailable[-1])
+    for error in errors:
+        if not isinstance(error, ServiceError) and not _is_unavailable(error):
+            log.error("a change could not be stored", exc_info=error)
 
 
 def _is_unavailable(outcome: Outcome) -> bool:
     """The database failed, not the change: it is locked, full or cannot be reached."""
-    return isinstance(outcome, StorageError) and not isinstance(outcome, IntegrityError | DataError)
+    return isinstance(outcome, StorageError) and not isinstance(outcome, IntegrityError | DataError | StaleLease)
 
 
 def _split_at_work(changes: list[Change]) -> list[list[Change]]:

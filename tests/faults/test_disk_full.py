@@ -12,7 +12,7 @@ import pytest
 from full_disk import fill, small_disk
 from killable import Client, Servers
 from running_server import ROOT, clean_environment, free_port
-from turns import assert_settled, bash, say, texts
+from turns import assert_settled, bash, call, say, texts
 
 Figure = Callable[[str], None]
 
@@ -71,6 +71,25 @@ async def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(servers: Serv
     async with servers.start() as client:
         assert [await messages(client, session) for session in (kept, cut, other)] == all_of_it
     figure(f"{len(refused)} writes refused with 503, 0 acknowledged lost; settled {took:.1f} s after there was space")
+
+
+async def test_a_tool_whose_call_does_not_fit_on_the_disk_is_not_run(servers: Servers, figure: Figure) -> None:
+    written = servers.workspace / "written"
+    large = call("write", filePath=str(written), content="x" * 1_000_000)
+    servers.play([[say("shown " * 10, chunks=10, delay=0.2), large], [say("Again.")]])
+    async with servers.start() as client:
+        session = await client.session()
+        answering = asyncio.create_task(client.prompt(session))
+        await client.condition(f"/session/{session}/message", lambda found: "shown" in str(found))
+        filler = fill(servers.data)
+        assert (await answering)["name"] == "NoAnswerError"
+        filler.unlink()
+        await client.condition(f"/session/{session}/message", lambda found: "error" in found[-1]["info"])
+        await client.idle()
+        assert not written.exists()
+        assert_settled(await messages(client, session))
+        assert texts(await client.prompt(session)) == ["Again."]
+    figure("the model's call did not fit: its file was not written, the turn ended with an error once there was space")
 
 
 def writes(session: str) -> list[tuple[str, Any]]:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+from refused_commits import RefusedCommits, refused_commits
 from running_app import RunningApp, running_app
-from turns import assert_settled, call, configured, priced, requests, say, statuses, texts, titled, tools, types
+from turns import assert_settled, bash, call, configured, priced, requests, say, statuses, texts, titled, tools, types
 
 from app.provider.base import (
     ApiFailure,
@@ -16,6 +17,7 @@ from app.provider.base import (
     StreamEvent,
     StreamStart,
     TextDelta,
+    TextEnd,
     TextStart,
     ToolCall,
     ToolInputStart,
@@ -211,3 +213,70 @@ async def test_a_provider_that_fails_in_an_unknown_way_is_a_stored_error(tmp_pat
     async with running_app(tmp_path, otherwise=broken) as app:
         answer, _ = await prompted(app)
     assert answer["info"]["error"] == {"name": "UnknownError", "data": {"message": "ValueError: a bug"}}
+
+
+# A database that refuses, as on a full disk.
+
+NOT_STORED = "The server could not store this answer. Send a prompt to go on."
+
+
+@pytest.mark.parametrize("row", ['"status":"running"', '"status":"pending"'])
+async def test_a_call_that_cannot_be_stored_is_not_run(tmp_path: Path, row: str) -> None:
+    turns = [[bash("echo x >> log")], [say("Not asked for.")], [say("Again.")]]
+    with refused_commits() as commits:
+        async with running_app(tmp_path, turns=turns) as app:
+            commits.starts_with = row
+            message = await settled_after_refusals(app, commits)
+            assert not (app.directory / "log").exists() and len(requests(app)) == 1
+            assert message["info"]["error"]["data"]["message"] == NOT_STORED
+            assert "completed" not in [part["state"]["status"] for part in tools([message])]
+            assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Not asked for."]
+
+
+async def test_a_model_whose_answer_cannot_be_stored_is_not_asked(tmp_path: Path) -> None:
+    with refused_commits() as commits:
+        async with running_app(tmp_path, turns=[[say("Now.")]]) as app:
+            commits.starts_with = "'assistant'"
+            message = await settled_after_refusals(app, commits)
+            assert requests(app) == [] and message["info"]["error"]["data"]["message"] == NOT_STORED
+            assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Now."]
+
+
+async def test_a_stream_that_cannot_be_stored_is_not_read_to_its_end(tmp_path: Path) -> None:
+    provider = Endless()
+    with refused_commits() as commits:
+        async with running_app(tmp_path, provider=provider) as app:
+            commits.starts_with = '"text":"word"'
+            await settled_after_refusals(app, commits)
+            await provider.closed.wait()
+
+
+class Endless(ScriptedProvider):
+    """Writes paragraph after paragraph until it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.closed = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        yield StreamStart()
+        try:
+            for block in map(str, count()):
+                yield TextStart(block)
+                yield TextDelta(block, "word")
+                yield TextEnd(block)
+                await asyncio.sleep(0)
+        finally:
+            self.closed.set()
+
+
+async def settled_after_refusals(app: RunningApp, commits: RefusedCommits) -> dict[str, Any]:
+    """The answer to a prompt during which commits were refused, once it could be closed."""
+    session = await app.create_session(title="Named")
+    async with app.events() as events:
+        assert (await app.prompt(session["id"], "Hi"))["name"] == "NoAnswerError"
+        commits.refuses = False
+        await events.until("session.idle")
+    messages = await app.messages(session["id"])
+    assert_settled(messages)
+    return messages[-1]

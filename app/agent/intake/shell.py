@@ -51,6 +51,7 @@ async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
     writer.put_message()
     part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
     try:
+        await writer.stored()
         await _run_command(scope, agent, known, writer, part, wanted.command)
     finally:
         await asyncio.shield(_finish(writer, message))

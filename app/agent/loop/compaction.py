@@ -91,7 +91,7 @@ async def run(scope: TurnScope, user: UserMessage, history: Sequence[MessageWith
     agent = scope.instance.agents["compaction"]
     model = scope.model(agent.model or user.model)
     message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
-    scope.put_message(message)
+    await scope.put_message(message)
     async with _shown_as_compacting(scope):
         outcome, step = await _summarise(scope, message, model, agent, user, history)
     if outcome is not Outcome.ANSWERED or not await _says_something(scope, message):

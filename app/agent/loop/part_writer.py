@@ -8,9 +8,9 @@ from app.schema.file import FilePart
 from app.schema.message import AssistantMessage
 from app.schema.part import Part, PatchPart, ReasoningPart, Span, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started
+from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
 from app.session.store import Store
-from app.storage.engine import StorageError
 from app.tool.base import ToolResult
 from app.util import clock, ids
 
@@ -18,7 +18,8 @@ ABORTED = "Tool execution aborted"
 
 
 class PartWriter:
-    """Writes are put in line, not waited for; `stored` waits for them and raises what went wrong."""
+    """Writes are put in line, not waited for. The first that fails is raised by `stored`, which waits for them, and by
+    `raise_failure`, which does not, until `settle` puts once more what it may have lost."""
 
     def __init__(self, store: Store, directory: str, message: AssistantMessage) -> None:
         self._store = store
@@ -27,8 +28,8 @@ class PartWriter:
         self._open: dict[str, GrowingText] = {}
         self._tools: dict[str, ToolPart] = {}
         self._attempt: list[Part] = []
-        self._writes: list[asyncio.Future[None]] = []
-        self._lost = False
+        self._writes: set[asyncio.Future[None]] = set()
+        self._failure: BaseException | None = None
 
     @property
     def tools(self) -> list[ToolPart]:
@@ -48,23 +49,36 @@ class PartWriter:
         return [growing.joined() for growing in self._open.values()]
 
     async def stored(self) -> None:
-        writes, self._writes = self._writes, []
-        try:
-            for write in writes:
-                await asyncio.shield(write)
-        except StorageError:
-            self._lost = True
-            raise
+        """Wait for what was put so far. Raises StorageError."""
+        if self._writes:
+            await asyncio.wait(self._writes)
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def put(self, part: Part) -> None:
-        change = self._store.change(self.message.session_id, self._directory)
+        change = self._change()
         change.put_part(part)
-        self._writes.append(self._store.post(change))
+        self._post(change)
 
     def put_message(self) -> None:
-        change = self._store.change(self.message.session_id, self._directory)
+        change = self._change()
         change.put_message(self.message)
-        self._writes.append(self._store.post(change))
+        self._post(change)
+
+    def _change(self) -> SessionChange:
+        return self._store.change(self.message.session_id, self._directory)
+
+    def _post(self, change: SessionChange) -> None:
+        write = self._store.post(change)
+        self._writes.add(write)
+        write.add_done_callback(self._on_written)
+
+    def _on_written(self, write: asyncio.Future[None]) -> None:
+        self._writes.discard(write)
+        self._failure = self._failure or write.exception()
 
     # Text and reasoning.
 
@@ -177,18 +191,18 @@ class PartWriter:
 
     def withdraw_attempt(self) -> None:
         """A failed attempt is asked again from its beginning: what it wrote goes, or the answer would stand twice."""
-        change = self._store.change(self.message.session_id, self._directory)
+        change = self._change()
         for part in self._attempt:
             change.remove_part(part.message_id, part.id)
         if self._attempt:
-            self._writes.append(self._store.post(change))
+            self._post(change)
         self._attempt.clear()
         self._open.clear()
         self._tools.clear()
 
     def settle(self) -> None:
         """Nothing is left running: text keeps what it has, tools end as aborted. What could not be stored is put once more."""
-        lost, self._lost = (self._attempt if self._lost else []), False
+        lost, self._failure = (self._attempt if self._failure else []), None
         unfinished = self._join_texts()
         self._open.clear()
         for part in (*lost, *(part for part in unfinished if part.text)):

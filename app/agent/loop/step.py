@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import Enum
 
@@ -150,13 +151,15 @@ class Step:
                 self.writer.withdraw_attempt()
 
     async def _attempt(self, calls: ToolCalls, request: ModelRequest) -> Finish | None:
+        await self.writer.stored()
         processor = Processor(self.writer, calls, self._began)
-        stream = self._provider.stream(request)
-        async for event in stream:
-            if isinstance(event, TextEnd):
-                text = await hooks.text_complete(self._around.hooks, self.writer.open_text(event.id))
-                self.writer.replace_text(event.id, text)
-            processor.handle(event)
+        async with aclosing(self._provider.stream(request)) as stream:
+            async for event in stream:
+                self.writer.raise_failure()
+                if isinstance(event, TextEnd):
+                    text = await hooks.text_complete(self._around.hooks, self.writer.open_text(event.id))
+                    self.writer.replace_text(event.id, text)
+                processor.handle(event)
         return processor.finish
 
     def _began(self) -> None:

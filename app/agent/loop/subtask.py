@@ -16,8 +16,8 @@ async def run(scope: TurnScope, task: RunSubtask) -> None:
     agent = find_agent(scope.instance.agents, user.agent)
     model = scope.model(asked.model or user.model)
     message = scope.new_assistant(user, asked.agent, ModelRef(provider_id=model.provider_id, model_id=model.id))
-    scope.put_message(message)
     step = scope.step(message, model)
+    step.writer.put_message()
     tools = {TaskTool.id: TaskTool(subagents_for(agent, scope.instance.agents))}
     calls = scope.calls(step.writer, tools, await scope.session(), agent, model, bypass_agent_check=True)
     arguments = {

@@ -15,6 +15,7 @@ from app.plugin.runner import HookRunner
 from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
 from app.schema.part import ToolPart
+from app.storage.engine import StorageError
 from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
 
 log = logging.getLogger(__name__)
@@ -77,15 +78,19 @@ class ToolCalls:
         self._spawn(part, looping=False)
 
     async def finish(self) -> None:
-        """Wait until every call has its result."""
-        while self._running:
-            await asyncio.wait(self._running)
+        """Wait until every call has its result. Raises StorageError when one was not run because it could not be stored."""
+        await self._over()
+        self._writer.raise_failure()
 
     async def abort(self) -> None:
         """Cancel what runs and wait until it has cleaned up."""
         for task in self._running:
             task.cancel()
-        await self.finish()
+        await self._over()
+
+    async def _over(self) -> None:
+        while self._running:
+            await asyncio.wait(self._running)
 
     async def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> ToolResult:
         """Run a call that another tool makes, as a part of its own."""
@@ -122,11 +127,15 @@ class ToolCalls:
             await self._settle(part, looping)
         except (PermissionRefused, QuestionRejected, ToolError):
             return  # settled as an error, which the model is told
+        except StorageError:
+            return  # not run; `finish` raises it
         except asyncio.CancelledError:
             return  # the turn is being aborted and settles what is left
 
     async def _settle(self, part: ToolPart, looping: bool = False) -> ToolResult:
-        """Run the call and store its result, or what went wrong, which is raised too."""
+        """Run the call and store its result, or what went wrong, which is raised too. Raises StorageError when the call is not
+        run: what it does must not happen without a record of it."""
+        await self._writer.stored()
         try:
             result = await self._bounds.bound(await self._execute(part, looping))
         except (PermissionRefused, QuestionRejected, ToolError) as error:

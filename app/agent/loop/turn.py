@@ -121,8 +121,8 @@ class Turn:
         scope, session = self._scope, self._session
         agent = find_agent(scope.instance.agents, user.agent)
         message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
-        scope.put_message(message)
         step = scope.step(message, model, lambda: self._start_title(session, history))
+        step.writer.put_message()
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = scope.calls(
             step.writer,

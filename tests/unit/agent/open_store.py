@@ -1,10 +1,12 @@
 """A store on a real database, with one session, and what it announces."""
 
+import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
+from sqlalchemy.exc import OperationalError
 
 from app.bus.base import Event, PartDelta
 from app.schema.message import AssistantMessage, MessageWithParts
@@ -34,9 +36,20 @@ class Announced:
         return [event["properties"] for event in self.events if event["type"] == kind]
 
 
+class FullDisk(Database):
+    """Refuses to write while `is_full`."""
+
+    is_full = False
+
+    async def write(self, work: Any) -> Any:
+        if self.is_full:
+            raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
+        return await super().write(work)
+
+
 @dataclass
 class OpenStore:
-    database: Database
+    database: FullDisk
     sql: Statements
     writer: Writer
     store: Store
@@ -64,7 +77,7 @@ class OpenStore:
 
 
 async def open_store(path: Path, directory: Path) -> OpenStore:
-    database = Database(f"sqlite:///{path}")
+    database = FullDisk(f"sqlite:///{path}")
     sql, announced = Statements(database.dialect), Announced()
     writer = Writer(database, sql, announced)
     store = Store(database, sql, writer)

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from conversation import assistant
 from open_store import OpenStore
@@ -6,6 +8,7 @@ from app.agent.loop.part_writer import ABORTED, PartWriter
 from app.schema.file import FileContent
 from app.schema.part import Part, ReasoningPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, Failed, Pending, Running
+from app.storage.engine import StorageError
 from app.tool.base import ToolResult
 
 
@@ -159,3 +162,30 @@ async def test_a_new_call_is_pending_with_no_input(stored: OpenStore, writer: Pa
     writer.tool_pending("c", "read")
     (tool,) = await parts(stored, writer)
     assert isinstance(tool, ToolPart) and tool.state == Pending()
+
+
+# A store that refuses.
+
+
+async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(stored: OpenStore, writer: PartWriter) -> None:
+    stored.database.is_full = True
+    writer.step_start("tree")
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            await writer.stored()
+    with pytest.raises(StorageError):
+        writer.raise_failure()
+    stored.database.is_full = False
+    writer.step_finish("stop", None, 0, Tokens())
+    with pytest.raises(StorageError):
+        await writer.stored()
+    writer.settle()
+    writer.raise_failure()
+    assert [part.type for part in await parts(stored, writer)] == ["step-finish", "step-start"]
+
+
+async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenStore, writer: PartWriter) -> None:
+    stored.database.is_full = True
+    writer.put_message()
+    told = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
+    assert [isinstance(error, StorageError) for error in told] == [True] * 3

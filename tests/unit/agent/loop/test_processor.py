@@ -14,6 +14,7 @@ from app.provider.base import StreamEvent
 from app.schema.base import Wire
 from app.schema.part import ReasoningPart, TextPart, ToolPart
 from app.schema.tool_state import Completed, Failed, Running
+from app.storage.engine import StorageError
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.invalid import InvalidTool
 
@@ -28,11 +29,13 @@ class Echo(Tool[EchoParameters]):
 
     def __init__(self, failure: Exception | None = None) -> None:
         self._failure = failure
+        self.runs = 0
 
     def description(self) -> str:
         return "Says it again."
 
     async def execute(self, args: EchoParameters, ctx: ToolContext) -> ToolResult:
+        self.runs += 1
         if self._failure:
             raise self._failure
         return ToolResult(title=args.text, output=args.text, metadata={"truncated": False})
@@ -178,3 +181,17 @@ async def test_an_aborted_call_is_left_to_be_settled(stored: OpenStore, attempt:
     assert isinstance(part.state, Running)
     attempt.writer.settle()
     assert isinstance(part.state, Failed)
+
+
+async def test_calls_that_cannot_be_stored_are_not_run(stored: OpenStore) -> None:
+    echo = Echo()
+    attempt = await make_attempt(stored, echo)
+    stored.database.is_full = True
+    with pytest.raises(StorageError):
+        await attempt.of(*(base.ToolCall(call, "echo", {"text": "hi"}) for call in ("c", "d")))
+    assert echo.runs == 0
+    stored.database.is_full = False
+    attempt.writer.settle()
+    await attempt.writer.stored()
+    states = [part.state for part in (await stored.read(attempt.writer.message.id)).parts if isinstance(part, ToolPart)]
+    assert [state.status for state in states] == ["error"] * 2
