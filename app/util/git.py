@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,4 +124,5 @@ class _Child:
         with self._guard:
             self._killed = True
             if self._process is not None and self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGTERM)
+                with suppress(ProcessLookupError):  # its thread has waited for it already, and has yet to note that
+                    os.killpg(self._process.pid, signal.SIGTERM)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.util.git import NOT_STARTED, TIMED_OUT, git, safe_environment
+from app.util.git import NOT_STARTED, TIMED_OUT, _Child, git, safe_environment
 
 # A git alias runs a shell, with git's own process waiting for it: a git command that takes as long as we like.
 WAIT = ["-c", "alias.wait=!echo $$ > pid; exec sleep 60", "wait"]
@@ -49,6 +49,17 @@ async def test_a_call_cancelled_before_it_starts(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not (tmp_path / ".git").exists()
+
+
+async def test_a_call_cancelled_as_git_ends(tmp_path: Path) -> None:
+    child = _Child(["version"], tmp_path, safe_environment(), ())
+    process = child._start()
+    assert process is not None
+    process.communicate()
+    # The moment between the end of waiting and its being noted, in which the process is gone and `poll` says that it runs.
+    process.returncode = None
+    with process._waitpid_lock:
+        child.kill()
 
 
 async def test_variables_that_point_elsewhere_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
