@@ -45,11 +45,11 @@ class _Trees:
 @dataclass(frozen=True, slots=True)
 class _Basis:
     """What the stored diffs were computed from, and the digest of the session's diff. `prompt` names the newest prompt with a
-    diff and its trees. An empty text stands for an empty diff."""
+    diff and its trees. An empty text stands for an empty diff, None for none that is stored."""
 
-    session: str = ""
+    session: str | None = None
     prompt: str = ""
-    digest: str = ""
+    digest: str | None = None
 
     @classmethod
     def read(cls, stored: str | None) -> "_Basis":
@@ -89,14 +89,12 @@ class Summaries:
         Returns the number of bytes announced. One small read when no tree changed since the last update. A slow one overwrites
         nothing newer: updates of one session follow each other, and what a revert stored meanwhile stands. Raises NotFound when
         the session or the prompt is deleted."""
-        if trees is None:
-            return 0
         async with self._updating.setdefault(session_id, asyncio.Lock()):
             return await self._update(place, trees, session_id, prompt_id)
 
-    async def _update(self, place: Place, trees: TreeDiffs, session_id: str, prompt_id: str) -> int:
+    async def _update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
         facts = await self._store.ask(_facts, session_id, prompt_id)
-        if facts.current == facts.stored:
+        if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
         diffs = await _compute(trees, facts, place)
         async with self._store.lock(session_id):
@@ -126,12 +124,12 @@ class Summaries:
             await self._store.commit(change)
 
 
-def _put_session_diff(change: SessionChange, session: Session, diffs: list[FileDiff] | None, stored: str) -> str:
+def _put_session_diff(change: SessionChange, session: Session, diffs: list[FileDiff] | None, stored: str | None) -> str | None:
     """Returns the digest of the session's diff; `stored` is that of the stored one."""
     if diffs is None:
         return stored
     summary = totals(diffs)
-    if (session.summary or totals([])) != summary:
+    if session.summary != summary:
         time = session.time.model_copy(update={"updated": clock.now_ms()})
         change.update_session(session.model_copy(update={"summary": summary, "time": time}))
     body = json_array([diff.wire_json() for diff in diffs])
@@ -157,7 +155,7 @@ def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
     )
 
 
-async def _compute(trees: TreeDiffs, facts: _Facts, place: Place) -> _Diffs:
+async def _compute(trees: TreeDiffs | None, facts: _Facts, place: Place) -> _Diffs:
     """Only the half whose basis changed; the first prompt's diff and its session's are between the same trees."""
     prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
     if facts.current.session == facts.stored.session:
@@ -167,8 +165,8 @@ async def _compute(trees: TreeDiffs, facts: _Facts, place: Place) -> _Diffs:
     return _Diffs([diff for diff in session if diff.file in touched], prompt)
 
 
-async def _between(trees: TreeDiffs, span: _Trees) -> list[FileDiff]:
-    return await trees.diff_full(span.before, span.after) if span.before and span.after and str(span) else []
+async def _between(trees: TreeDiffs | None, span: _Trees) -> list[FileDiff]:
+    return await trees.diff_full(span.before, span.after) if trees and span.before and span.after and str(span) else []
 
 
 def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:

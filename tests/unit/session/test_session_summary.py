@@ -36,7 +36,7 @@ async def step(sessions: Sessions, prompt: str, number: int, before: str, after:
         await sessions.put(PatchPart(id=f"prt_{number}c", hash=before, files=[f"/d/{file}" for file in files], **where))
 
 
-async def update(sessions: Sessions, trees: Trees, prompt: str = "msg_p") -> list[str]:
+async def update(sessions: Sessions, trees: Trees | None, prompt: str = "msg_p") -> list[str]:
     """By a server that has just started; the types of the events that came of it."""
     sessions.storage.heard.told.clear()
     await Summaries(sessions.store).update(PLACE, trees, "ses_1", prompt)
@@ -51,6 +51,8 @@ async def test_a_step_that_changed_nothing_computes_and_writes_nothing(sessions:
     trees = Trees(["a"])
     await sessions.put(user("msg_p"))
     await step(sessions, "msg_p", 1, "T0", "T0")
+    assert await update(sessions, trees) == ["session.updated", "session.diff"], "a session has a diff from its first turn on"
+    assert await diff(sessions) == b"[]"
     writes = sessions.database.writes
     assert await update(sessions, trees) == []
     assert trees.asked == [] and sessions.database.writes == writes
@@ -190,3 +192,18 @@ async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, delet
         await late
     with pytest.raises(NotFound):
         await summaries.set_title(PLACE, "ses_1", "msg_p", "Late")
+
+
+async def test_without_snapshots_the_diff_is_empty_and_told_once(sessions: Sessions) -> None:
+    await sessions.put(user("msg_p"))
+    assert await update(sessions, None) == ["session.updated", "session.diff"]
+    assert await update(sessions, None) == []
+
+
+async def test_snapshots_that_are_turned_off_leave_the_diff_as_it_is(sessions: Sessions) -> None:
+    await sessions.put(user("msg_p"))
+    await step(sessions, "msg_p", 1, "T0", "T1", "a")
+    await update(sessions, Trees(["a"]))
+    stored = await diff(sessions)
+    await step(sessions, "msg_p", 2, "T1", "T2", "a")
+    assert await update(sessions, None) == [] and await diff(sessions) == stored != b"[]"
