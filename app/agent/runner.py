@@ -127,6 +127,7 @@ class Runner:
             return newest
         run = Run(instance.place.directory, self._gate.request(session_id, HoldKind.TURN), instance, nested=nested)
         self._runs.setdefault(session_id, []).append(run)
+        self._statuses.mark_busy(session_id, run.directory)
         run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
         return run
 

@@ -31,6 +31,10 @@ class Statuses:
             self._working[session_id] = (directory, status)
         return self._store.post(change)
 
+    def mark_busy(self, session_id: str, directory: str) -> None:
+        """For readers, from now on: its prompt is accepted. The turn announces it when it begins."""
+        self._working.setdefault(session_id, (directory, Busy()))
+
     def forget(self, session_id: str) -> None:
         """Of a deleted session. Nothing is announced: its deletion is."""
         self._working.pop(session_id, None)

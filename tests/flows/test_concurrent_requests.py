@@ -241,6 +241,14 @@ async def test_a_prompt_cannot_be_deleted_before_its_answer(app: RunningApp, ses
         await app.call("DELETE", path)
 
 
+async def test_a_session_is_busy_from_its_prompts_204_on(app: RunningApp, session: str) -> None:
+    for _ in range(5):
+        await app.prompt_async(session, "Hi")
+        assert await statuses(app) == {session: {"type": "busy"}}
+        await app.post(f"/session/{session}/abort")
+        assert await statuses(app) == {}
+
+
 async def test_nothing_comes_between_a_prompt_and_its_turn(app: RunningApp, session: str) -> None:
     """Whatever is asked while the prompt is on its way to the disk is refused."""
     await play(app, session, bash("echo two > a.txt"))
