@@ -28,10 +28,6 @@ app.add_typer(token, name="token")
 
 DEFAULT_PORT = 4096
 
-IDLE_CLOSE_SECONDS = 0.3
-"""So long a connection without a request stays open once the server stops: a request that is on its way is answered with 503, not
-by a reset."""
-
 
 @app.command()
 def serve(
@@ -92,7 +88,7 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    from app.api.bounded_requests import BoundedRequests
+    from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
 
     class BoundedProtocol(BoundedRequests, HttpToolsProtocol):
         max_head_bytes = settings.max_head_bytes
@@ -103,11 +99,13 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
         A second signal skips the grace period."""
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            await asyncio.gather(application.state.server.wind_down(), self._close_idle_connections())
+            await asyncio.gather(application.state.server.wind_down(), self._close_connections())
+            if self.server_state.connections:
+                await self._close_connections()  # of turns' answers and event streams, which have just ended
             await super().shutdown(sockets)
 
-        async def _close_idle_connections(self) -> None:
-            await asyncio.sleep(IDLE_CLOSE_SECONDS)
+        async def _close_connections(self) -> None:
+            await asyncio.sleep(LAST_REQUEST_SECONDS)
             for connection in cast(list[BoundedProtocol], list(self.server_state.connections)):
                 connection.close_when_answered()
 

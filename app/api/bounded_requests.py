@@ -16,6 +16,8 @@ HEAD_SECONDS = 30.0
 """So long a client may take for the head of a request."""
 STALL_SECONDS = 30.0
 """So long a client may take nothing of what is sent to it, before its connection is cut."""
+LAST_REQUEST_SECONDS = 0.3
+"""So long an idle connection stays open when the server stops: a request that is on its way is answered, not reset."""
 LINGER_SECONDS = 2.0
 """So long what a refused client is still sending is thrown away: closed at once, it would not hear why."""
 SPARE_CONNECTIONS = 100
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         pipeline: deque[Any]
         cycle: Any
         scope: Any
+        timeout_keep_alive: Any
         headers: list[tuple[bytes, bytes]]
 
         def on_message_begin(self) -> None: ...
@@ -86,8 +89,13 @@ class BoundedRequests(_HttpProtocol):
         super().connection_lost(exc)
 
     def close_when_answered(self) -> None:
-        """Closes an idle connection, and another after its answer. One whose first or next request is still coming stays open."""
-        if not self._in_head:
+        """Closes an idle connection at once, another after its answer: LAST_REQUEST_SECONDS after one whose head, without
+        `Connection: close`, has been sent already. A connection whose first or next request is still coming stays open."""
+        if self._in_head:
+            return
+        if self.cycle.response_started and not self.cycle.response_complete:
+            self.timeout_keep_alive = LAST_REQUEST_SECONDS
+        else:
             self.shutdown()
 
     # The head of a request.

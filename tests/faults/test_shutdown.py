@@ -17,7 +17,7 @@ from processes import running_in
 from turns import assert_settled, bash, say, texts, tools
 
 CLIENTS = 30 if LONG else 10
-ROUNDS = 10 if LONG else 1
+ROUNDS = 6 if LONG else 1
 TURN_SECONDS = 0.5
 
 Figure = Callable[[str], None]
