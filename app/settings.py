@@ -67,6 +67,9 @@ class Settings(BaseSettings):
     max_snapshot_bytes: int = Field(default=10 * 1024**3, gt=0)
     """Bytes that one checkout's snapshots may take (default 10 GiB). Then old ones go early, and new steps have none."""
 
+    max_journal_bytes: int = Field(default=256 * 1024**2, gt=0)
+    """Bytes of events that are kept for clients that come back (default 256 MiB), besides 10,000 events and 24 hours."""
+
     idle_seconds: float = Field(default=1800, gt=0)
     """Seconds after which a directory that nobody uses is let go of, with all that was loaded of it (default 1800)."""
 

@@ -221,7 +221,7 @@ class Server:
             permissions=permissions,
             questions=questions,
             bus=storage.bus,
-            replay=Replay(database, store),
+            replay=Replay(database, store, self.settings.max_journal_bytes),
             toolbox=toolbox,
             known=known,
             auth=auth,

@@ -18,11 +18,12 @@ from app.api.json_route import ServerRequest, router
 from app.api.login import Login
 from app.api.services import Services
 from app.bus.base import Event
-from app.bus.frames import EventFrame
-from app.bus.memory import Listener
+from app.bus.frames import EventFrame, pieces
+from app.bus.listener import Listener
 from app.schema.base import Wire
 from app.schema.errors import TooMany
 from app.schema.event import AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
+from app.session.replay import ReplayPage
 
 routes = router(tags=["event"])
 
@@ -98,12 +99,13 @@ async def _open(app: Services, directory: str | None, wanted: _Wanted) -> Stream
     if app.bus.listeners() >= app.max_event_streams:
         raise TooManyStreams(app.max_event_streams)
     listener = app.bus.subscribe(directory, deltas=wanted.deltas, ids=wanted.ids)
+    frames = _frames(app, listener, wanted)
     try:
-        first = await _first(app, listener, wanted)
+        first = await anext(frames)  # what fails here is still an answer with a status
     except BaseException:
         listener.close()
         raise
-    return EventStream(listener, _frames(listener, first, app.heartbeat_seconds))
+    return EventStream(listener, _chained(first, frames))
 
 
 class EventToken(Wire):
@@ -135,30 +137,56 @@ class EventStream(StreamingResponse):
             self._listener.close()
 
 
-async def _first(app: Services, listener: Listener, wanted: _Wanted) -> bytes:
-    """The greeting and, for a client that comes back, what it has missed. A new client's greeting carries the present cursor, if
-    it asks for ids; what was announced before it, the client finds in what it reads next."""
+async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in frames:
+        yield piece
+
+
+async def _frames(app: Services, listener: Listener, wanted: _Wanted) -> AsyncIterator[bytes]:
+    """The greeting and, for a client that comes back, what it has missed; then what comes."""
     if not wanted.ids:
-        return _frame(listener, EventServerConnected())
-    if wanted.cursor is None:
-        head = await app.replay.head()
-        return _frame(listener, EventServerConnected(), head) + await _standing(app, listener, head)
-    missed = await app.replay.since(_number(wanted.cursor), listener.directory)
-    said = [_frame(listener, EventServerConnected())]
-    if missed.resync:
-        said.append(_frame(listener, EventServerResync(), missed.upto))
-    said.extend(_written(listener, event) for event in missed.events)
-    said.append(await _standing(app, listener, missed.upto))
-    return b"".join(said)
+        yield _frame(listener, EventServerConnected())
+    elif wanted.cursor is None:
+        yield await _greeting(app, listener)
+    else:
+        async for piece in _missed(app, listener, _number(wanted.cursor)):
+            yield piece
+    async for piece in _live(listener, app.heartbeat_seconds):
+        yield piece
 
 
-async def _standing(app: Services, listener: Listener, covered: int) -> bytes:
-    """The parts that are streaming, as they are at this moment; from here on the listener adds to them. The journal may cover
-    the end of one whose beginning is still to be announced: that is waited for, or it would come a second time."""
-    await app.store.first_writes()
-    parts = app.replay.streaming(listener.directory)
-    listener.skip(covered, parts.known)
-    return b"".join(_written(listener, event) for event in parts.events)
+async def _greeting(app: Services, listener: Listener) -> bytes:
+    """For a new client, with the present cursor. What was announced before it, the client finds in what it reads next."""
+    head = await app.replay.head()
+    listener.resume(head, await app.replay.streaming(listener.directory))
+    return _frame(listener, EventServerConnected(), head)
+
+
+async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
+    """Page by page, as the client takes them. Only from the last page on the listener keeps what is published: it would overflow
+    while a slow client is sent a long replay."""
+    page = await _page(app, listener, cursor)
+    yield _frame(listener, EventServerConnected())
+    while True:
+        if page.resync:
+            yield _frame(listener, EventServerResync(), page.upto)
+        for piece in pieces(map(EventFrame, page.events), listener.form):
+            yield piece
+        if page.last:
+            return
+        page = await _page(app, listener, page.upto)
+
+
+async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
+    """Behind the last page the listener goes on."""
+    listener.unpause()
+    page = await app.replay.page(cursor, listener.directory)
+    if page.last:
+        listener.resume(page.upto, await app.replay.streaming(listener.directory))
+    else:
+        listener.pause()
+    return page
 
 
 def _number(cursor: str) -> int:
@@ -167,26 +195,21 @@ def _number(cursor: str) -> int:
 
 
 def _frame(listener: Listener, event: Wire, seq: int | None = None) -> bytes:
-    return _written(listener, Event(event.wire_json(), durable=False, seq=seq))
+    return b"".join(EventFrame(Event(event.wire_json(), durable=False, seq=seq)).encoded(listener.form))
 
 
-def _written(listener: Listener, event: Event) -> bytes:
-    return EventFrame(event).encoded(listener.form)
-
-
-async def _frames(listener: Listener, first: bytes, heartbeat_seconds: float) -> AsyncIterator[bytes]:
+async def _live(listener: Listener, heartbeat_seconds: float) -> AsyncIterator[bytes]:
     heartbeat = _frame(listener, EventServerHeartbeat())
     loop = asyncio.get_running_loop()
     due = loop.time() + heartbeat_seconds
-    yield first
     while True:
         try:
             async with asyncio.timeout_at(due):
-                waiting = await listener.next()
+                piece = await listener.next()
         except TimeoutError:
             due = loop.time() + heartbeat_seconds
             yield heartbeat
             continue
-        if waiting is None:
+        if piece is None:
             return
-        yield waiting
+        yield piece

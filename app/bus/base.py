@@ -27,6 +27,14 @@ ENDED = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
+class StreamingParts:
+    """Parts as they are at one moment: how many characters of the text of each are `known` from `events`, which show them."""
+
+    known: dict[str, int]
+    events: list[Event]
+
+
+@dataclass(frozen=True, slots=True)
 class PartDelta:
     """Text that a streaming part gained (empty: the part changed in another way, as a tool's progress does).
 

@@ -4,6 +4,7 @@ A part that streams makes two kinds of frame: OpenCode's `message.part.updated` 
 `message.part.delta` with the gained text alone. Merging two frames of one part keeps the newer part and joins the texts.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -13,6 +14,12 @@ import orjson
 from app.bus.base import Event, PartDelta
 from app.schema.event import frame
 
+PIECE_BYTES = 256 * 1024
+"""What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""
+
+Encoded = tuple[bytes, ...]
+"""A frame as it is written: in one piece, or with a large payload, which is never copied, in the middle."""
+
 
 class Format(NamedTuple):
     """How a stream writes its frames: `global_` with the directory of each, `ids` with the sequence of events that have one."""
@@ -21,28 +28,45 @@ class Format(NamedTuple):
     ids: bool = False
 
 
-def _encode(form: Format, payload: bytes, directory: str | None, seq: int | None) -> bytes:
+def _encode(form: Format, payload: bytes, directory: str | None, seq: int | None) -> Encoded:
+    before, after = b"data: ", b"\n\n"
+    if form.ids and seq is not None:
+        before = b"id: %d\ndata: " % seq
     if form.global_:
-        payload = _with_directory(directory, payload)
-    return b"id: %d\ndata: %b\n\n" % (seq, payload) if form.ids and seq is not None else b"data: %b\n\n" % payload
+        before += _wrapping(directory)
+        after = b"}\n\n"
+    return (before + payload + after,) if len(payload) < PIECE_BYTES else (before, payload, after)
 
 
-def _with_directory(directory: str | None, payload: bytes) -> bytes:
-    if directory is None:
-        return b'{"payload":%b}' % payload
-    return b'{"directory":%b,"payload":%b}' % (orjson.dumps(directory), payload)
+def _wrapping(directory: str | None) -> bytes:
+    return b'{"payload":' if directory is None else b'{"directory":%b,"payload":' % orjson.dumps(directory)
+
+
+def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[bytes]:
+    """Frames as they are written, joined as far as they have PIECE_BYTES together, and cut where one has more."""
+    encoded = [part for frame in frames for part in frame.encoded(form)]
+    if sum(map(len, encoded)) <= 2 * PIECE_BYTES:
+        yield b"".join(encoded)
+        return
+    for part in encoded:
+        for start in range(0, len(part), PIECE_BYTES):
+            yield part[start : start + PIECE_BYTES]
 
 
 @dataclass(frozen=True)
 class EventFrame:
     event: Event
-    _encoded: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
+    _encoded: dict[Format, Encoded] = field(init=False, default_factory=dict, repr=False, compare=False)
+
+    @property
+    def payload(self) -> bytes:
+        return self.event.payload
 
     @property
     def size(self) -> int:
         return len(self.event.payload)
 
-    def encoded(self, form: Format) -> bytes:
+    def encoded(self, form: Format) -> Encoded:
         made = self._encoded.get(form)
         if made is None:
             event = self.event
@@ -57,7 +81,7 @@ class PartFrame:
     delta: PartDelta
     text: str
     part: bytes | None = None
-    _encoded: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
+    _encoded: dict[Format, Encoded] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -84,7 +108,7 @@ class PartFrame:
             }
         )
 
-    def encoded(self, form: Format) -> bytes:
+    def encoded(self, form: Format) -> Encoded:
         made = self._encoded.get(form)
         if made is None:
             made = self._encoded[form] = _encode(form, self.payload, self.delta.directory, None)

@@ -1,11 +1,14 @@
 """How often a streaming part is sent: its first delta at once, then merged to a bounded number of bytes a second."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.bus.base import PartDelta
 from app.bus.frames import PartFrame
+
+log = logging.getLogger(__name__)
 
 BYTES_PER_SECOND = 200_000
 SHORTEST_INTERVAL = 0.01
@@ -30,8 +33,10 @@ class _Streaming:
 class PartMerger:
     """Turns the deltas of parts into frames, of the whole part or (`whole` false) of the gained text alone."""
 
-    def __init__(self, emit: Callable[[PartFrame], None], *, whole: bool) -> None:
+    def __init__(self, emit: Callable[[PartFrame], None], failed: Callable[[PartDelta], None], *, whole: bool) -> None:
+        """`failed` is called with a delta that could not be rendered: its listeners miss it."""
         self._emit = emit
+        self._failed = failed
         self._whole = whole
         self._sessions: dict[str, dict[str, _Streaming]] = {}
 
@@ -62,7 +67,13 @@ class PartMerger:
         if delta is None or not (text or self._whole):
             self._forget(part)
             return
-        frame = PartFrame(delta, text, delta.render() if self._whole else None)
+        try:
+            frame = PartFrame(delta, text, delta.render() if self._whole else None)
+        except Exception:
+            log.exception("part %s could not be shown; who listens to it is disconnected", delta.part_id)
+            self._failed(delta)
+            self._forget(part)
+            return
         part.pause = asyncio.get_running_loop().call_later(interval(frame.size), self._send, part)
         self._emit(frame)
 

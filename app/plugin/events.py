@@ -1,12 +1,11 @@
 """Telling plugins what happens in their directory, each at its own pace: no one else waits for them."""
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import orjson
 
-from app.bus.memory import Listener
+from app.bus.listener import Listener
 from app.plugin.runner import HookRunner
 
 log = logging.getLogger(__name__)
@@ -17,18 +16,11 @@ async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: 
     while True:
         listener = subscribe()
         try:
-            while frames := await listener.next():
-                for event in _events(frames):
-                    await hooks.tell(plugin, "event", {"event": event})
+            while frames := await listener.take():
+                for frame in frames:
+                    await hooks.tell(plugin, "event", {"event": orjson.loads(frame.payload)})
         finally:
             listener.close()
         if not listener.fell_behind:
             return
         log.warning("plugin %s: its hook event is too slow; the events that waited for it were dropped", plugin)
-
-
-def _events(frames: bytes) -> Iterator[dict[str, Any]]:
-    """Of the frames of an event stream."""
-    for line in frames.split(b"\n"):
-        if line.startswith(b"data: "):
-            yield orjson.loads(line[6:])

@@ -1,8 +1,8 @@
-"""What a client that comes back has missed: the journal's events since its cursor, and the streaming parts as they stand."""
+"""What a client that comes back has missed: the journal's events since its cursor, and the streaming parts as they are now."""
 
 from dataclasses import dataclass
 
-from app.bus.base import ENDED, Event
+from app.bus.base import ENDED, Event, StreamingParts
 from app.schema.event import frame
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
@@ -12,50 +12,48 @@ from app.util import clock
 
 KEEP_EVENTS = 10_000
 KEEP_MS = 24 * 3600 * 1000
+PAGE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """`resync`: the journal does not reach back that far (or never gave that cursor), the client must read everything again.
-    `upto` is the newest sequence that `events` covers."""
+class ReplayPage:
+    """`upto` is the newest sequence that the events cover, the journal's newest if the page is the `last`. `resync`: the journal
+    does not reach back that far (or never gave that cursor), the client must read everything again."""
 
     events: list[Event]
     upto: int
+    last: bool = True
     resync: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Streaming:
-    """Parts that stream: how much of the text of each is `known` from `events`, which show them."""
-
-    known: dict[str, int]
-    events: list[Event]
-
-
 class Replay:
-    def __init__(self, database: Database, store: Store) -> None:
+    def __init__(self, database: Database, store: Store, keep_bytes: int) -> None:
         self._database = database
         self._store = store
+        self._keep_bytes = keep_bytes
 
     async def head(self) -> int:
         return (await self._database.read(queries.journal_span))[1]
 
-    async def since(self, cursor: int, directory: str | None) -> Missed:
-        """Of one directory, or with None of all."""
+    async def page(self, cursor: int, directory: str | None) -> ReplayPage:
+        """What comes after a cursor, of one directory or with None of all: PAGE_BYTES, or one event if that is larger."""
 
-        def read(connection: Connection) -> Missed:
+        def read(connection: Connection) -> ReplayPage:
             oldest, newest = queries.journal_span(connection)
             if cursor < oldest - 1 or cursor > newest:
-                return Missed([], newest, resync=True)
-            rows = queries.events_after(connection, cursor, directory)
-            return Missed([Event(payload.encode(), where, None, True, seq) for seq, where, payload in rows], newest)
+                return ReplayPage([], newest, resync=True)
+            rows, last = queries.events_after(connection, cursor, directory, PAGE_BYTES)
+            events = [Event(row.payload.encode(), row.directory, None, True, row.seq) for row in rows]
+            return ReplayPage(events, newest if last else rows[-1].seq, last)
 
         return await self._database.read(read)
 
-    def streaming(self, directory: str | None) -> Streaming:
-        """The parts that stream there, as they are now. What is on its way of one that has ended is covered: its last event
-        comes after it, or is replayed."""
-        found = Streaming({}, [])
+    async def streaming(self, directory: str | None) -> StreamingParts:
+        """The parts that stream there, as they are at the moment of the return. What is on its way of one that has ended is
+        covered: its last event comes after it, or was replayed."""
+        # The journal may cover the end of a part whose beginning is still to be announced: it would come a second time.
+        await self._store.first_writes()
+        found = StreamingParts({}, [])
         for part, where, ending in self._store.streaming_parts():
             if directory not in (None, where):
                 continue
@@ -68,7 +66,9 @@ class Replay:
     async def trim(self) -> None:
         """Keep the journal within its bounds."""
         limit = clock.now_ms() - KEEP_MS
-        await self._database.write(lambda connection: queries.trim_journal(connection, KEEP_EVENTS, limit))
+        upto = await self._database.read(lambda c: queries.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))
+        if upto > 0:
+            await self._database.write(lambda connection: queries.trim_journal(connection, upto))
 
 
 def _text_length(part: Part) -> int:

@@ -363,12 +363,26 @@ def left_asks(connection: Connection, kind: str) -> Sequence[Row[Any]]:
     return connection.execute(query.order_by(ASK.c.seq)).all()
 
 
-def events_after(connection: Connection, seq: int, directory: str | None) -> list[tuple[int, str | None, str]]:
-    """(seq, directory, payload) of the journal after a cursor, of one directory or of all."""
-    query = select(EVENT.c.seq, EVENT.c.directory, EVENT.c.payload).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
+def events_after(connection: Connection, seq: int, directory: str | None, most_bytes: int) -> tuple[list[Row[Any]], bool]:
+    """Rows of the journal after a cursor, of one directory or of all: as many as have `most_bytes` together, and one at least.
+    And whether these are all. Hardly more than these are read."""
+    columns = (EVENT.c.seq, EVENT.c.directory, EVENT.c.payload, EVENT.c.bytes)
+    query = select(*columns).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
     if directory is not None:
         query = query.where(EVENT.c.directory == directory)
-    return [(row.seq, row.directory, row.payload) for row in connection.execute(query).all()]
+    rows: list[Row[Any]] = []
+    size = 0
+    with connection.execute(query, execution_options=_ROW_BY_ROW) as found:
+        for row in found:
+            if rows and size + row.bytes > most_bytes:
+                return rows, False
+            rows.append(row)
+            size += row.bytes
+    return rows, True
+
+
+_ROW_BY_ROW = {"stream_results": True, "max_row_buffer": 4}
+"""PostgreSQL's driver would fetch the whole result otherwise."""
 
 
 def journal_span(connection: Connection) -> tuple[int, int]:
@@ -378,9 +392,25 @@ def journal_span(connection: Connection) -> tuple[int, int]:
     return (oldest if oldest is not None else newest + 1, newest)
 
 
-def trim_journal(connection: Connection, keep: int, older_than: int) -> None:
+def journal_end(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
+    """The newest sequence that is to be trimmed, 0 for none: all up to it go. The journal keeps the newest `keep_events`, as far
+    as they have `keep_bytes` together and are not `older_than` a time."""
     newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
-    connection.execute(delete(EVENT).where((EVENT.c.seq <= newest - keep) | (EVENT.c.time < older_than)))
+    too_many = connection.execute(_TOO_MANY_BYTES, {"keep": keep_bytes}).scalar_one_or_none() or 0
+    too_old = connection.execute(_TOO_OLD, {"limit": older_than}).scalar_one_or_none() or 0
+    return max(too_many, too_old, newest - keep_events)
+
+
+_NEWER = select(
+    EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.time.desc(), EVENT.c.seq.desc())).label("kept")
+).subquery()
+_TOO_MANY_BYTES = select(func.max(_NEWER.c.seq)).where(_NEWER.c.kept > bindparam("keep"))
+"""In the order of the index, which has all that is asked for."""
+_TOO_OLD = select(func.max(EVENT.c.seq)).where(EVENT.c.time < bindparam("limit"))
+
+
+def trim_journal(connection: Connection, upto: int) -> None:
+    connection.execute(delete(EVENT).where(EVENT.c.seq <= upto))
 
 
 def leases(connection: Connection) -> Sequence[Row[Any]]:

@@ -141,12 +141,14 @@ class EventRow(SQLModel, table=True):
     """The journal of durable events; `seq` is the SSE id. No directory: an event of the whole server."""
 
     __tablename__: ClassVar[str] = "event_journal"
-    __table_args__ = (Index("event_by_time", "time"),)
+    __table_args__ = (Index("event_by_time", "time", "seq", "bytes"),)
 
     seq: int = Field(sa_column=Column(_Sequence, primary_key=True, autoincrement=False))
     directory: str | None = None
     time: int = Field(sa_type=BigInteger)
     payload: str = Field(sa_type=Text)
+    bytes: int = Field(sa_column=Column(Integer, nullable=False, server_default="0"))
+    """Of the payload. In the index with the time, so that no payload is read to find out what the journal holds."""
 
 
 class LeaseRow(SQLModel, table=True):

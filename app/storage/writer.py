@@ -246,12 +246,17 @@ class Writer:
             for event in change.events:
                 if event.durable:
                     seq += 1
-                    rows.append({"seq": seq, "directory": event.directory, "time": now, "payload": event.payload.decode()})
+                    rows.append(_journal_row(event, seq, now))
                     event = event.numbered(seq)
                 events.append(event)
             numbered.append(events)
         connection.execute(self._sql.put_event, rows)
         return numbered
+
+
+def _journal_row(event: Event, seq: int, now: int) -> dict[str, Any]:
+    payload = event.payload
+    return {"seq": seq, "directory": event.directory, "time": now, "payload": payload.decode(), "bytes": len(payload)}
 
 
 def _fail(done: asyncio.Future[None], error: Exception) -> None:

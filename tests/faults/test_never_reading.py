@@ -57,7 +57,7 @@ def is_connected(server: RealServer, client: socket.socket) -> bool:
 
 
 async def test_a_client_that_never_reads(tmp_path: Path, figure: Any) -> None:
-    with real_server(tmp_path) as server:
+    with real_server(tmp_path, OPENSESSION_MAX_JOURNAL_BYTES=str(10**9)) as server:
         await changes(server)
         before = server.memory
         alone_p50, alone_p99 = await changes(server)

@@ -269,7 +269,8 @@ async def test_a_cursor_older_than_the_journal_is_answered_with_a_resync_that_ca
     async with running_app(tmp_path) as app:
         for _ in range(3):
             await app.create_session()
-        await app.services.store._database.write(lambda c: queries.trim_journal(c, 2, 0))
+        newest = await app.services.replay.head()
+        await app.services.store._database.write(lambda c: queries.trim_journal(c, newest - 2))
         async with app.events(cursor=1) as events:
             resync = await events.until("server.resync")
         async with app.events(cursor=resync.id) as again:
@@ -283,7 +284,7 @@ async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path)
         for _ in range(2):
             await app.create_session()
         newest = await app.services.replay.head()
-        await app.services.store._database.write(lambda c: queries.trim_journal(c, 1, 0))
+        await app.services.store._database.write(lambda c: queries.trim_journal(c, newest - 1))
         async with app.events(cursor=newest - 1) as events:
             await events.until("session.updated")
         assert events.types == ["server.connected", "session.updated"]

@@ -12,7 +12,7 @@ import uvicorn
 from running_app import RunningApp, running_app
 
 from app.bus.base import Event
-from app.bus.memory import DISCONNECT_ABOVE
+from app.bus.listener import STALLED_ABOVE
 
 EVENT_BYTES = 100_000
 
@@ -58,7 +58,7 @@ def publish(app: RunningApp, number: int) -> None:
 
 
 async def test_a_client_that_reads_nothing_is_cut_off_and_the_others_hear_everything(tmp_path: Path) -> None:
-    count = 3 * DISCONNECT_ABOVE // EVENT_BYTES
+    count = 3 * STALLED_ABOVE // EVENT_BYTES
     async with running_app(tmp_path) as app, listening(app) as port:
         async with app.events() as reading:
             await reading.until("server.connected")
@@ -78,7 +78,7 @@ async def test_a_client_that_was_cut_off_may_come_back(tmp_path: Path) -> None:
         await until_listeners(app, 1)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
             made = (await client.post("/session", json={"title": "T"})).json()
-            for number in range(2 * DISCONNECT_ABOVE // EVENT_BYTES):
+            for number in range(2 * STALLED_ABOVE // EVENT_BYTES):
                 publish(app, number)
             await until_listeners(app, 0)
             async with client.stream("GET", "/event", headers={"last-event-id": "0"}) as again:

@@ -1,53 +1,15 @@
-"""Who hears what, in which order, and how long the bus waits for one who does not read."""
+"""Who hears what, in which order; and that nothing which fails for one client reaches who publishes."""
 
-import asyncio
-import json
-import time
-from typing import Any
+import logging
 
 import pytest
-from storage_parts import delta, event
+from bus_parts import Text, gained, heard, named
+from storage_parts import delta
 
-from app.bus.base import ENDED, Event, PartDelta
-from app.bus.memory import DISCONNECT_ABOVE, MERGE_ABOVE, Listener, MemoryBus
-
-
-def payloads(written: bytes | None) -> list[Any]:
-    assert written is not None
-    lines = [line.removeprefix("data: ") for line in written.decode().split("\n") if line.startswith("data: ")]
-    return [json.loads(line) for line in lines]
-
-
-async def heard(listener: Listener) -> list[Any]:
-    async with asyncio.timeout(5):
-        return payloads(await listener.next())
-
-
-def named(name: str, **where: Any) -> Event:
-    return event(f'"{name}"', **where)
-
-
-class Text:
-    """A part whose text grows on a bus."""
-
-    def __init__(self, bus: MemoryBus, part_id: str = "prt_1", session_id: str = "ses_1") -> None:
-        self._bus, self._part_id, self._session_id = bus, part_id, session_id
-        self.text = ""
-
-    def gain(self, text: str) -> None:
-        self.text += text
-        part = json.dumps({"id": self._part_id, "text": self.text}).encode()
-        self._bus.publish_delta(PartDelta("/d", self._session_id, "msg_1", self._part_id, text, len(self.text), lambda: part))
-
-
-def gained(frames: list[Any], part_id: str = "prt_1") -> str:
-    """The text that delta frames, or the deltas of whole frames, add up to."""
-    texts = []
-    for frame in frames:
-        properties = frame["properties"]
-        if properties.get("partID", properties.get("part", {}).get("id")) == part_id:
-            texts.append(properties.get("delta", ""))
-    return "".join(texts)
+from app.bus.base import Event, PartDelta
+from app.bus.frames import Frame
+from app.bus.listener import Listener
+from app.bus.memory import MemoryBus
 
 
 async def test_a_listener_hears_its_directory_and_a_global_one_everything() -> None:
@@ -120,68 +82,6 @@ async def test_a_frame_is_made_once_for_all_listeners() -> None:
     assert len(made) == 1 and len(set(written)) == 1
 
 
-async def test_a_slow_listener_has_its_part_frames_merged_and_loses_no_text() -> None:
-    bus = MemoryBus()
-    slow = bus.subscribe("/d")
-    texts = [Text(bus, "prt_1"), Text(bus, "prt_2", "ses_2")]
-    sent = 0
-    for number in range(40):
-        for text in texts:
-            text.gain(f"{number:05}" * 4000)
-            bus.flush(f"ses_{1 if text is texts[0] else 2}")
-            sent += len(text.text)
-    assert sent > 2 * MERGE_ABOVE
-    frames = await heard(slow)
-    assert len(frames) < 20
-    assert gained(frames, "prt_1") == texts[0].text and gained(frames, "prt_2") == texts[1].text
-    assert not slow.fell_behind
-
-
-async def test_merged_frames_stay_between_the_events_around_them() -> None:
-    bus = MemoryBus()
-    slow = bus.subscribe("/d", deltas=True)
-    text = Text(bus)
-    for number in range(3):
-        bus.publish(Event(b'{"type":"%d","properties":{}}' % number, "/d", "ses_1"))
-        for _ in range(4):
-            text.gain("x" * (MERGE_ABOVE // 8))
-            bus.flush("ses_1")
-    types = [frame["type"] for frame in await heard(slow)]
-    assert [name for name in types if name.isdigit()] == ["0", "1", "2"]
-    assert len(types) < 12
-
-
-async def test_a_listener_that_reads_nothing_is_cut_off_and_holds_nobody_up() -> None:
-    bus = MemoryBus()
-    stuck, reading = bus.subscribe("/d"), bus.subscribe("/d")
-    big = b'"%b"' % (b"x" * 1_000_000)
-    for _ in range(DISCONNECT_ABOVE // 1_000_000 + 1):
-        bus.publish(Event(big, "/d", "ses_1"))
-        assert len(await heard(reading)) == 1
-    assert stuck.fell_behind and await stuck.next() is None
-    bus.publish(Event(b'"more"', "/d", "ses_1"))
-    assert await heard(reading) == ["more"]
-
-
-async def test_waiting_for_a_listener_costs_little_however_much_waits() -> None:
-    bus = MemoryBus()
-    stuck = bus.subscribe("/d")
-    began = time.process_time()
-    while not stuck.fell_behind:
-        bus.publish(Event(b'"%b"' % (b"x" * 400), "/d", "ses_1"))
-    assert time.process_time() - began < 1
-
-
-async def test_a_closed_listener_gets_what_waited_then_the_end() -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d")
-    bus.publish(named("last"))
-    listener.close()
-    bus.publish(named("too late"))
-    assert await heard(listener) == ["last"]
-    assert await listener.next() is None
-
-
 async def test_a_disposed_directory_ends_its_streams_and_no_other() -> None:
     bus = MemoryBus()
     here, gains, there, everywhere = (
@@ -203,81 +103,6 @@ async def test_closing_the_bus_ends_all_streams() -> None:
     assert [await listener.next() for listener in listeners] == [None, None]
 
 
-# What a client that comes back has been sent already comes no second time.
-
-
-def numbered(seq: int) -> Event:
-    return Event(b'"%d"' % seq, "/d", "ses_1", True, seq)
-
-
-async def test_events_that_were_replayed_are_not_sent_again() -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d")
-    for seq in (5, 6, 7):
-        bus.publish(numbered(seq))
-    listener.skip(6, {})
-    bus.publish(numbered(8))
-    bus.publish(Event(b'"passing"', "/d", durable=False))
-    assert await heard(listener) == ["7", "8", "passing"]
-
-
-@pytest.mark.parametrize(("known", "new"), [(0, "Hello there"), (3, "lo there"), (5, " there"), (10, "e"), (11, ""), (99, "")])
-async def test_of_a_part_that_was_sent_as_it_stood_only_what_it_gained_since_is_sent(known: int, new: str) -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
-    text = Text(bus)
-    for piece in ("Hel", "lo"):
-        text.gain(piece)
-        bus.flush("ses_1")
-    listener.skip(0, {"prt_1": known})
-    text.gain(" there")
-    bus.publish(named("end", durable=False))
-    frames = await heard(listener)
-    assert gained(frames[:-1]) == new
-
-
-async def test_a_frame_that_was_merged_across_the_known_length_is_cut() -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
-    text = Text(bus)
-    text.gain("Hel")
-    text.gain("lo")
-    listener.skip(0, {"prt_1": 5})
-    text.gain(" you")
-    bus.publish(named("end", durable=False))
-    assert gained((await heard(listener))[:-1]) == " you"
-
-
-async def test_what_is_on_its_way_of_a_part_that_has_ended_does_not_come_after_its_end() -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
-    Text(bus).gain("Hello")
-    bus.flush("ses_1")
-    bus.publish(numbered(5))
-    listener.skip(5, {})
-    bus.publish(numbered(6))
-    assert await heard(listener) == ["6"]
-
-
-@pytest.mark.parametrize("text", ["", "lo"])
-async def test_nothing_more_is_sent_of_a_part_whose_last_event_was_replayed(text: str) -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d")
-    listener.skip(5, {"prt_1": ENDED})
-    Text(bus).gain(text)
-    bus.publish(numbered(5))
-    bus.publish(numbered(6))
-    assert await heard(listener) == ["6"]
-
-
-async def test_other_parts_are_not_cut() -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
-    listener.skip(0, {"prt_other": 100})
-    Text(bus).gain("Hello")
-    assert gained(await heard(listener)) == "Hello"
-
-
 async def test_deltas_of_a_session_are_heard_in_order_beside_another_session() -> None:
     bus = MemoryBus()
     listener = bus.subscribe("/d", deltas=True)
@@ -286,3 +111,36 @@ async def test_deltas_of_a_session_are_heard_in_order_beside_another_session() -
     bus.publish_delta(delta("b", size=2))
     bus.flush("ses_1")
     assert gained(await heard(listener)) == "ab"
+
+
+class Breaking(Listener):
+    """Fails at whatever is put before it."""
+
+    def push(self, frame: Frame) -> None:
+        raise ValueError("broken")
+
+
+async def test_a_listener_that_fails_is_closed_and_holds_up_neither_who_publishes_nor_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bus = MemoryBus()
+    broken, sound = bus.subscribe("/d"), bus.subscribe("/d")
+    broken.__class__ = Breaking
+    for name in ("one", "two"):
+        bus.publish(named(name))
+    assert await heard(sound) == ["one", "two"]
+    assert await broken.next() is None
+    assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
+
+
+async def test_a_part_that_cannot_be_rendered_disconnects_who_is_sent_it(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> bytes:
+        raise ValueError("no JSON")
+
+    bus = MemoryBus()
+    whole, gains = bus.subscribe("/d"), bus.subscribe("/d", deltas=True)
+    bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, fail))
+    bus.publish(Event(b'{"type":"end","properties":{}}', "/d", "ses_1"))
+    assert await whole.next() is None
+    assert gained((await heard(gains))[:-1]) == "x"
+    assert caplog.text.count("could not be shown") == 1

@@ -15,7 +15,8 @@ class StreamingText:
 
     def __init__(self, *, whole: bool, session_id: str = "ses_1", part_id: str = "prt_1") -> None:
         self.frames: list[PartFrame] = []
-        self.merger = PartMerger(self.frames.append, whole=whole)
+        self.failed: list[PartDelta] = []
+        self.merger = PartMerger(self.frames.append, self.failed.append, whole=whole)
         self.text = ""
         self._ids = (session_id, part_id)
 
@@ -113,3 +114,15 @@ async def test_progress_without_text_is_sent_as_the_part_stands() -> None:
     streaming.merger.flush("ses_1")
     assert len(streaming.frames) == 2
     assert b'"delta"' not in streaming.frames[-1].payload
+
+
+async def test_a_part_that_cannot_be_rendered_is_told_of_and_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> bytes:
+        raise ValueError("no JSON")
+
+    streaming = StreamingText(whole=True)
+    broken = PartDelta("/d", "ses_1", "msg_1", "prt_2", "x", 1, fail)
+    streaming.merger.add(broken)
+    streaming.gain("a")
+    assert streaming.failed == [broken] and streaming.sent == "a" and "prt_2 could not be shown" in caplog.text
+    assert len(streaming.merger) == 1

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.bus.base import Event
-from app.bus.memory import DISCONNECT_ABOVE, MemoryBus
+from app.bus.listener import DISCONNECT_ABOVE
+from app.bus.memory import MemoryBus
 from app.plugin.events import forward
 from app.plugin.runner import HookRunner, NamedHooks
 
@@ -71,8 +72,9 @@ async def test_a_slow_plugin_loses_events_and_hears_later_ones(caplog: pytest.Lo
     task = await forwarding(bus, hearing)
     bus.publish(event("first"))
     await hearing.until("first")
-    for _ in range(10):
+    for _ in range(7):
         bus.publish(event("lost", DISCONNECT_ABOVE // 5))
+        await asyncio.sleep(0)
     hearing.go_on.set()
     while not any("too slow" in record.getMessage() for record in caplog.records):
         await asyncio.sleep(0)

@@ -6,9 +6,9 @@ import orjson
 import pytest
 from session_parts import DIRECTORY, Sessions, text_part, user
 
-from app.bus.base import ENDED
+from app.bus.base import ENDED, StreamingParts
 from app.session import replay as replaying
-from app.session.replay import Replay, Streaming
+from app.session.replay import Replay
 from app.util import clock
 
 
@@ -17,7 +17,7 @@ async def replay(sessions: Sessions) -> Replay:
     """The journal has one session's two events; then three messages."""
     for number in range(3):
         await sessions.put(user(f"msg_{number}"))
-    return Replay(sessions.database, sessions.store)
+    return Replay(sessions.database, sessions.store, 10**9)
 
 
 async def test_the_head_is_the_newest_number(replay: Replay) -> None:
@@ -25,34 +25,63 @@ async def test_the_head_is_the_newest_number(replay: Replay) -> None:
 
 
 async def test_what_came_after_a_cursor(replay: Replay) -> None:
-    missed = await replay.since(3, DIRECTORY)
+    missed = await replay.page(3, DIRECTORY)
     assert ([event.seq for event in missed.events], missed.upto, missed.resync) == ([4, 5], 5, False)
     assert orjson.loads(missed.events[0].payload)["properties"]["info"]["id"] == "msg_1"
 
 
 async def test_nothing_was_missed(replay: Replay) -> None:
-    missed = await replay.since(5, DIRECTORY)
+    missed = await replay.page(5, DIRECTORY)
     assert (missed.events, missed.resync) == ([], False)
 
 
 async def test_another_directorys_events_are_not_replayed_and_yet_covered(replay: Replay) -> None:
-    missed = await replay.since(0, "/elsewhere")
+    missed = await replay.page(0, "/elsewhere")
     assert (missed.events, missed.upto, missed.resync) == ([], 5, False)
 
 
 async def test_all_directories(replay: Replay) -> None:
-    assert len((await replay.since(0, None)).events) == 5
+    assert len((await replay.page(0, None)).events) == 5
 
 
 @pytest.mark.parametrize("cursor", [-1, 6, 10**15])
 async def test_a_cursor_that_was_never_given(replay: Replay, cursor: int) -> None:
-    missed = await replay.since(cursor, DIRECTORY)
+    missed = await replay.page(cursor, DIRECTORY)
     assert (missed.events, missed.upto, missed.resync) == ([], 5, True)
 
 
 async def test_a_journal_within_its_bounds_is_left_alone(replay: Replay) -> None:
     await replay.trim()
-    assert len((await replay.since(0, None)).events) == 5
+    assert len((await replay.page(0, None)).events) == 5
+
+
+async def test_a_journal_is_kept_within_its_bytes(sessions: Sessions, replay: Replay) -> None:
+    newest = (await replay.page(4, None)).events[0]
+    await Replay(sessions.database, sessions.store, len(newest.payload)).trim()
+    assert [event.seq for event in (await replay.page(4, None)).events] == [5]
+    assert (await replay.page(3, None)).resync
+
+
+async def test_what_was_missed_comes_in_pages(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
+    cursor, seqs = 2, []
+    while True:
+        page = await replay.page(cursor, DIRECTORY)
+        seqs.append([event.seq for event in page.events])
+        assert page.last == (page.upto == 5)
+        if page.last:
+            break
+        cursor = page.upto
+    assert seqs == [[3], [4], [5]]
+
+
+async def test_a_journal_that_is_trimmed_between_two_pages_is_told_of(
+    sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
+    page = await replay.page(2, DIRECTORY)
+    await Replay(sessions.database, sessions.store, 1).trim()
+    assert (await replay.page(page.upto, DIRECTORY)).resync
 
 
 async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
@@ -62,18 +91,18 @@ async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
         await replay.trim()
     finally:
         clock.set_source()
-    assert (await replay.since(4, None)).resync
-    assert not (await replay.since(5, None)).resync
+    assert (await replay.page(4, None)).resync
+    assert not (await replay.page(5, None)).resync
 
 
 async def test_parts_that_stream_are_given_as_they_are_now(sessions: Sessions, replay: Replay) -> None:
     sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
     await sessions.store.drain()
-    streaming = replay.streaming(DIRECTORY)
+    streaming = await replay.streaming(DIRECTORY)
     [event] = streaming.events
     assert (streaming.known, event.seq) == ({"prt_1": 5}, None)
     assert orjson.loads(event.payload)["properties"]["part"]["text"] == "Hello"
-    assert len(replay.streaming(None).events) == 1 and replay.streaming("/elsewhere").events == []
+    assert len((await replay.streaming(None)).events) == 1 and (await replay.streaming("/elsewhere")).events == []
 
 
 @pytest.mark.parametrize("removed", [True, False])
@@ -88,7 +117,7 @@ async def test_a_part_whose_last_event_is_on_its_way_is_not_given_again(
     else:
         change.put_part(text_part("prt_1", "Hello"))
     stored = sessions.store.post(change)
-    assert replay.streaming(DIRECTORY) == Streaming({"prt_1": ENDED}, [])
+    assert await replay.streaming(DIRECTORY) == StreamingParts({"prt_1": ENDED}, [])
     await stored
     await asyncio.sleep(0)
-    assert replay.streaming(DIRECTORY) == Streaming({}, [])
+    assert await replay.streaming(DIRECTORY) == StreamingParts({}, [])

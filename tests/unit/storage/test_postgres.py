@@ -279,7 +279,7 @@ async def test_a_turn_with_a_tool_runs_and_is_there_after_a_restart(tmp_path: Pa
     turns = [[{"text": "I look."}, {"tool": "read", "args": {"filePath": "a.txt"}}], [{"text": "It says hello.", "chunks": 3}]]
     async with running_app(tmp_path, turns=turns, database_url=url) as app:
         session = await app.create_session()
-        async with app.events() as events:
+        async with app.events(ids="true") as events:
             answer = await app.prompt(session["id"], "What does a.txt say?")
             await events.until("session.idle")
         assert answer["parts"][-2]["text"] == "It says hello."

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import text as sql
 from storage_parts import Storage, event, message_row, part_row, session_row
 
 from app.storage import queries
@@ -172,15 +173,34 @@ async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None
     assert set(left.values()) == {0}, left
 
 
-async def announced(storage: Storage, count: int, directory: str = "/d") -> None:
-    await storage.writer.commit(Change(events=[event(f"{directory}{n}", directory=directory) for n in range(count)]))
+async def announced(storage: Storage, count: int, directory: str = "/d", text: str = "") -> None:
+    await storage.writer.commit(Change(events=[event(text or f"{directory}{n}", directory=directory) for n in range(count)]))
+
+
+async def page(storage: Storage, cursor: int, directory: str | None, most_bytes: int = 10**9) -> tuple[list[int], bool]:
+    rows, last = await asked(storage, queries.events_after, cursor, directory, most_bytes)
+    return [row.seq for row in rows], last
+
+
+async def trim(storage: Storage, keep_events: int, keep_bytes: int, older_than: int) -> None:
+    upto = await asked(storage, queries.journal_end, keep_events, keep_bytes, older_than)
+    await storage.database.write(lambda connection: queries.trim_journal(connection, upto))
 
 
 async def test_the_journal_is_read_from_a_cursor_by_directory_or_whole(storage: Storage) -> None:
     await announced(storage, 2, "/a")
     await announced(storage, 2, "/b")
-    assert [row[0] for row in await asked(storage, queries.events_after, 1, None)] == [2, 3, 4]
-    assert [row[0] for row in await asked(storage, queries.events_after, 1, "/a")] == [2]
+    assert await page(storage, 1, None) == ([2, 3, 4], True)
+    assert await page(storage, 1, "/a") == ([2], True)
+
+
+@pytest.mark.parametrize(("most", "seqs"), [(1, [2]), (11, [2]), (20, [2, 3]), (29, [2, 3]), (30, [2, 3, 4]), (39, [2, 3, 4])])
+async def test_a_page_of_the_journal_has_a_number_of_bytes_and_one_event_at_least(
+    storage: Storage, most: int, seqs: list[int]
+) -> None:
+    await announced(storage, 5, text="x" * 10)
+    assert await page(storage, 1, None, most) == (seqs, False)
+    assert await page(storage, 1, None, 40) == ([2, 3, 4, 5], True)
 
 
 async def test_an_empty_journal_spans_nothing(storage: Storage) -> None:
@@ -189,12 +209,26 @@ async def test_an_empty_journal_spans_nothing(storage: Storage) -> None:
 
 async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: Storage) -> None:
     await announced(storage, 10)
-    await storage.database.write(lambda c: queries.trim_journal(c, 3, 0))
+    await trim(storage, 3, 10**9, 0)
     assert await asked(storage, queries.journal_span) == (8, 10)
-    await storage.database.write(lambda c: queries.trim_journal(c, 3, 2**60))
+    await trim(storage, 3, 10**9, 2**60)
     assert await asked(storage, queries.journal_span) == (11, 10)
     await announced(storage, 1)
     assert await asked(storage, queries.journal_span) == (11, 11)
+
+
+@pytest.mark.parametrize(("keep", "oldest"), [(100, 1), (95, 2), (90, 2), (89, 3), (10, 10), (9, 11)])
+async def test_a_trimmed_journal_keeps_a_number_of_bytes(storage: Storage, keep: int, oldest: int) -> None:
+    await announced(storage, 10, text="x" * 8 + "é")
+    await trim(storage, 10, keep, 0)
+    assert await asked(storage, queries.journal_span) == (oldest, 10)
+
+
+async def test_trimming_reads_no_payload(storage: Storage) -> None:
+    if storage.database.dialect == "sqlite":
+        query = sql(f"EXPLAIN QUERY PLAN {queries._TOO_MANY_BYTES.compile(storage.database.engine)}".replace("?", ":keep"))
+        plan = await storage.database.read(lambda c: c.execute(query, {"keep": 1}).all())
+        assert any("COVERING INDEX event_by_time" in row[-1] for row in plan), plan
 
 
 async def test_what_a_project_takes_is_counted_in_bytes(storage: Storage) -> None:

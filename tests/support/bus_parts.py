@@ -1,0 +1,67 @@
+"""A text that streams on a bus, and what a client of the bus hears."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from storage_parts import event
+
+from app.bus.base import Event, PartDelta
+from app.bus.listener import Listener
+from app.bus.memory import MemoryBus
+
+
+def payloads(written: bytes | None) -> list[Any]:
+    assert written is not None
+    lines = [line.removeprefix("data: ") for line in written.decode().split("\n") if line.startswith("data: ")]
+    return [json.loads(line) for line in lines]
+
+
+async def heard(listener: Listener) -> list[Any]:
+    """What waits, as far as it comes in one piece."""
+    async with asyncio.timeout(5):
+        return payloads(await listener.next())
+
+
+async def written(listener: Listener) -> list[bytes]:
+    """All that waits, in its pieces. Closes the listener."""
+    listener.close()
+    async with asyncio.timeout(5):
+        return [piece async for piece in _pieces(listener)]
+
+
+async def _pieces(listener: Listener) -> AsyncIterator[bytes]:
+    while (piece := await listener.next()) is not None:
+        yield piece
+
+
+def named(name: str, **where: Any) -> Event:
+    return event(f'"{name}"', **where)
+
+
+class Text:
+    """A part whose text grows on a bus."""
+
+    def __init__(self, bus: MemoryBus, part_id: str = "prt_1", session_id: str = "ses_1") -> None:
+        self._bus, self._part_id, self._session_id = bus, part_id, session_id
+        self.text = ""
+
+    def gain(self, text: str) -> None:
+        self.text += text
+        part = json.dumps({"id": self._part_id, "text": self.text}).encode()
+        self._bus.publish_delta(PartDelta("/d", self._session_id, "msg_1", self._part_id, text, len(self.text), lambda: part))
+
+
+def gained(frames: list[Any], part_id: str = "prt_1") -> str:
+    """The text that delta frames, or the deltas of whole frames, add up to."""
+    texts = []
+    for frame in frames:
+        properties = frame["properties"]
+        if properties.get("partID", properties.get("part", {}).get("id")) == part_id:
+            texts.append(properties.get("delta", ""))
+    return "".join(texts)
+
+
+def numbered(seq: int) -> Event:
+    return Event(b"%d" % seq, "/d", "ses_1", True, seq)
