@@ -111,9 +111,9 @@ async def test_a_tool_turn(tmp_path: Path) -> None:
     ]
 
 
-async def test_nothing_of_a_turn_comes_after_its_idle(tmp_path: Path) -> None:
+async def test_nothing_of_a_turn_but_its_title_comes_after_its_idle(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=TOOL_TURN) as app:
-        session = await app.create_session()
+        session = await app.create_session(title="T")
         async with app.events() as events:
             await app.prompt(session["id"], "change nothing")
             await events.until("session.idle")
