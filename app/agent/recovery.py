@@ -20,7 +20,7 @@ from app.agent.intake.requests import Requests
 from app.agent.runner import Runner
 from app.agent.settling import settle_answer
 from app.pending.requests import PendingRequests
-from app.schema.errors import ServiceError
+from app.schema.errors import MessageError, ServiceError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
 from app.session.lease import Leases
@@ -66,6 +66,7 @@ class Recovery:
             pending.drop_left(lambda session_id: session_id not in resumed)
         for session_id, instance in resumed.items():
             self._runner.start(session_id, instance)
+        recovered.resume = {session_id: recovered.resume[session_id] for session_id in resumed}
         return recovered
 
     async def _open(self, session_id: str, directory: str) -> tuple[str, Instance | None]:
@@ -73,10 +74,15 @@ class Recovery:
         try:
             return session_id, await self._instances.get(directory)
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
-            path = MessagePath(cwd=directory, root=directory)
-            await stored_error.answer_with(self._store, session_id, path, stored_error.of_turn(session_id, error))
-            await self._close_prompts(session_id, directory)
+            await self._give_up(session_id, directory, stored_error.of_turn(session_id, error))
             return session_id, None
+
+    async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
+        try:
+            await stored_error.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
+            await self._close_prompts(session_id, directory)
+        except ServiceError as damage:
+            log.error("session %s could not be recovered: %s", session_id, damage)
 
     async def _recover_one(
         self, session_id: str, message_id: str, role: str, waiting: set[tuple[str, str]], recovered: Recovered

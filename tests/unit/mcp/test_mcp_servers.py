@@ -209,6 +209,21 @@ async def test_only_what_changed_in_the_configuration_is_connected_anew(director
     assert after["kept"] is before["kept"] and after["added"] is before["added"] and after["changed"] is not before["changed"]
 
 
+async def test_a_server_is_connected_as_long_as_one_of_its_sets_is_started(directory: Directory) -> None:
+    before = directory.configure(kept=plain(), gone=plain())
+    await before.statuses()
+    after = before.configured({"kept": CONFIG.validate_python(plain())}, None)
+    after.start()
+    assert (await before.call_tool("gone", "echo", {"text": "x"})).text == "x", "what uses the first set goes on with it"
+    connection = before.find("kept").connection
+    await before.close()
+    assert len(running(directory.path)) == 1 and after.find("kept").connection is connection
+    await after.close()
+    assert not running(directory.path)
+    before.start()
+    assert (await before.call_tool("gone", "echo", {"text": "x"})).text == "x", "a set may be started again"
+
+
 async def test_closing_ends_the_programs_also_those_that_are_still_connecting(directory: Directory) -> None:
     servers = directory.configure(up=plain(), deaf=plain("deaf"))
     await servers.connect("up")
