@@ -78,6 +78,7 @@ def _copy(place: Place, original: Session, stored: queries.StoredMessages) -> _C
             "boundary": row.boundary,
             "input_hash": None,
             "body": row.body,
+            "live_body": row.live_body,
         }
         for row in stored.messages
     ]

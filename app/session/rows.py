@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts
+from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts, UserMessage
 from app.schema.part import PART, Part, ToolPart
 from app.schema.session import Session
 from app.schema.tool_state import Completed
@@ -51,7 +51,16 @@ def message_row(message: Message, input_hash: str | None = None, *, waits: bool 
         "boundary": assistant is not None and bool(assistant.summary and assistant.finish) and assistant.error is None,
         "input_hash": input_hash,
         "body": message.model_dump_json(exclude=_MESSAGE_IDS, exclude_none=True),
+        "live_body": _live_message_body(message),
     }
+
+
+def _live_message_body(message: Message) -> str | None:
+    """The diffs of a prompt are whole files, which no model is sent."""
+    if not isinstance(message, UserMessage) or message.summary is None or not message.summary.diffs:
+        return None
+    summary = message.summary.model_copy(update={"diffs": []})
+    return message.model_copy(update={"summary": summary}).model_dump_json(exclude=_MESSAGE_IDS, exclude_none=True)
 
 
 def part_row(part: Part) -> dict[str, Any]:

@@ -314,7 +314,7 @@ class Store:
         return rows.read_messages(session_id, stored, self.live_parts(session_id))
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
-        """What the model is to know: the messages from the newest finished compaction on."""
+        """What the model is to know: the messages from the newest finished compaction on, prompts without their diffs."""
         return (await self.conversation(session_id))[1]
 
     async def conversation(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:

@@ -137,8 +137,9 @@ _BOUNDARY = (
     .order_by(_SUMMARY.c.seq.desc())
     .limit(1)
 )
+_LIVE_MESSAGE_COLUMNS = (*_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body"))
 _MESSAGES_FROM = (
-    select(*_MESSAGE_COLUMNS)
+    select(*_LIVE_MESSAGE_COLUMNS)
     .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.seq >= bindparam("start"))
     .order_by(MESSAGE.c.seq)
 )

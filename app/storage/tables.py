@@ -67,6 +67,8 @@ class MessageRow(SQLModel, table=True):
     boundary: bool = False
     input_hash: str | None = None
     body: str = Field(sa_type=Text)
+    live_body: str | None = Field(default=None, sa_type=Text)
+    """What a turn reads where that is less than the body: a prompt without its diffs."""
 
 
 class PartRow(SQLModel, table=True):

@@ -1,5 +1,6 @@
 """The migrations lead from nothing to exactly the tables that the code declares."""
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from sqlalchemy import Engine, inspect, text
 from sqlmodel import SQLModel
 
 import app.storage.tables  # noqa: F401  fills the metadata
+from app.session.change import UNKNOWN_BASIS
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
 
@@ -65,7 +67,7 @@ def test_head_names_the_newest_revision() -> None:
 
 
 def test_what_is_stored_survives_every_revision(engine: Engine) -> None:
-    """A session with a share, as revision 0001 held it."""
+    """A session with a share and a prompt that changed a file, as revision 0001 held it."""
     with engine.begin() as connection:
         config = Config()
         config.set_main_option("script_location", str(migrations_dir()))
@@ -75,8 +77,16 @@ def test_what_is_stored_survives_every_revision(engine: Engine) -> None:
         columns = "id, project_id, directory, title_folded, updated, body"
         connection.execute(text(f"INSERT INTO session ({columns}) VALUES ('ses_1', 'p', '/d', 't', 1, '{{}}')"))
         connection.execute(text("INSERT INTO share (session_id, id, secret, created) VALUES ('ses_1', 'abc', 'unused', 2)"))
+        connection.execute(text("INSERT INTO session_diff (session_id, body) VALUES ('ses_1', '[]')"))
+        for message, summary in (("msg_1", {"title": "T", "diffs": [{"file": "a"}]}), ("msg_2", {"diffs": []})):
+            row = {"id": message, "body": json.dumps({"role": "user", "summary": summary}, separators=(",", ":"))}
+            columns = "session_id, id, role, open, boundary, body"
+            connection.execute(text(f"INSERT INTO message ({columns}) VALUES ('ses_1', :id, 'user', false, false, :body)"), row)
     upgrade(engine)
     with engine.begin() as connection:
+        without = '{"role":"user","summary":{"title":"T","diffs":[]}}'
+        assert connection.execute(text("SELECT live_body FROM message ORDER BY seq")).scalars().all() == [without, None]
+        assert connection.execute(text("SELECT diff_basis FROM session")).scalar_one() == UNKNOWN_BASIS
         assert connection.execute(text("SELECT * FROM share")).all() == [("ses_1", "abc", 2)]
         connection.execute(text("DELETE FROM session"))
         assert connection.execute(text("SELECT * FROM share")).all() == []

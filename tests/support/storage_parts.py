@@ -81,7 +81,7 @@ def session_row(session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:
 
 def message_row(message_id: str, session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:
     row = {"id": message_id, "session_id": session_id, "role": "user", "parent_id": None, "open": False, "boundary": False}
-    return {**row, "input_hash": None, "body": "{}", **columns}
+    return {**row, "input_hash": None, "body": "{}", "live_body": None, **columns}
 
 
 def part_row(part_id: str, message_id: str = "msg_1", session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:

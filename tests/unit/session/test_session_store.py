@@ -10,8 +10,9 @@ from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_p
 
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound
+from app.schema.message import UserMessage, UserSummary
 from app.schema.part import Part, ToolPart
-from app.schema.session import Session, UpdateInput
+from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.growing_text import GrowingText
 from app.session.store import WRITE_BEHIND, WRITTEN_PER_SECOND
@@ -174,6 +175,21 @@ async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
         while await written(sessions) != ["Hello"]:
             await asyncio.sleep(0.01)
     assert sessions.database.writes == writes + 1
+
+
+async def test_a_turn_reads_no_diffs_of_prompts(sessions: Sessions) -> None:
+    """They are whole files, which no model is sent."""
+    changed = FileDiff(file="a", before="", after="x" * 100_000, additions=1, deletions=0)
+    await sessions.put(user("msg_1", summary=UserSummary(title="T", diffs=[changed])), text_part("prt_1", "Hello"))
+    (prompt,) = await sessions.store.live_messages("ses_1")
+    assert isinstance(prompt.info, UserMessage) and prompt.info.summary == UserSummary(title="T", diffs=[])
+    (whole,) = await sessions.store.messages("ses_1")
+    assert isinstance(whole.info, UserMessage) and whole.info.summary == UserSummary(title="T", diffs=[changed])
+    copy = (await sessions.forks.fork(PLACE, "ses_1", None)).id
+    (prompt,) = await sessions.store.live_messages(copy)
+    assert isinstance(prompt.info, UserMessage) and prompt.info.summary == UserSummary(title="T", diffs=[])
+    await sessions.put(user("msg_1"))
+    assert (await sessions.store.live_messages("ses_1"))[0].info == user("msg_1")
 
 
 async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(sessions: Sessions) -> None:
