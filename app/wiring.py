@@ -63,6 +63,7 @@ from app.storage.writer import Change, Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.util import marks
+from app.util.server_locks import ServerLocks
 from app.workspace.branches import Branches
 from app.workspace.registry import Projects
 from app.workspace.workspace import WorkspaceSettings
@@ -95,11 +96,13 @@ class Server:
     def __init__(self, settings: Settings, directory: Path, choices: Choices = Choices()) -> None:
         self.settings = settings
         self._storage = _open_storage(settings)
-        self._leases = Leases(self._storage.sql, self._storage.writer)
+        self._locks = ServerLocks(settings.data_dir / "servers") if self._storage.database.dialect == "sqlite" else None
+        self._leases = Leases(self._storage.sql, self._storage.writer, self._locks)
         self._outputs = OutputStore(settings.data_dir / "tool-output")
         self._instruction_pages = InstructionPages()
         self._session_tasks = SessionTasks()
         services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
+        self._recovery = self._make_recovery()
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._housekeeping = Housekeeping(
@@ -114,19 +117,27 @@ class Server:
 
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
-        services, store = self.services, self._storage.store
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
-        recovered = await self._recovery().run()
-        if recovered.settled or recovered.resume:
-            log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(recovered.resume))
-        await UnfinishedReverts(store, services.instances, services.requests).undo()
+        self._hold_lock()
+        await self._recovery.run()
+        self._recovery.watch()
+        if self._locks:
+            self._locks.remove_unlocked()
         self._loop = asyncio.get_running_loop()
         self._housekeeping.start()
+
+    def _hold_lock(self) -> None:
+        try:
+            if self._locks:
+                self._locks.hold(self._leases.owner)
+        except OSError as error:
+            log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
 
     async def stop(self) -> None:
         """Turns are aborted and settled, everything is written, then listeners and the database are let go."""
         await self._housekeeping.stop()
+        await self._recovery.close()
         await self.services.runner.close()
         await self._session_tasks.close()
         await self._storage.store.drain()
@@ -137,6 +148,8 @@ class Server:
         await self._instruction_pages.close()
         self._storage.bus.close()
         self._storage.database.close()
+        if self._locks:
+            self._locks.release()
 
     def refuse_work(self) -> None:
         """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
@@ -147,6 +160,7 @@ class Server:
         clients are told. Then event streams end, which have no end of their own. There is no `server.instance.disposed`:
         OpenCode's terminal client would load all anew, from a server that answers no more, and end itself."""
         self.refuse_work()
+        await self._recovery.close()
         await self._within_grace_period(self._work_done())
         await self.services.runner.close()
         self._storage.bus.close()
@@ -168,10 +182,11 @@ class Server:
         """Running turns are aborted now. Safe to call from a signal handler."""
         self._loop.call_soon_threadsafe(self._skip_grace_period.set)
 
-    def _recovery(self) -> Recovery:
-        services = self.services
+    def _make_recovery(self) -> Recovery:
+        services, store = self.services, self._storage.store
         pending = (services.permissions.pending, services.questions.pending)
-        return Recovery(self._storage.store, self._leases, pending, services.instances, services.runner)
+        reverts = UnfinishedReverts(store, services.instances, services.requests)
+        return Recovery(store, self._leases, pending, services.instances, services.runner, reverts)
 
     def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
         storage = self._storage

@@ -1,4 +1,4 @@
-"""What a crash left open is put right at the next start.
+"""What a crash left open is put right at the next start, and by the other servers of the same database.
 
 - An answer that was being written gets an error, its tools end as interrupted: no tool is run twice.
 - An answer in which a call waited for a person goes on waiting: that call had not begun.
@@ -8,7 +8,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +17,26 @@ from app.agent.errors import TurnFailure, to_message_error
 from app.agent.instance import Instance
 from app.agent.instances import Instances
 from app.agent.intake.requests import Requests
-from app.agent.runner import Runner
+from app.agent.runner import Run, Runner
 from app.agent.settling import settle_answer
 from app.pending.requests import PendingRequests
 from app.schema.errors import MessageError, ServiceError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
+from app.schema.permission import PermissionRequest
+from app.schema.question import QuestionRequest
 from app.session.lease import Leases
 from app.session.store import Store
 from app.storage import queries
+from app.util.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
+
+
+LOOK_SECONDS = 1.0
+LONGEST_LOOK_SECONDS = 60.0
 
 
 @dataclass
@@ -41,32 +48,105 @@ class Recovered:
 
 
 class Recovery:
+    """At the start of this server, and while it runs for servers of the same database that die."""
+
     def __init__(
-        self, store: Store, leases: Leases, pending: Sequence[PendingRequests[Any, Any]], instances: Instances, runner: Runner
+        self,
+        store: Store,
+        leases: Leases,
+        pending: Sequence[PendingRequests[Any, Any]],
+        instances: Instances,
+        runner: Runner,
+        reverts: "UnfinishedReverts",
     ) -> None:
         self._store = store
         self._leases = leases
         self._pending = pending
         self._instances = instances
         self._runner = runner
+        self._reverts = reverts
+        self._taken_over: set[str] = set()
+        """What is to be recovered still."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> Recovered:
-        """Leaves alone what another living server of the same database works on."""
-        await self._leases.clear_dead()
-        waiting = await self._waiting_calls()
+    async def run(self) -> None:
+        """Leaves alone what another living server works on."""
+        await self._recover_dead()
+        await self._recover(None)
+        await self._reverts.undo()
+
+    def watch(self) -> None:
+        """From now on, until `close`."""
+        self._start(self._watch(), "recovery")
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        failures, pause = FailureLog(log, "recovering what dead servers left"), LOOK_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                if await self._recover_dead():
+                    await self._reverts.undo()
+                failures.worked()
+                pause = LOOK_SECONDS
+            except Exception as error:  # noqa: BLE001  whatever it is, the next look may succeed
+                failures.failed(error)
+                pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+
+    async def _recover_dead(self) -> bool:
+        """Whether a server had died."""
+        dead = self._leases.dead(await self._store.ask(queries.leases))
+        if dead:
+            self._taken_over |= await self._leases.take_over(dead)
+        sessions = frozenset(self._taken_over)
+        if sessions:
+            await self._recover(sessions)
+        return bool(sessions)
+
+    async def _recover(self, sessions: frozenset[str] | None) -> None:
+        """Those whose leases were taken over, or all that no server works on."""
+        waiting = [request for pending in self._pending for request in await pending.left_behind(sessions)]
+        recovered = await self._settle(sessions, waiting)
+        opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in recovered.resume.items()))
+        resumed = {session_id: instance for session_id, instance in opened if instance is not None}
+        self._drop_left({request.session_id for request in waiting} - resumed.keys())
+        if sessions:
+            self._leases.recovered(sessions)
+            self._taken_over -= sessions
+        for session_id, instance in resumed.items():
+            run = self._runner.start(session_id, instance)
+            self._start(self._drop_left_after(run, session_id), f"resumed {session_id}")
+        if recovered.settled or resumed:
+            log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(resumed))
+
+    async def _drop_left_after(self, run: Run, session_id: str) -> None:
+        await run.over.wait()
+        self._drop_left({session_id})
+
+    def _drop_left(self, sessions: Collection[str]) -> None:
+        for pending in self._pending:
+            pending.drop_left(sessions)
+
+    async def _settle(
+        self, sessions: frozenset[str] | None, requests: Sequence[PermissionRequest | QuestionRequest]
+    ) -> Recovered:
+        waiting = {(request.session_id, request.tool.call_id) for request in requests if request.tool is not None}
         recovered = Recovered()
-        for session_id, message_id, role in await self._store.ask(queries.abandoned_messages):
+        for session_id, message_id, role in await self._store.ask(queries.abandoned_messages, sessions):
             try:
                 await self._recover_one(session_id, message_id, role, waiting, recovered)
             except ServiceError as damage:
                 log.error("%s of session %s could not be recovered: %s", message_id, session_id, damage)
-        opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in recovered.resume.items()))
-        resumed = {session_id: instance for session_id, instance in opened if instance is not None}
-        for pending in self._pending:
-            pending.drop_left(lambda session_id: session_id not in resumed)
-        for session_id, instance in resumed.items():
-            self._runner.start(session_id, instance)
-        recovered.resume = {session_id: recovered.resume[session_id] for session_id in resumed}
         return recovered
 
     async def _open(self, session_id: str, directory: str) -> tuple[str, Instance | None]:
@@ -91,11 +171,6 @@ class Recovery:
             await self._recover_answer(await self._store.message(session_id, message_id), waiting, recovered)
         else:
             await self._recover_prompt(session_id, message_id, recovered)
-
-    async def _waiting_calls(self) -> set[tuple[str, str]]:
-        """(session, call) of every call that waits for a person."""
-        requests = [request for pending in self._pending for request in await pending.left_behind()]
-        return {(request.session_id, request.tool.call_id) for request in requests if request.tool is not None}
 
     async def _recover_answer(self, message: MessageWithParts, waiting: set[tuple[str, str]], recovered: Recovered) -> None:
         info = message.info

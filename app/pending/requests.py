@@ -7,7 +7,7 @@ commit.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -226,18 +226,19 @@ class PendingRequests(Generic[R, T]):
 
     # After a restart.
 
-    async def left_behind(self) -> list[R]:
-        """What servers waited for that are gone. The answer to one is kept for the call, which asks again."""
-        rows = await self._database.read(lambda connection: queries.left_asks(connection, self._kind.name))
-        for row in rows:
-            request = self._kind.parse(row.body)
-            if request is not None and request.id not in self._withdrawn:
-                self._pending.setdefault(request.id, PendingRequest(row.directory, request, is_left=True))
-        return [pending.request for pending in self._pending.values() if pending.is_left]
+    async def left_behind(self, sessions: Collection[str] | None = None) -> list[R]:
+        """What dead servers waited for in `sessions`, or in all that no server works on. The answer to one is kept for the call,
+        which asks again."""
+        rows = await self._database.read(lambda connection: queries.left_asks(connection, self._kind.name, sessions))
+        requests = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
+        left = [(directory, request) for directory, request in requests if request.id not in self._withdrawn]
+        for directory, request in left:
+            self._pending.setdefault(request.id, PendingRequest(directory, request, is_left=True))
+        return [request for _, request in left]
 
-    def drop_left(self, is_dropped: Callable[[str], bool]) -> None:
-        """Withdraw what no call will ask again, by its session."""
-        dropped = [p for p in self._pending.values() if p.is_left and is_dropped(p.request.session_id)]
+    def drop_left(self, sessions: Collection[str]) -> None:
+        """Withdraw what no call in these sessions will ask again."""
+        dropped = [p for p in self._pending.values() if p.is_left and p.request.session_id in sessions]
         for pending in dropped:
             del self._pending[pending.request.id]
         if dropped:

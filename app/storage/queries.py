@@ -1,6 +1,6 @@
 """What is asked of the tables. Portable between SQLite and PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     text,
 )
 
+from app.storage.now import now_ms
 from app.storage.tables import APPROVAL, ASK, COUNTER, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE
 
 # Sessions.
@@ -284,14 +285,19 @@ _WAITING_PROMPTS = (
 )
 
 
-def abandoned_messages(connection: Connection) -> list[tuple[str, str, str]]:
-    """(session, message, role) of what no server works on any more: answers left open, and prompts that wait for one."""
+def abandoned_messages(connection: Connection, sessions: Collection[str] | None = None) -> list[tuple[str, str, str]]:
+    """(session, message, role) of answers left open, and of prompts that wait for one: in `sessions`, or in all that no server
+    works on."""
     query = (
         select(MESSAGE.c.session_id, MESSAGE.c.id, MESSAGE.c.role)
-        .where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(select(LEASE.c.session_id)))
+        .where(MESSAGE.c.open, _in_or_not_leased(MESSAGE.c.session_id, sessions))
         .order_by(MESSAGE.c.seq)
     )
     return [(row.session_id, row.id, row.role) for row in connection.execute(query).all()]
+
+
+def _in_or_not_leased(session_id: ColumnElement[str], sessions: Collection[str] | None) -> ColumnElement[bool]:
+    return session_id.not_in(select(LEASE.c.session_id)) if sessions is None else session_id.in_(sessions)
 
 
 def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
@@ -358,9 +364,9 @@ def is_pending(connection: Connection, request_id: str) -> bool:
     return connection.execute(select(ASK.c.id).where(ASK.c.id == request_id)).one_or_none() is not None
 
 
-def left_asks(connection: Connection, kind: str) -> Sequence[Row[Any]]:
-    """Of sessions that no server runs: whoever asked is gone."""
-    query = select(ASK.c.directory, ASK.c.body).where(ASK.c.kind == kind, ASK.c.session_id.not_in(select(LEASE.c.session_id)))
+def left_asks(connection: Connection, kind: str, sessions: Collection[str] | None = None) -> Sequence[Row[Any]]:
+    """Of `sessions`, or of all that no server runs: whoever asked is gone."""
+    query = select(ASK.c.directory, ASK.c.body).where(ASK.c.kind == kind, _in_or_not_leased(ASK.c.session_id, sessions))
     return connection.execute(query.order_by(ASK.c.seq)).all()
 
 
@@ -415,13 +421,17 @@ def trim_journal(connection: Connection, upto: int) -> None:
 
 
 def leases(connection: Connection) -> Sequence[Row[Any]]:
-    return connection.execute(select(LEASE)).all()
+    """With `age`: milliseconds since the heartbeat."""
+    return connection.execute(_leases(connection)).all()
 
 
 def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
-    return connection.execute(
-        select(LEASE.c.owner, LEASE.c.generation, LEASE.c.heartbeat).where(LEASE.c.session_id == session_id)
-    ).one_or_none()
+    return connection.execute(_leases(connection).where(LEASE.c.session_id == session_id)).one_or_none()
+
+
+def _leases(connection: Connection) -> Select[Any]:
+    age = (now_ms(connection.dialect.name) - LEASE.c.heartbeat).label("age")
+    return select(LEASE.c.session_id, LEASE.c.owner, LEASE.c.generation, age)
 
 
 def database_bytes(connection: Connection) -> int:

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, bindparam, case, delete, literal_column, u
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
+from app.storage.now import now_ms
 from app.storage.tables import APPROVAL, ASK, COUNTER, DIFF, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE, TODO
 
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
@@ -24,6 +25,7 @@ class Statements:
 
     def __init__(self, dialect: str) -> None:
         self._insert = _INSERT[dialect]
+        self._now = now_ms(dialect)
         self._make_puts()
         self._make_removals()
         self._make_journal_and_leases()
@@ -83,7 +85,7 @@ class Statements:
             .values(value=COUNTER.c.value + bindparam("count"))
             .returning(COUNTER.c.value)
         )
-        self.take_lease = self._upsert(LEASE, ["session_id"])
+        self.take_lease = self._upsert(LEASE, ["session_id"]).values(heartbeat=self._now)
         self.hold_lease = (
             update(LEASE)
             .where(
@@ -96,17 +98,16 @@ class Statements:
         self.beat_leases = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
-            .values(heartbeat=bindparam("now"))
+            .values(heartbeat=self._now)
         )
         self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner", generation="lease_generation")
 
-    def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Executable:
+    def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
         """Insert, or replace all but the key, the sequence and the columns to `keep`; `values`: what a column becomes instead."""
         insert = self._insert(into)
         fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
-        statement: Executable = insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
-        return statement
+        return insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
 
 
 def _delete(from_table: Any, **conditions: str) -> Executable:

@@ -1,4 +1,4 @@
-"""Names of server processes, and whether the process that a name belongs to still lives."""
+"""Names of the processes of this machine, and whether the process that a name belongs to still lives."""
 
 import os
 import secrets
@@ -7,17 +7,26 @@ from pathlib import Path
 
 
 def mine() -> str:
-    """`host:pid:start:random`; a later process with the same pid has another start."""
+    """`place:pid:start:random`; a later process with the same pid has another start."""
     pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{_started(pid)}:{secrets.token_hex(4)}"
+    return f"{place()}:{pid}:{_started(pid)}:{secrets.token_hex(4)}"
 
 
 def is_gone(owner: str) -> bool | None:
-    """None when it cannot be told: a process of another machine."""
-    host, pid, started, *_ = [*owner.split(":"), "", "", ""]
-    if host != socket.gethostname() or not pid.isdigit():
+    """None when it cannot be told: a process of another machine or container."""
+    where, pid, started, *_ = [*owner.split(":"), "", "", ""]
+    if where != place() or not pid.isdigit():
         return None
     return _started(int(pid)) != started
+
+
+def place() -> str:
+    """Where this process's id means something: containers may share a host name, and each counts its own processes."""
+    try:
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        namespace = 0
+    return f"{socket.gethostname()}/{namespace}"
 
 
 def _started(pid: int) -> str:

@@ -291,7 +291,7 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
     turn = await running.next_turn()
     held = await running.stored.store.ask(queries.lease_of, running.id)
     assert held is not None
-    row = {"session_id": running.id, "owner": "another", "generation": held.generation + 1, "heartbeat": held.heartbeat}
+    row = {"session_id": running.id, "owner": "another", "generation": held.generation + 1}
     await running.stored.database.write(lambda connection: connection.execute(running.stored.sql.take_lease, [row]) and None)
     change = running.stored.store.change(running.id, "/w")
     change.update_session(running.stored.session.model_copy(update={"title": "too late"}))

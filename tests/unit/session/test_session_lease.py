@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import subprocess
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,13 @@ from session_parts import Sessions, more_sessions, user
 from storage_parts import open_storage, saying
 
 from app.schema.errors import Busy
-from app.session.lease import DEAD_AFTER_MS
+from app.session.lease import DEAD_AFTER_MS, Leases
+from app.storage import queries
+from app.storage.engine import Connection
 from app.storage.tables import LEASE
 from app.storage.writer import StaleLease
 from app.util import clock
+from app.util.server_locks import ServerLocks
 
 
 @pytest.fixture
@@ -22,9 +25,29 @@ async def other(sessions: Sessions, tmp_path: Path) -> Sessions:
     return more_sessions(open_storage(tmp_path / "opensession.db"))
 
 
-async def hold_as(sessions: Sessions, owner: str, heartbeat: int) -> None:
-    row = {"session_id": "ses_1", "owner": owner, "generation": 4, "heartbeat": heartbeat}
-    await sessions.database.write(lambda c: c.execute(sessions.storage.sql.take_lease, [row]))
+@pytest.fixture
+def locks(tmp_path: Path) -> ServerLocks:
+    return ServerLocks(tmp_path / "servers")
+
+
+async def hold_as(sessions: Sessions, owner: str, age: int = 0, generation: int = 4) -> None:
+    """`age`: milliseconds since the last heartbeat."""
+    row = {"session_id": "ses_1", "owner": owner, "generation": generation, "heartbeat": clock.now_ms() - age}
+
+    def put(connection: Connection) -> None:
+        connection.execute(LEASE.delete())
+        connection.execute(LEASE.insert(), row)
+
+    await sessions.database.write(put)
+
+
+async def take_over_dead(sessions: Sessions) -> set[str]:
+    return await sessions.leases.take_over(sessions.leases.dead(await sessions.store.ask(queries.leases)))
+
+
+async def generation(sessions: Sessions) -> int:
+    (row,) = await sessions.storage.rows(LEASE)
+    return int(row.generation)
 
 
 async def test_a_session_that_a_live_server_runs_is_busy_elsewhere(sessions: Sessions, other: Sessions) -> None:
@@ -43,26 +66,71 @@ async def test_a_dropped_lease_may_be_taken_elsewhere(sessions: Sessions, other:
     await other.close()
 
 
-async def test_the_lease_of_a_process_that_is_gone_is_taken_over_at_once(sessions: Sessions) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    host = sessions.leases.owner.split(":")[0]
-    await hold_as(sessions, f"{host}:{gone.pid}:1:x", clock.now_ms())
-    lease = await sessions.leases.take("ses_1")
-    assert lease.generation == 5
+async def test_a_lease_is_taken_over_when_its_heartbeat_is_stale(sessions: Sessions) -> None:
+    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS - 2000)
+    assert await take_over_dead(sessions) == set()
+    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
+    assert await take_over_dead(sessions) == {"ses_1"}
+    assert await generation(sessions) == 5
 
 
-async def test_another_machines_lease_is_respected_until_its_heart_has_stopped_for_long(sessions: Sessions) -> None:
-    await hold_as(sessions, f"elsewhere:{os.getpid()}:1:x", clock.now_ms() - DEAD_AFTER_MS // 2)
+async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions) -> None:
+    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
+    dead = sessions.leases.dead(await sessions.store.ask(queries.leases))
+    assert [await of.leases.take_over(dead) for of in (sessions, other)] == [{"ses_1"}, set()]
+    with pytest.raises(Busy):
+        await other.leases.take("ses_1")
+    await other.close()
+
+
+async def test_a_process_with_the_same_name_and_number_is_respected(sessions: Sessions) -> None:
+    """In another container, which counts its own processes."""
+    await hold_as(sessions, f"{socket.gethostname()}:{os.getpid()}:1:x")
     with pytest.raises(Busy):
         await sessions.leases.take("ses_1")
-    await hold_as(sessions, f"elsewhere:{os.getpid()}:1:x", clock.now_ms() - DEAD_AFTER_MS - 1)
-    assert (await sessions.leases.take("ses_1")).generation == 5
+
+
+async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions) -> None:
+    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
+    taking = asyncio.create_task(sessions.leases.take("ses_1"))
+    assert await take_over_dead(sessions) == {"ses_1"}
+    await sessions.put(user("msg_1"))
+    assert not taking.done() and await generation(sessions) == 5
+    sessions.leases.recovered({"ses_1"})
+    assert (await taking).generation == 1
+
+
+async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
+    sessions: Sessions, locks: ServerLocks, tmp_path: Path
+) -> None:
+    living = ServerLocks(tmp_path / "servers")
+    living.hold("living")
+    guarded = Leases(sessions.storage.sql, sessions.storage.writer, locks)
+    await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
+    with pytest.raises(Busy):
+        await guarded.take("ses_1")
+    assert guarded.dead(await sessions.store.ask(queries.leases)) == []
+    living.release()
+    assert len(guarded.dead(await sessions.store.ask(queries.leases))) == 1, "without a file the heartbeat decides"
+
+
+async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessions, locks: ServerLocks, tmp_path: Path) -> None:
+    (tmp_path / "servers").mkdir()
+    (tmp_path / "servers" / "killed.lock").touch()
+    guarded = Leases(sessions.storage.sql, sessions.storage.writer, locks)
+    await hold_as(sessions, "killed")
+    assert len(guarded.dead(await sessions.store.ask(queries.leases))) == 1
+
+
+async def test_the_heartbeat_is_by_the_clock_that_judges_it(sessions: Sessions) -> None:
+    await sessions.leases.take("ses_1")
+    (held,) = await sessions.store.ask(queries.leases)
+    assert 0 <= held.age < DEAD_AFTER_MS
 
 
 async def test_who_was_taken_over_from_cannot_write(sessions: Sessions, other: Sessions) -> None:
     sessions.store.hold(await sessions.leases.take("ses_1"))
-    await hold_as(sessions, other.leases.owner, clock.now_ms())
+    await hold_as(sessions, other.leases.owner)
     with pytest.raises(StaleLease):
         await sessions.put(user("msg_1"))
     assert await other.store.messages("ses_1") == []
@@ -71,7 +139,7 @@ async def test_who_was_taken_over_from_cannot_write(sessions: Sessions, other: S
 
 async def test_who_was_taken_over_from_does_not_drop_the_new_lease(sessions: Sessions, other: Sessions) -> None:
     await sessions.leases.take("ses_1")
-    await hold_as(sessions, other.leases.owner, clock.now_ms())
+    await hold_as(sessions, other.leases.owner)
     sessions.leases.drop("ses_1")
     await sessions.store.drain()
     assert [row.owner for row in await sessions.storage.rows(LEASE)] == [other.leases.owner]
@@ -91,13 +159,3 @@ async def test_a_lease_taken_anew_while_the_old_one_is_dropped_stands(sessions: 
     sessions.store.hold(await taking)
     await sessions.put(user("msg_1"))
     assert len(await sessions.read()) == 1
-
-
-async def test_leases_of_the_dead_are_cleared_and_others_stay(sessions: Sessions, other: Sessions) -> None:
-    await hold_as(sessions, "elsewhere:1:1:x", clock.now_ms() - DEAD_AFTER_MS - 1)
-    await sessions.leases.clear_dead()
-    assert await sessions.storage.rows(LEASE) == []
-    await other.leases.take("ses_1")
-    await sessions.leases.clear_dead()
-    assert len(await sessions.storage.rows(LEASE)) == 1
-    await other.close()

@@ -7,11 +7,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.util import marks
+from app.util import marks, owner
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="only /proc tells the environment of processes")
 
-GONE = f"{os.uname().nodename}:999999999:1:abcd:1"
+GONE = f"{owner.place()}:999999999:1:abcd:1"
 
 
 @pytest.fixture
@@ -41,11 +41,16 @@ def test_processes_of_a_server_that_is_gone_are_ended_and_no_others(started: lis
 
 def test_processes_with_a_bare_environment_are_known_by_their_session(started: list[subprocess.Popen[bytes]]) -> None:
     start(started, GONE, "env -i sleep 61.5 & echo up; wait")
-    assert any("61.5" in process.info["cmdline"] for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"])
+    deadline = time.monotonic() + 10
+    while not sleeping():
+        assert time.monotonic() < deadline
     marks.end_abandoned()
-    deadline = time.monotonic() + 5
-    while left := [process for process in psutil.process_iter(["cmdline"]) if "61.5" in (process.info["cmdline"] or [])]:
+    while left := sleeping():
         assert time.monotonic() < deadline, left
+
+
+def sleeping() -> list[psutil.Process]:
+    return [process for process in psutil.process_iter(["cmdline"]) if "61.5" in (process.info["cmdline"] or [])]
 
 
 def test_marks_name_this_process_and_differ() -> None:

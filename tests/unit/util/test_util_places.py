@@ -52,13 +52,15 @@ def test_two_names_of_one_process_differ() -> None:
 def test_a_process_that_ended_is_gone() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert owner.is_gone(f"{socket.gethostname()}:{process.pid}:123:x") is True
+    assert owner.is_gone(f"{owner.place()}:{process.pid}:123:x") is True
 
 
 def test_a_later_process_with_the_same_number_is_another() -> None:
-    assert owner.is_gone(f"{socket.gethostname()}:{os.getpid()}:1:x") is True
+    assert owner.is_gone(f"{owner.place()}:{os.getpid()}:1:x") is True
 
 
-@pytest.mark.parametrize("name", ["elsewhere:1:1:x", "", "no colons", "a:b:c"])
-def test_of_another_machines_process_nothing_is_known(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["elsewhere:1:1:x", f"{socket.gethostname()}:1:1:x", f"{socket.gethostname()}/1:1:1:x", "", "no colons", "a:b:c"]
+)
+def test_of_a_process_of_another_machine_or_container_nothing_is_known(name: str) -> None:
     assert owner.is_gone(name) is None

@@ -1,0 +1,12 @@
+"""The time by the database's clock, so that servers on several machines agree on it."""
+
+from sqlalchemy import BigInteger, ColumnElement, bindparam, cast, func
+
+from app.util import clock
+
+
+def now_ms(dialect: str) -> ColumnElement[int]:
+    """Milliseconds since the epoch. SQLite's clock is that of this machine, which tests set."""
+    if dialect == "sqlite":
+        return bindparam("now", callable_=clock.now_ms, type_=BigInteger)
+    return cast(func.extract("epoch", func.clock_timestamp()) * 1000, BigInteger)

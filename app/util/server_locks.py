@@ -1,0 +1,61 @@
+"""Which servers of one data directory live: each locks a file of its own until it ends, however it ends.
+
+The kernel releases the lock of a process that is killed. Containers that share the directory share the locks, though not their
+process ids.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+class ServerLocks:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._own: tuple[Path, int] | None = None
+
+    def hold(self, server: str) -> None:
+        """Until `release` or the end of the process. Raises OSError where files cannot be locked."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._path(server)
+        unnamed = path.with_suffix(".new")
+        descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unnamed.rename(path)  # no server sees it unlocked
+        self._own = (path, descriptor)
+
+    def is_held(self, server: str) -> bool | None:
+        """None: there is no such file."""
+        return _is_locked(self._path(server))
+
+    def remove_unlocked(self) -> None:
+        """The files of dead servers."""
+        for path in self._directory.glob("*.lock"):
+            if _is_locked(path) is False:
+                path.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        if self._own is not None:
+            path, descriptor = self._own
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+            self._own = None
+
+    def _path(self, server: str) -> Path:
+        return self._directory / f"{server}.lock"
+
+
+def _is_locked(path: Path) -> bool | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # Shared, so that two that look at one moment do not take each other for its owner.
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        return True
+    finally:
+        os.close(descriptor)

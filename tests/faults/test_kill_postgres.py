@@ -1,0 +1,103 @@
+"""A server on PostgreSQL is killed (-9) within a turn and followed at once by another, which has its heartbeat alone to go by."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killable import Client, Servers
+from postgres import PostgresServer, running_postgres
+from turns import assert_settled, bash, say, texts, tools
+
+from app.storage.engine import make_engine
+from app.storage.migrate import upgrade
+
+Figure = Callable[[str], None]
+
+RECOVERED_WITHIN = 9.0
+LOOKED_WITHIN = 3.0
+"""Of a start that takes longer than it takes a lease to be stale."""
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def servers(tmp_path: Path, postgres: PostgresServer) -> Servers:
+    url = postgres.new_database()
+    engine = make_engine(url)
+    upgrade(engine)
+    engine.dispose()
+    made = Servers(tmp_path, OPENSESSION_DATABASE_URL=url)
+    made.configure({"permission": {"bash": {"*": "allow", "make *": "ask"}}})
+    return made
+
+
+async def messages(client: Client, session: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await client.get(f"/session/{session}/message")
+    return found
+
+
+async def test_what_a_killed_server_left_is_recovered_when_its_leases_are_stale(servers: Servers, figure: Figure) -> None:
+    servers.play([[bash("echo shown; echo ran >> log.txt; sleep 60")], [bash("make asked")]])
+    async with servers.start() as client:
+        cut, asking = [await client.session() for _ in range(2)]
+        await client.prompt(cut, path="prompt_async")
+        await client.condition(f"/session/{cut}/message", lambda found: "shown" in str(found))
+        await client.prompt(asking, path="prompt_async")
+        (request,) = await client.condition("/permission", bool)
+    killed = time.monotonic()
+    servers.play([[say("Went on.")], [say("Anew.")]])
+    await asyncio.sleep(1)
+    async with servers.start() as client:
+        answers = time.monotonic() - killed
+        assert await client.get("/permission") == [request]
+        await client.condition(f"/session/{cut}/message", lambda found: "error" in found[-1]["info"])
+        await client.condition("/session/status", lambda found: list(found) == [asking])
+        took = time.monotonic() - killed
+        assert took < max(RECOVERED_WITHIN, answers + LOOKED_WITHIN)
+        await client.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        await client.idle()
+        for session in (cut, asking):
+            assert_settled(await messages(client, session))
+        assert texts((await messages(client, asking))[-1]) == ["Went on."]
+        assert tools(await messages(client, cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
+        assert (servers.workspace / "log.txt").read_text().split() == ["ran"]
+        assert texts(await client.prompt(cut)) == ["Anew."]
+        assert await client.get("/permission") == []
+    figure(f"settled, and asked again, {took:.1f} s after the kill; the next server answered after {answers:.1f} s")
+
+
+async def test_a_prompt_after_the_start_waits_for_the_recovery(servers: Servers) -> None:
+    servers.play([[bash("echo shown; sleep 60")]])
+    async with servers.start() as client:
+        session = await client.session()
+        await client.prompt(session, path="prompt_async")
+        await client.condition(f"/session/{session}/message", lambda found: "shown" in str(found))
+        await asyncio.sleep(0.5)
+    servers.play([[say("Anew.")]])
+    await asyncio.sleep(3)
+    async with servers.start() as client:
+        assert texts(await client.prompt(session)) == ["Anew."]
+        found = await messages(client, session)
+        assert_settled(found)
+        assert [message["info"].get("error", {}).get("name") for message in found] == [None, "UnknownError", None, None]
+
+
+async def test_a_server_leaves_alone_what_another_living_one_runs(servers: Servers) -> None:
+    servers.play([[bash("echo shown; while [ ! -e go ]; do sleep 0.05; done")], [say("Done.")]])
+    async with servers.start() as client:
+        session = await client.session()
+        answering = asyncio.create_task(client.prompt(session))
+        await client.condition(f"/session/{session}/message", lambda found: "shown" in str(found))
+        servers.play([])
+        async with servers.start() as other:
+            await asyncio.sleep(RECOVERED_WITHIN)
+            assert "error" not in str(await messages(other, session))
+            (servers.workspace / "go").touch()
+            assert texts(await answering) == ["Done."]
