@@ -26,7 +26,7 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
 
 @pytest.fixture
 async def session(app: RunningApp) -> str:
-    return str((await app.create_session(permission=ALLOW))["id"])
+    return str((await app.create_session(title="T", permission=ALLOW))["id"])
 
 
 def git(directory: Path, *args: str) -> None:

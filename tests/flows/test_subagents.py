@@ -5,7 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from running_app import RunningApp, running_app
-from turns import assert_settled, bash, call, configured, parts, pending, requests, say, statuses, task, texts, tools, until
+from turns import (
+    assert_settled,
+    bash,
+    call,
+    configured,
+    parts,
+    pending,
+    requests,
+    say,
+    statuses,
+    task,
+    texts,
+    title_requests,
+    titled,
+    tools,
+    until,
+)
 
 from app.permission.rules import evaluate
 from app.schema.permission import Rule
@@ -53,7 +69,8 @@ async def test_a_task_s_session_is_not_titled(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app:
         session = (await app.create_session())["id"]
         await app.prompt(session, "Go")
-        assert len([request for request in app.provider.requests if "title" in request.model.id]) == 1
+        await titled(app, session)
+        assert len(title_requests(app)) == 1
 
 
 async def test_tools_may_be_kept_for_primary_agents(tmp_path: Path) -> None:
