@@ -14,18 +14,22 @@ class SseDecoder:
 
     def __init__(self) -> None:
         self.stray = b""
-        self._rest = b""
+        self._rest: list[bytes] = []
+        """The pieces of a line that has not ended."""
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of every event that this chunk completes."""
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
+        self._rest.append(chunk)
+        if b"\n" not in chunk:
+            return []
+        lines = b"".join(self._rest).split(b"\n")
+        self._rest = [lines.pop()]
         return [data for line in lines if (data := self._line(line.removesuffix(b"\r")))]
 
     def close(self) -> bytes | None:
         """The data of a last event that no empty line ended."""
-        self._line(self._rest.removesuffix(b"\r"))
+        self._line(b"".join(self._rest).removesuffix(b"\r"))
         return self._dispatch()
 
     def _line(self, line: bytes) -> bytes | None:

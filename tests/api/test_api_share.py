@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from database_meter import metered
 from running_app import RunningApp, make_workspace, running_app
 
 
@@ -72,6 +73,18 @@ async def test_a_visitor_gets_the_conversation_and_no_place_of_the_server(tmp_pa
     assert [(diff["file"], diff["after"]) for diff in seen["diff"]] == [("b.txt", "bye")]
     beside = [message["info"] for message in seen["messages"]] + [seen["session"]]
     assert not [text for text in strings(beside) if str(tmp_path) in text or "Be brief" in text]
+
+
+async def test_the_page_of_a_link_reads_nothing_of_the_conversation(tmp_path: Path) -> None:
+    with metered() as spent:
+        async with running_app(tmp_path, turns=[[{"text": "x" * 700_000}]]) as app:
+            session = await app.create_session(title="Mine")
+            await app.prompt(session["id"], "Write much")
+            link = await share(app, session["id"])
+            before = spent.copy()
+            assert (await app.client.get(link)).status_code == 200
+            assert spent.since(before).read < 1_000
+            assert (await app.client.get("/s/" + "0" * 40)).status_code == 404
 
 
 async def test_a_visitor_who_knows_the_conversation_is_sent_none_of_it(tmp_path: Path) -> None:

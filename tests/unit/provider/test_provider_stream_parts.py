@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from app.provider.base import (
@@ -23,6 +25,17 @@ def test_events_are_found_however_the_bytes_are_cut(size: int) -> None:
     found = [data for at in range(0, len(stream), size) for data in decoder.feed(stream[at : at + size])]
     assert found == ['{"t":"wörld 🌍"}'.encode(), b"1\n2", b"[DONE]"]
     assert decoder.stray == b""
+
+
+def test_one_event_of_many_pieces_takes_work_in_proportion_to_its_length() -> None:
+    def seconds(pieces: int) -> float:
+        decoder, piece = SseDecoder(), b"x" * 1000
+        began = time.process_time()
+        found = [data for chunk in (b"data:", *[piece] * pieces, b"\n\n") for data in decoder.feed(chunk)]
+        assert found == [piece * pieces]
+        return time.process_time() - began
+
+    assert seconds(8_000) < 20 * min(seconds(1_000) for _ in range(3)) + 0.05
 
 
 def test_a_last_event_without_its_empty_line_is_kept() -> None:
