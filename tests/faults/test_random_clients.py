@@ -211,8 +211,17 @@ def differences(found: Read, known: KnownSession | None) -> list[str]:
     if read_ids != streamed_ids:
         told.append(f"messages: read {read_ids}, streamed {streamed_ids}")
     elif found.messages != streamed:
-        told += [f"read {a}, streamed {b}" for a, b in zip(found.messages, streamed, strict=True) if a != b]
+        told += [line for pair in zip(found.messages, streamed, strict=True) for line in message_differences(*pair)]
     return told
+
+
+def message_differences(found: dict[str, Any], streamed: dict[str, Any]) -> list[str]:
+    info = [f"read {found['info']}, streamed {streamed['info']}"] if found["info"] != streamed["info"] else []
+    read_parts, streamed_parts = ({part["id"]: part for part in message["parts"]} for message in (found, streamed))
+    if list(read_parts) != list(streamed_parts):
+        info.append(f"parts of {found['info']['id']}: read {list(read_parts)}, streamed {list(streamed_parts)}")
+    both = read_parts.keys() & streamed_parts.keys()
+    return [*info, *(f"read {read_parts[p]}, streamed {streamed_parts[p]}" for p in both if read_parts[p] != streamed_parts[p])]
 
 
 def ids(messages: list[dict[str, Any]]) -> list[str]:

@@ -10,6 +10,11 @@ from typing import Any
 import httpx
 
 
+def new_part(values: dict[str, Any]) -> dict[str, Any]:
+    """The part of which a delta is the first that is told."""
+    return {"id": values["partID"], "type": values["partType"], values["field"]: ""}
+
+
 @dataclass
 class KnownMessage:
     info: dict[str, Any]
@@ -110,7 +115,7 @@ class EventFold:
         message = self._message(values)
         if message is None:
             return
-        part = message.parts.setdefault(values["partID"], {"type": values["partType"], values["field"]: ""})
+        part = message.parts.setdefault(values["partID"], new_part(values))
         part[values["field"]] += values["delta"]
 
     def _message(self, values: dict[str, Any]) -> KnownMessage | None:

@@ -117,7 +117,7 @@ class RandomClients:
         return rng.choice(messages[-6:]) if messages else None
 
     def _part(self, rng: random.Random, message: KnownMessage | None, *kinds: str) -> dict[str, Any] | None:
-        parts = [part for part in message.parts.values() if part["type"] in kinds and "id" in part] if message else []
+        parts = [part for part in message.parts.values() if part["type"] in kinds] if message else []
         return rng.choice(parts) if parts else None
 
     # Prompts.
