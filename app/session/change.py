@@ -21,18 +21,20 @@ from app.schema.part import Part
 from app.schema.session import FileDiff, Session, Todo
 from app.session import rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Lease
+from app.storage.writer import Chain, Change, Lease
 from app.util import clock
 
 UNKNOWN_BASIS = '["unknown","unknown","unknown"]'
 
 
 class SessionChange:
-    def __init__(self, sql: Statements, directory: str, session_id: str, lease: Lease | None = None) -> None:
+    def __init__(
+        self, sql: Statements, directory: str, session_id: str, lease: Lease | None = None, chain: Chain | None = None
+    ) -> None:
         self._sql = sql
         self._directory = directory
         self.session_id = session_id
-        self.change = Change(lease=lease)
+        self.change = Change(lease=lease, chain=chain)
         self.parts: list[Part] = []
         self.settled_parts: list[str] = []
         """Parts written whole: what streamed of them is behind this change."""

@@ -28,7 +28,7 @@ from app.storage.bodies import is_sound
 from app.storage.engine import Connection, Database
 from app.storage.queries import SessionFilter
 from app.storage.statements import Statements
-from app.storage.writer import Change, Lease, Writer
+from app.storage.writer import Chain, Change, Lease, Writer
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,8 @@ class Store:
         self._leases: dict[str, Lease] = {}
         self._live: dict[str, dict[str, Part | GrowingText]] = {}
         self._live_in: dict[str, str] = {}
+        self._chains: dict[str, Chain] = {}
+        """By live part."""
         self._ending: set[str] = set()
         """Live parts whose last event, or removal, is on its way."""
         self._first_writes: dict[str, asyncio.Future[None]] = {}
@@ -99,9 +101,9 @@ class Store:
         """Held while a value is read, changed and written back."""
         return self._locks.setdefault(session_id, asyncio.Lock())
 
-    def change(self, session_id: str, directory: str) -> SessionChange:
-        """`directory` is the workspace whose listeners hear of it."""
-        return SessionChange(self._sql, directory, session_id, self._leases.get(session_id))
+    def change(self, session_id: str, directory: str, chain: Chain | None = None) -> SessionChange:
+        """`directory` is the workspace whose listeners hear of it. `chain`: it fails if an earlier change of the chain did."""
+        return SessionChange(self._sql, directory, session_id, self._leases.get(session_id), chain)
 
     def post(self, change: SessionChange) -> asyncio.Future[None]:
         """Put in line behind all earlier changes; the future is done when it is stored and announced."""
@@ -147,9 +149,10 @@ class Store:
 
     # Streaming.
 
-    def stream(self, streaming: Part | GrowingText, directory: str, text: str = "") -> None:
+    def stream(self, streaming: Part | GrowingText, directory: str, text: str = "", chain: Chain | None = None) -> None:
         """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk. Its first text does
-        wait: clients must know of no part that a killed server has forgotten.
+        wait: clients must know of no part that a killed server has forgotten. Nothing is announced behind a failed change of its
+        chain.
 
         Frames show the part as it is now: its text may only grow from here on, and its other fields are replaced, not changed."""
         if isinstance(streaming, TextPart | ReasoningPart):
@@ -160,14 +163,16 @@ class Store:
         live[part.id] = streaming
         self._ending.discard(part.id)
         self._live_in[part.session_id] = directory
+        if chain is not None:
+            self._chains[part.id] = chain
         if first_text:
-            self._hide_until(self._write_parts(part.session_id, [streaming], ahead_of_deltas=True), part.id)
+            self._hide_until(self._write_parts(part.session_id, [streaming], chain, ahead_of_deltas=True), part.id)
         else:
             self._write_soon(streaming)
         self._note_change(part.session_id)
         size, as_of_now = _as_of_now(streaming)
         gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, as_of_now, part_type=part.type)
-        self._writer.delta(gained)
+        self._writer.delta(gained, chain)
 
     def _hide_until(self, written: asyncio.Future[None], part_id: str) -> None:
         """Clients know of no part before it is stored."""
@@ -215,14 +220,15 @@ class Store:
             self._write_soon(streaming)
 
     def _write_live(self, parts: Iterable[Part | GrowingText]) -> None:
-        by_session: dict[str, list[Part | GrowingText]] = {}
+        together: dict[tuple[str, Chain | None], list[Part | GrowingText]] = {}
         for streaming in parts:
-            by_session.setdefault(_part(streaming).session_id, []).append(streaming)
-        for session_id, streaming_parts in by_session.items():
-            self._write_parts(session_id, streaming_parts)
+            part = _part(streaming)
+            together.setdefault((part.session_id, self._chains.get(part.id)), []).append(streaming)
+        for (session_id, chain), streaming_parts in together.items():
+            self._write_parts(session_id, streaming_parts, chain)
 
     def _write_parts(
-        self, session_id: str, parts: Sequence[Part | GrowingText], *, ahead_of_deltas: bool = False
+        self, session_id: str, parts: Sequence[Part | GrowingText], chain: Chain | None, *, ahead_of_deltas: bool = False
     ) -> asyncio.Future[None]:
         now = asyncio.get_running_loop().time()
         for streaming in parts:
@@ -230,7 +236,8 @@ class Store:
                 streaming.write_after = now + streaming.size / WRITTEN_PER_SECOND
         put = (self._sql.put_part, [rows.part_row(_up_to_date(streaming)) for streaming in parts])
         holding_back = session_id if ahead_of_deltas else None
-        return self._writer.post(Change(writes=[put], lease=self._leases.get(session_id), ahead_of_deltas_of=holding_back))
+        lease = self._leases.get(session_id)
+        return self._writer.post(Change(writes=[put], lease=lease, ahead_of_deltas_of=holding_back, chain=chain))
 
     def _settle(self, session_id: str, settled: Sequence[Part | GrowingText]) -> None:
         """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""
@@ -240,6 +247,7 @@ class Store:
             self._ending.discard(part_id)
             if live.get(part_id) is streaming:
                 del live[part_id]
+                self._chains.pop(part_id, None)
         if not live:
             self._live.pop(session_id, None)
             self._live_in.pop(session_id, None)

@@ -2,6 +2,7 @@
 
 What a change announces is published only after its commit, in the order of commits; a delta, which is stored later, waits for
 whatever its session has on the way. Rows of one table are inserted in the order of posting, which is the order of the events.
+The changes of a `Chain` are stored without a gap.
 """
 
 import asyncio
@@ -46,6 +47,14 @@ class Lease:
     generation: int
 
 
+@dataclass(eq=False, slots=True)
+class Chain:
+    """Changes that need each other, as a message and its parts do: after one that fails, those behind it fail as it did, and no
+    delta of theirs is published."""
+
+    failure: Exception | None = None
+
+
 @dataclass(slots=True)
 class Change:
     """What is written together and what is announced of it.
@@ -60,6 +69,11 @@ class Change:
     lease: Lease | None = None
     work: Callable[[Connection], None] | None = None
     ahead_of_deltas_of: str | None = None
+    chain: Chain | None = None
+
+    def failure(self) -> Exception | None:
+        """Why it cannot be stored, of one behind a failed change of its chain."""
+        return self.chain.failure if self.chain else None
 
     def sessions(self) -> tuple[str, ...]:
         """Those whose deltas wait for it."""
@@ -80,6 +94,12 @@ class _Waiting:
     sessions: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class _WaitingDelta:
+    delta: PartDelta
+    chain: Chain | None
+
+
 Outcome = list[Event] | Exception
 """Of a change: its events with their sequence, or what went wrong."""
 
@@ -95,7 +115,7 @@ class Writer:
         self._retry_seconds = retry_seconds
         self._sql = statements
         self._publisher = publisher
-        self._queue: deque[_Waiting | PartDelta] = deque()
+        self._queue: deque[_Waiting | _WaitingDelta] = deque()
         self._on_the_way: Counter[str] = Counter()
         self.announcements = 0
         self.announced: dict[str, int] = {}
@@ -115,13 +135,13 @@ class Writer:
         """Store and announce a change. A caller that is cancelled meanwhile does not undo it."""
         await asyncio.shield(self.post(change))
 
-    def delta(self, delta: PartDelta) -> None:
+    def delta(self, delta: PartDelta, chain: Chain | None = None) -> None:
         """Publish at once, or behind what the session has on the way."""
         if self._on_the_way[delta.session_id]:
             self._on_the_way[delta.session_id] += 1
-            self._queue.append(delta)
+            self._queue.append(_WaitingDelta(delta, chain))
         else:
-            self._publish_delta(delta)
+            self._publish_delta(delta, chain)
 
     async def drain(self) -> None:
         """Wait until everything posted so far is stored."""
@@ -134,7 +154,7 @@ class Writer:
 
     async def _work(self) -> None:
         """Resolves the future of each change, also when it is cancelled."""
-        batch: deque[_Waiting | PartDelta] = deque()
+        batch: deque[_Waiting | _WaitingDelta] = deque()
         try:
             while self._queue:
                 batch, self._queue = self._queue, deque()
@@ -146,7 +166,7 @@ class Writer:
             self._stop(batch, error)
             raise
 
-    def _stop(self, batch: deque[_Waiting | PartDelta], error: BaseException) -> None:
+    def _stop(self, batch: deque[_Waiting | _WaitingDelta], error: BaseException) -> None:
         """What still waits fails. What is posted from now on has a new worker."""
         if not isinstance(error, asyncio.CancelledError):
             log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
@@ -159,31 +179,45 @@ class Writer:
         """One transaction for all; when it fails, one for each in their order, so that a bad change takes no other down. While
         the database itself refuses, only for `retry_seconds`."""
         deadline = time.monotonic() + self._retry_seconds
-        together = await self._attempt(changes)
-        if not isinstance(together, Exception):
-            return dict(zip(map(id, changes), together, strict=True))
+        ready = [change for change in changes if change.failure() is None]
+        together = await self._attempt(ready)
+        if isinstance(together, Exception):
+            outcomes = await self._store_each(ready, together, deadline)
+            _log_failures([outcome for outcome in outcomes.values() if isinstance(outcome, Exception)])
+        else:
+            outcomes = dict(zip(map(id, ready), together, strict=True))
+        return outcomes | {
+            id(change): failure for change in changes if (failure := change.failure()) and id(change) not in outcomes
+        }
+
+    async def _store_each(self, changes: list[Change], latest: Outcome, deadline: float) -> Outcomes:
+        """`latest`: how it went for all of them together."""
         outcomes: Outcomes = {}
-        latest: Outcome = together
         for change in changes:
+            if change.failure() is not None:
+                continue
             if len(changes) > 1 and (not _is_unavailable(latest) or time.monotonic() < deadline):
                 alone = await self._attempt([change])
                 latest = alone if isinstance(alone, Exception) else alone[0]
             outcomes[id(change)] = latest
-        _log_failures([outcome for outcome in outcomes.values() if isinstance(outcome, Exception)])
+            if change.chain and isinstance(latest, Exception):
+                change.chain.failure = latest
         return outcomes
 
     async def _attempt(self, changes: list[Change]) -> list[list[Event]] | Exception:
         """In one transaction: the events of each change with their sequence, or what went wrong."""
+        if not changes:
+            return []
         try:
             return await self._database.write(lambda connection: self._apply(connection, changes))
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to who posted the change
             return error
 
-    def _resolve(self, item: _Waiting | PartDelta, outcomes: Outcomes) -> None:
+    def _resolve(self, item: _Waiting | _WaitingDelta, outcomes: Outcomes) -> None:
         """Committed is committed: the change's future is done whatever publishing does."""
-        if isinstance(item, PartDelta):
-            self._arrived(item.session_id)
-            self._publish_delta(item)
+        if isinstance(item, _WaitingDelta):
+            self._arrived(item.delta.session_id)
+            self._publish_delta(item.delta, item.chain)
             return
         for session in item.sessions:
             self._arrived(session)
@@ -204,7 +238,9 @@ class Writer:
         except Exception:
             log.exception("event %s of session %s could not be published: %.80r", event.seq, event.session_id, event.payload)
 
-    def _publish_delta(self, delta: PartDelta) -> None:
+    def _publish_delta(self, delta: PartDelta, chain: Chain | None) -> None:
+        if chain and chain.failure:
+            return
         try:
             self._publisher.publish_delta(delta)
         except Exception:

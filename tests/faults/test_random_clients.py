@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,8 @@ CLIENTS = 8
 PATIENCE = 30.0
 """Seconds after which a request hangs."""
 IDLE_WITHIN = 3.0
+SETTLED_WITHIN = 10.0
+"""The same where the end of a turn could not be stored: it is tried again after 1, 2, 4 … seconds."""
 CONFIG = '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}'
 NO_ANSWER = "got no answer that could be stored"
 THE_END = "The end"
@@ -104,7 +106,7 @@ async def run(server: RunningServer, seed: int, refusals: Path | None = None) ->
         await clients.run(CLIENTS, SECONDS)
         if refusals:
             refusals.unlink()
-        idle_after = await idle(http, clients)
+        idle_after = await idle(http, clients, folds.values())
         statuses, waiting = (await http.get("/session/status")).json(), await asked(http)
         (await http.post("/session", json={"title": THE_END})).raise_for_status()
         await asyncio.gather(*(ended(fold) for fold in folds.values()))
@@ -115,13 +117,21 @@ async def run(server: RunningServer, seed: int, refusals: Path | None = None) ->
 STREAMS = {"whole parts": "", "deltas": "?parts=delta"}
 
 
-async def idle(http: httpx.AsyncClient, clients: RandomClients) -> float:
-    """Seconds until nothing runs; what is asked meanwhile is answered. Gives up after ten times what it may take."""
+async def idle(http: httpx.AsyncClient, clients: RandomClients, folds: Collection[EventFold]) -> float:
+    """Seconds until nothing runs, and the streams have told so; what is asked meanwhile is answered. Gives up after ten times
+    what it may take."""
     began = time.monotonic()
-    while (await http.get("/session/status")).json() and time.monotonic() - began < 10 * IDLE_WITHIN:
-        await asyncio.gather(*(clients.answer(request["id"]) for request in await asked(http)))
+    while time.monotonic() - began < 10 * IDLE_WITHIN:
+        waiting = await asked(http)
+        if not waiting and not (await http.get("/session/status")).json() and not any(map(unfinished, folds)):
+            break
+        await asyncio.gather(*(clients.answer(request["id"]) for request in waiting))
         await asyncio.sleep(0.02)
     return time.monotonic() - began
+
+
+def unfinished(fold: EventFold) -> bool:
+    return bool(fold.waiting) or any(session.status != "idle" for session in fold.sessions.values())
 
 
 async def asked(http: httpx.AsyncClient) -> list[dict[str, Any]]:
@@ -148,14 +158,15 @@ def check(outcome: Outcome, log: str, seed: int) -> None:
     def note(session: str, *lines: str) -> None:
         wrong.setdefault(session, []).extend(lines)
 
-    note("", *outcome.told.wrong, *tracebacks(log), *no_more(outcome))
+    refused = keyword_server.REFUSED in log
+    note("", *outcome.told.wrong, *tracebacks(log), *no_more(outcome, SETTLED_WITHIN if refused else IDLE_WITHIN))
     for name, fold in outcome.folds.items():
         note("", *(f"{name}: {line}" for line in fold.wrong))
         for session, found in outcome.reads.items():
             note(session, *(f"{name}: {line}" for line in differences(found, fold.sessions.get(session))))
     for session, found in outcome.reads.items():
         note(session, *unsettled(found.messages), *unanswered(found, session, outcome))
-    note("", *lost(outcome), *wrongly_ordered(outcome), *wrongly_failed(outcome, keyword_server.REFUSED in log))
+    note("", *lost(outcome), *wrongly_ordered(outcome), *wrongly_failed(outcome, refused))
     if any(wrong.values()):
         pytest.fail(report(wrong, outcome, seed), pytrace=False)
 
@@ -187,9 +198,9 @@ def in_short(error: str) -> str:
     return " | ".join([first.partition(",")[2][4:], *(f"{file}:{line}" for file, line in places), *others[-1:]])
 
 
-def no_more(outcome: Outcome) -> list[str]:
+def no_more(outcome: Outcome, within: float) -> list[str]:
     """Nothing runs or waits in the end."""
-    late = [f"idle after {outcome.idle_after:.1f} s"] if outcome.idle_after > IDLE_WITHIN else []
+    late = [f"idle after {outcome.idle_after:.1f} s"] if outcome.idle_after > within else []
     streams = [
         f"{name}: {session} is {known.status}"
         for name, fold in outcome.folds.items()

@@ -1,6 +1,7 @@
 """Gathers what streams into the parts of one assistant message and keeps the store up to date with them."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from app.provider.base import Metadata
@@ -11,6 +12,7 @@ from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pendi
 from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
 from app.session.store import Store
+from app.storage.writer import Chain
 from app.tool.base import ToolResult
 from app.util import clock, ids
 
@@ -18,8 +20,8 @@ ABORTED = "Tool execution aborted"
 
 
 class PartWriter:
-    """Writes are put in line, not waited for. The first that fails is raised by `stored`, which waits for them, and by
-    `raise_failure`, which does not, until `settle` puts once more what it may have lost."""
+    """Writes are put in line, not waited for. They are a chain: behind one that fails none is stored or announced. `stored`,
+    which waits for them, and `raise_failure`, which does not, raise that failure, until `settle` puts once more what was lost."""
 
     def __init__(self, store: Store, directory: str, message: AssistantMessage) -> None:
         self._store = store
@@ -28,8 +30,11 @@ class PartWriter:
         self._open: dict[str, GrowingText] = {}
         self._tools: dict[str, ToolPart] = {}
         self._attempt: list[Part] = []
+        self._chain = Chain()
         self._writes: set[asyncio.Future[None]] = set()
-        self._failure: BaseException | None = None
+        self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[None]]] = {}
+        """By id, what was put and is not stored yet, with its newest write."""
+        self._withdrawn: list[Part] = []
 
     @property
     def tools(self) -> list[ToolPart]:
@@ -55,30 +60,34 @@ class PartWriter:
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self._chain.failure is not None:
+            raise self._chain.failure
 
     def put(self, part: Part) -> None:
         change = self._change()
         change.put_part(part)
-        self._post(change)
+        self._post(change, [part])
 
     def put_message(self) -> None:
         change = self._change()
         change.put_message(self.message)
-        self._post(change)
+        self._post(change, [self.message])
 
     def _change(self) -> SessionChange:
-        return self._store.change(self.message.session_id, self._directory)
+        return self._store.change(self.message.session_id, self._directory, self._chain)
 
-    def _post(self, change: SessionChange) -> None:
+    def _post(self, change: SessionChange, values: Sequence[Part | AssistantMessage] = ()) -> asyncio.Future[None]:
         write = self._store.post(change)
         self._writes.add(write)
-        write.add_done_callback(self._on_written)
+        self._unstored.update({value.id: (value, write) for value in values})
+        write.add_done_callback(lambda _: self._on_written(write, values))
+        return write
 
-    def _on_written(self, write: asyncio.Future[None]) -> None:
+    def _on_written(self, write: asyncio.Future[None], values: Sequence[Part | AssistantMessage]) -> None:
         self._writes.discard(write)
-        self._failure = self._failure or write.exception()
+        for value in values if write.exception() is None else ():
+            if self._unstored.get(value.id, (value, None))[1] is write:
+                del self._unstored[value.id]
 
     # Text and reasoning.
 
@@ -95,7 +104,7 @@ class PartWriter:
     def gain(self, block: str, text: str) -> None:
         growing = self._open[block]
         growing.append(text)
-        self._store.stream(growing, self._directory, text)
+        self._store.stream(growing, self._directory, text, self._chain)
 
     def open_text(self, block: str) -> TextPart:
         part = self._open[block].joined()
@@ -151,7 +160,7 @@ class PartWriter:
             return
         state = part.state
         part.state = Running(input=state.input, title=title or state.title, metadata=metadata or state.metadata, time=state.time)
-        self._store.stream(part, self._directory)
+        self._store.stream(part, self._directory, chain=self._chain)
 
     def tool_completed(self, part: ToolPart, result: ToolResult) -> None:
         state = part.state
@@ -191,25 +200,52 @@ class PartWriter:
 
     def withdraw_attempt(self) -> None:
         """A failed attempt is asked again from its beginning: what it wrote goes, or the answer would stand twice."""
-        change = self._change()
-        for part in self._attempt:
-            change.remove_part(part.message_id, part.id)
-        if self._attempt:
-            self._post(change)
-        self._attempt.clear()
+        self._withdrawn = self._attempt
+        if self._withdrawn:
+            self._post(self._removal()).add_done_callback(self._on_removed)
+        for part in self._withdrawn:
+            self._unstored.pop(part.id, None)
+        self._attempt = []
         self._open.clear()
         self._tools.clear()
 
+    def _on_removed(self, removal: asyncio.Future[None]) -> None:
+        if removal.exception() is None:
+            self._withdrawn = []
+
+    def _removal(self) -> SessionChange:
+        change = self._change()
+        for part in self._withdrawn:
+            change.remove_part(part.message_id, part.id)
+        return change
+
     def settle(self) -> None:
         """Nothing is left running: text keeps what it has, tools end as aborted. What could not be stored is put once more."""
-        lost, self._failure = (self._attempt if self._failure else []), None
-        unfinished = self._join_texts()
+        unfinished = [part for part in self._join_texts() if part.text]
         self._open.clear()
-        for part in (*lost, *(part for part in unfinished if part.text)):
-            self.put(part)
+        if self._chain.failure is None:
+            for part in unfinished:
+                self.put(part)
+        else:
+            self._put_again(unfinished)
         for tool in self._tools.values():
             if isinstance(tool.state, Pending | Running):
                 self.tool_failed(tool, ABORTED)
+
+    def _put_again(self, unfinished: Sequence[Part]) -> None:
+        """All of it in one change: the message first, parts in the order in which they began."""
+        self._chain = Chain()
+        begun = {part.id: position for position, part in enumerate(self._attempt)}
+        values = [value for value, _ in self._unstored.values()]
+        lost: dict[str, Part] = {part.id: part for part in unfinished}
+        lost |= {part.id: part for part in values if not isinstance(part, AssistantMessage)}
+        parts = sorted(lost.values(), key=lambda part: begun.get(part.id, len(begun)))
+        change = self._removal()
+        if self.message.id in self._unstored:
+            change.put_message(self.message)
+        for part in parts:
+            change.put_part(part)
+        self._post(change, [*parts, *(value for value in values if value is self.message)])
 
     def _ids(self) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}

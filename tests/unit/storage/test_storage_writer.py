@@ -12,7 +12,7 @@ from app.bus.base import Event, PartDelta
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
 from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
-from app.storage.writer import Change, Lease, StaleLease, Writer, WriterStopped
+from app.storage.writer import Chain, Change, Lease, StaleLease, Writer, WriterStopped
 
 
 def held(storage: Storage) -> HeldDatabase:
@@ -149,6 +149,26 @@ async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage
     async with asyncio.timeout(5):
         await storage.writer.commit(saying("later"))
     assert storage.heard.order == ["text", "later"]
+
+
+async def test_what_is_behind_a_failed_change_of_its_chain_is_not_stored(storage: Storage) -> None:
+    await put_session(storage)
+    database, chain = await begun(storage), Chain()
+    posts = [
+        Change(work=refusing(Conflict("no")), chain=chain, ahead_of_deltas_of="ses_1"),
+        Change([(storage.sql.put_message, [message_row("msg_behind")])], chain=chain),
+        Change([(storage.sql.put_message, [message_row("msg_other")])], chain=Chain()),
+    ]
+    done = [storage.writer.post(change) for change in posts]
+    storage.writer.delta(delta("behind"), chain)
+    storage.writer.delta(delta("other"))
+    database.gate.set()
+    told = await asyncio.gather(*done, return_exceptions=True)
+    assert [isinstance(outcome, Conflict) for outcome in told] == [True, True, False]
+    later = await asyncio.gather(storage.writer.post(Change(chain=chain)), return_exceptions=True)
+    assert later == told[:1]
+    assert [row.id for row in await storage.rows(MESSAGE)] == ["msg_other"]
+    assert storage.heard.order == ["first", "other"]
 
 
 class Away(HeldDatabase):

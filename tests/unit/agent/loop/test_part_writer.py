@@ -6,6 +6,7 @@ from open_store import OpenStore
 
 from app.agent.loop.part_writer import ABORTED, PartWriter
 from app.schema.file import FileContent
+from app.schema.message import AssistantMessage
 from app.schema.part import Part, ReasoningPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, Failed, Pending, Running
 from app.storage.engine import StorageError
@@ -181,7 +182,7 @@ async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(stored: O
         await writer.stored()
     writer.settle()
     writer.raise_failure()
-    assert [part.type for part in await parts(stored, writer)] == ["step-finish", "step-start"]
+    assert [part.type for part in await parts(stored, writer)] == ["step-start", "step-finish"]
 
 
 async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenStore, writer: PartWriter) -> None:
@@ -189,3 +190,39 @@ async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenS
     writer.put_message()
     told = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
     assert [isinstance(error, StorageError) for error in told] == [True] * 3
+
+
+async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_failed(stored: OpenStore) -> None:
+    message = assistant("msg_lost", finish=None).info.model_copy(update={"session_id": stored.session.id})
+    assert isinstance(message, AssistantMessage)
+    writer = PartWriter(stored.store, stored.place.directory, message)
+    stored.announced.events.clear()
+    stored.database.is_full = True
+    writer.put_message()
+    await asyncio.sleep(0)
+    writer.start_text("1", None)
+    writer.gain("1", "Hel")
+    with pytest.raises(StorageError):
+        await writer.stored()
+    stored.database.is_full = False
+    writer.gain("1", "lo")
+    writer.end_block("1", None)
+    writer.tool_running("c", "bash", {})
+    await stored.store.drain()
+    assert (stored.announced.events, stored.announced.deltas) == ([], [])
+    writer.settle()
+    assert [part.type for part in await parts(stored, writer)] == ["text", "tool"]
+    told = [event["properties"]["part"]["type"] for event in stored.announced.events if "part" in event["properties"]]
+    assert (stored.announced.events[0]["type"], told) == ("message.updated", ["text", "tool", "tool"])
+
+
+async def test_an_attempt_whose_withdrawal_was_refused_is_withdrawn_later(stored: OpenStore, writer: PartWriter) -> None:
+    writer.tool_pending("c", "read")
+    await writer.stored()
+    stored.database.is_full = True
+    writer.withdraw_attempt()
+    with pytest.raises(StorageError):
+        await writer.stored()
+    stored.database.is_full = False
+    writer.settle()
+    assert await parts(stored, writer) == []
