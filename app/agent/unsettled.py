@@ -17,12 +17,15 @@ from app.util.failure_log import FailureLog
 log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS = 1.0
-LONGEST_DELAY_SECONDS = 30.0
+LONGEST_DELAY_SECONDS = 60.0
+PROBE_SECONDS = 1.0
+"""Between two looks whether a database that has refused accepts writes again."""
 REASON = "The server could not store this answer. Send a prompt to go on."
 
 
 class Unsettled:
-    """Retries with a delay that doubles up to LONGEST_DELAY_SECONDS, until the record is stored or the session is deleted."""
+    """Retries when the database accepts writes again, until the record is stored or the session is deleted. What fails all the
+    same is retried with a delay that doubles up to LONGEST_DELAY_SECONDS."""
 
     def __init__(
         self, store: Store, statuses: Statuses, gate: SessionGate, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -33,6 +36,7 @@ class Unsettled:
         self._sleep = sleep
         self._directories: dict[str, str] = {}
         self._retries: dict[str, asyncio.Task[None]] = {}
+        self._probe = asyncio.Lock()
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._directories
@@ -54,6 +58,7 @@ class Unsettled:
         if session_id in self._directories:
             await self._close_record(session_id, self._directories[session_id])
             self._directories.pop(session_id, None)
+            log.warning("the end of the turn of %s is stored now, which failed before", session_id)
 
     async def close(self) -> None:
         """What is left is recovered at the next start."""
@@ -72,15 +77,21 @@ class Unsettled:
         failures, delay = FailureLog(log, f"storing the end of the turn of {session_id}"), FIRST_DELAY_SECONDS
         while session_id in self._directories:
             await self._sleep(delay)
+            await self._until_writable()
             await self._try(session_id, failures)
             delay = min(2 * delay, LONGEST_DELAY_SECONDS)
         del self._retries[session_id]
+
+    async def _until_writable(self) -> None:
+        """One session after the other: those that wait do not ask meanwhile."""
+        async with self._probe:
+            while not await self._store.accepts_writes():
+                await self._sleep(PROBE_SECONDS)
 
     async def _try(self, session_id: str, failures: FailureLog) -> None:
         try:
             async with self._gate.hold(session_id, HoldKind.EDIT):
                 await self.settle(session_id)
-            failures.worked()
         except Busy:
             return  # what holds the session closes the record first
         except NotFound:

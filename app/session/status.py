@@ -20,20 +20,29 @@ class Statuses:
         return {session: status for session, (where, status) in self._working.items() if where == directory}
 
     def set(self, session_id: str, directory: str, status: SessionStatus) -> asyncio.Future[None]:
-        """The future is done when it is announced; a session is idle for readers from that moment."""
+        """The future is done when it is announced; a session is idle for readers from that moment, and stays busy when its end
+        cannot be stored."""
         change = self._store.change(session_id, directory)
         change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=status)))
         if isinstance(status, Idle):
             change.close_prompts()
             change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)))
-            self._working.pop(session_id, None)
         else:
             self._working[session_id] = (directory, status)
-        return self._store.post(change)
+        done = self._store.post(change)
+        if isinstance(status, Idle):
+            ended = self._working.get(session_id)
+            done.add_done_callback(lambda stored: self._end(session_id, ended) if stored.exception() is None else None)
+        return done
+
+    def _end(self, session_id: str, ended: tuple[str, Busy | Retry] | None) -> None:
+        """Unless its next turn has begun."""
+        if self._working.get(session_id) is ended:
+            self._working.pop(session_id, None)
 
     def mark_busy(self, session_id: str, directory: str) -> None:
         """For readers, from now on: its prompt is accepted. The turn announces it when it begins."""
-        self._working.setdefault(session_id, (directory, Busy()))
+        self._working[session_id] = (directory, Busy())
 
     def forget(self, session_id: str) -> None:
         """Of a deleted session. Nothing is announced: its deletion is."""

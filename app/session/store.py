@@ -25,7 +25,7 @@ from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
 from app.storage import queries
 from app.storage.bodies import is_sound
-from app.storage.engine import Connection, Database
+from app.storage.engine import Connection, Database, StorageError
 from app.storage.queries import SessionFilter
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
@@ -350,6 +350,14 @@ class Store:
 
     async def parts_of_type(self, session_id: str, part_type: str, messages: Sequence[str] | None = None) -> list[Part]:
         return rows.read_parts(session_id, await self.ask(queries.parts_of_type, session_id, part_type, messages))
+
+    async def accepts_writes(self) -> bool:
+        """Whether the database can be written now. Writes something that changes nothing."""
+        try:
+            await self._database.write(lambda connection: bool(connection.execute(self._sql.advance_journal, {"count": 0})))
+        except StorageError:
+            return False
+        return True
 
     async def drain(self) -> None:
         """Write what is still in memory and wait until all is stored."""

@@ -8,7 +8,7 @@ import pytest
 from conversation import user
 from open_store import OpenStore
 
-from app.agent.unsettled import Unsettled
+from app.agent.unsettled import PROBE_SECONDS, Unsettled
 from app.schema.message import AssistantMessage
 from app.session.gate import HoldKind, SessionGate
 from app.session.status import Statuses
@@ -18,10 +18,14 @@ from app.storage.engine import Connection
 
 
 class Refusing(Store):
-    """A store whose commits raise while it is full."""
+    """A store whose commits raise while it is full; `is_full` says whether it knows."""
 
     full = True
+    is_full = False
     refused = 0
+
+    async def accepts_writes(self) -> bool:
+        return not self.is_full and await super().accepts_writes()
 
     async def commit(self, change: object) -> None:
         if self.full:
@@ -79,7 +83,7 @@ async def trying(stored: OpenStore) -> AsyncIterator[Trying]:
 
 async def test_delays_double_up_to_a_bound_and_one_traceback_is_logged(trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
     await trying.fail(8)
-    assert trying.waits.delays == [1, 2, 4, 8, 16, 30, 30, 30, 30]
+    assert trying.waits.delays == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert [bool(record.exc_info) for record in caplog.records] == [True]
     assert trying.id in trying.unsettled
 
@@ -97,7 +101,18 @@ async def test_once_it_can_be_stored_the_record_is_closed_and_that_is_logged(
     assert isinstance(answer, AssistantMessage) and answer.error is not None and answer.parent_id == messages[0].info.id
     assert not trying.gate.is_held(trying.id)
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.WARNING]
-    assert "2 failures" in caplog.records[-1].message
+    assert "stored now" in caplog.records[-1].message
+
+
+async def test_while_the_database_refuses_it_is_only_asked_each_second(trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
+    trying.store.is_full = True
+    await trying.fail(5)
+    assert trying.waits.delays == [1, PROBE_SECONDS, PROBE_SECONDS, PROBE_SECONDS, PROBE_SECONDS, PROBE_SECONDS]
+    assert trying.store.refused == 0 and caplog.records == []
+    trying.store.is_full = trying.store.full = False
+    trying.waits.end()
+    while trying.id in trying.unsettled:
+        await asyncio.sleep(0)
 
 
 async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
