@@ -43,14 +43,11 @@ def _wrapping(directory: str | None) -> bytes:
 
 
 def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[bytes]:
-    """Frames as they are written, joined as far as they have PIECE_BYTES together, and cut where one has more."""
+    """Frames as they are written, joined as far as they have about PIECE_BYTES together, and cut where one has more."""
     encoded = [part for frame in frames for part in frame.encoded(form)]
-    if sum(map(len, encoded)) <= 2 * PIECE_BYTES:
-        yield b"".join(encoded)
-        return
-    for part in encoded:
-        for start in range(0, len(part), PIECE_BYTES):
-            yield part[start : start + PIECE_BYTES]
+    if sum(map(len, encoded)) > 2 * PIECE_BYTES:
+        return (part[start : start + PIECE_BYTES] for part in encoded for start in range(0, len(part), PIECE_BYTES))
+    return iter(encoded if len(encoded) <= 1 else (b"".join(encoded),))
 
 
 @dataclass(frozen=True)

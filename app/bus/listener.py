@@ -41,7 +41,7 @@ class Listener:
         self._frames: deque[Frame] = deque()
         self._pieces: Iterator[bytes] = iter(())
         self._size = 0
-        self._burst, self._burst_size = bus.burst, 0
+        self._burst, self._before_burst = bus.burst, 0
         self._taken = 0
         self._merge_above = MERGE_ABOVE
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -73,7 +73,7 @@ class Listener:
 
     def _clear(self) -> None:
         self._frames.clear()
-        self._size = self._burst_size = 0
+        self._size = self._before_burst = 0
         self._merge_above = MERGE_ABOVE
 
     # What comes.
@@ -81,9 +81,12 @@ class Listener:
     def push(self, frame: Frame) -> None:
         if self._closed or self._paused:
             return
-        fresh = self._fresh(frame)
-        if fresh is not None:
-            self._add(fresh)
+        if self._covered or self._known:
+            fresh = self._fresh(frame)
+            if fresh is None:
+                return
+            frame = fresh
+        self._add(frame)
 
     def _fresh(self, frame: Frame) -> Frame | None:
         """What the client has not seen of a frame."""
@@ -98,22 +101,22 @@ class Listener:
         return frame if gained >= len(frame.text) else replace(frame, text=frame.text[-gained:])
 
     def _add(self, frame: Frame) -> None:
+        if self._burst != self._bus.burst:
+            self._burst, self._before_burst = self._bus.burst, self._size
         self._frames.append(frame)
-        self._count(frame.size)
+        self._size += frame.size
         if self._size > self._merge_above:
-            self._merge()
-            self._merge_above = self._size + MERGE_ABOVE
-        if self._size - self._burst_size > DISCONNECT_ABOVE:
+            self._relieve()
+        self._awake.set()
+
+    def _relieve(self) -> None:
+        """Much waits: it is merged, and a client that is too far behind is cut off."""
+        self._merge()
+        self._merge_above = self._size + MERGE_ABOVE
+        if min(self._before_burst, self._size) > DISCONNECT_ABOVE:
             self._cut_off()
         elif self._size > STALLED_ABOVE and self._stall_timer is None:
             self._watch()
-        self._awake.set()
-
-    def _count(self, size: int) -> None:
-        if self._burst != self._bus.burst:
-            self._burst, self._burst_size = self._bus.burst, 0
-        self._size += size
-        self._burst_size += size
 
     def _merge(self) -> None:
         """Keep one frame of each run of a part's frames; events keep their place between them."""
@@ -156,18 +159,20 @@ class Listener:
 
     async def next(self) -> bytes | None:
         """The next piece of what waits, about PIECE_BYTES at most; None at the end."""
+        self._taken += 1
+        piece = next(self._pieces, None)
+        if piece is not None:
+            return piece
+        frames = await self.take()
+        if frames is None:
+            return None
         try:
-            while (piece := next(self._pieces, None)) is None:
-                frames = await self.take()
-                if frames is None:
-                    return None
-                self._pieces = pieces(frames, self.form)
+            self._pieces = pieces(frames, self.form)
+            return next(self._pieces)
         except Exception:
             log.exception("a frame could not be written; its client is disconnected")
             self.close()
             return None
-        self._taken += 1
-        return piece
 
     async def take(self) -> list[Frame] | None:
         """Wait for frames, and take as many as have about PIECE_BYTES together, one at least; None at the end."""
@@ -177,14 +182,16 @@ class Listener:
             self._awake.clear()
             await self._awake.wait()
         self._taken += 1
-        taken = [self._frames.popleft()]
-        size = taken[0].size
-        while self._frames and size + self._frames[0].size <= PIECE_BYTES:
+        if self._size <= PIECE_BYTES:
+            taken = list(self._frames)
+            self._clear()
+            return taken
+        taken, size = [], 0
+        while self._frames and (not taken or size + self._frames[0].size <= PIECE_BYTES):
             taken.append(self._frames.popleft())
             size += taken[-1].size
         self._size -= size
-        if not self._frames:
-            self._merge_above = MERGE_ABOVE
+        self._merge_above = self._size + MERGE_ABOVE
         return taken
 
     def close(self) -> None:

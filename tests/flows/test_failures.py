@@ -144,6 +144,25 @@ async def test_text_of_a_broken_stream_does_not_stand_twice(tmp_path: Path) -> N
     assert len(messages) == 2 and len(removed) == 2
 
 
+@pytest.mark.parametrize("parts", ["full", "delta"])
+async def test_nothing_is_shown_of_a_broken_stream_once_it_is_removed(tmp_path: Path, parts: str) -> None:
+    first, second = ([TextDelta(block, f"word{number} ") for number in range(30)] for block in ("1", "2"))
+    broken = (StreamStart(), TextStart("1"), *first, TextEnd("1"), TextStart("2"), *second)
+    provider = Breaking(*broken, turns=[[say("Whole.")]])
+    async with running_app(tmp_path, provider=provider) as app:
+        async with app.events(parts=parts) as events:
+            await prompted(app)
+            await events.until("session.idle")
+    removed: set[str] = set()
+    for event in events.seen:
+        part = event.properties.get("partID") or event.properties.get("part", {}).get("id")
+        if event.type == "message.part.removed":
+            removed.add(part)
+        else:
+            assert part not in removed, event
+    assert len(removed) == 3
+
+
 async def test_a_stream_that_breaks_after_a_call_does_not_run_it_twice(tmp_path: Path) -> None:
     broken = (ToolInputStart("c1", "bash"), ToolCall("c1", "bash", {"command": "echo x >> log", "description": "x"}))
     provider = Breaking(StreamStart(), *broken, turns=[[say("Ran.")]])

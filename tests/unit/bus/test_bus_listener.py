@@ -94,6 +94,20 @@ async def test_a_client_that_takes_nothing_for_a_while_is_cut_off_and_holds_nobo
     assert await heard(reading) == ["more"]
 
 
+async def test_a_client_that_caught_up_and_stops_reading_is_cut_off(soon: float) -> None:
+    bus = MemoryBus()
+    reading = bus.subscribe("/d")
+    for _ in range(40):
+        bus.publish(big())
+    await read(reading, 36)
+    await asyncio.sleep(2 * soon)
+    for _ in range(STALLED_ABOVE // MB):
+        bus.publish(big())
+        await asyncio.sleep(0)
+    await asyncio.sleep(2 * soon)
+    assert reading.fell_behind
+
+
 async def test_a_client_for_which_little_waits_may_take_its_time(soon: float) -> None:
     bus = MemoryBus()
     idle = bus.subscribe("/d")
