@@ -90,6 +90,7 @@ def _copy(place: Place, original: Session, stored: queries.StoredMessages) -> _C
             "type": row.type,
             "body": row.body,
             "live_body": row.live_body,
+            "snapshot": row.snapshot,
         }
         for row in stored.parts
         if row.message_id in new_ids

@@ -12,7 +12,7 @@ import orjson
 from pydantic import ValidationError
 
 from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts, UserMessage
-from app.schema.part import PART, Part, ToolPart
+from app.schema.part import PART, Part, StepFinishPart, StepStartPart, ToolPart
 from app.schema.session import Session
 from app.schema.tool_state import Completed
 from app.storage.bodies import is_sound
@@ -36,6 +36,7 @@ def session_row(session: Session) -> dict[str, Any]:
         "title_folded": fold(session.title),
         "updated": session.time.updated,
         "body": session.wire_json().decode(),
+        "reverting": session.revert is not None and bool(session.revert.unfinished),
     }
 
 
@@ -71,6 +72,7 @@ def part_row(part: Part) -> dict[str, Any]:
         "type": part.type,
         "body": part.model_dump_json(exclude=_PART_IDS, exclude_none=True),
         "live_body": _live_body(part),
+        "snapshot": part.snapshot if isinstance(part, StepStartPart | StepFinishPart) else None,
     }
 
 
@@ -144,11 +146,6 @@ def _readable(part: dict[str, Any]) -> dict[str, Any]:
         damaged: dict[str, Any] = orjson.loads(_DAMAGED_BODY)
         return {**{name: part[name] for name in ("id", "sessionID", "messageID")}, **damaged}
     return part
-
-
-def read_parts(session_id: str, rows: Iterable[Any]) -> list[Part]:
-    found = (orjson.loads(part_json(session_id, row.message_id, row.id, row.body)) for row in rows if is_sound(row.body))
-    return [PART.validate_python(_readable(part)) for part in found]
 
 
 def sound_sessions(bodies: Iterable[str]) -> list[bytes]:

@@ -348,9 +348,6 @@ class Store:
         infos = [message.info for message in rows.read_messages(session_id, stored, {})]
         return next((info for info in infos if isinstance(info, UserMessage)), None)
 
-    async def parts_of_type(self, session_id: str, part_type: str, messages: Sequence[str] | None = None) -> list[Part]:
-        return rows.read_parts(session_id, await self.ask(queries.parts_of_type, session_id, part_type, messages))
-
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Writes something that changes nothing."""
         try:

@@ -186,18 +186,14 @@ def _prompt_basis(stored: _Basis, prompt_id: str, trees: _Trees) -> str:
 
 
 def _touched(connection: Connection, session_id: str) -> set[str]:
-    patches = queries.parts_of_type(connection, session_id, "patch")
+    patches = queries.patches(connection, session_id)
     return {file for row in patches if is_sound(row.body) for file in orjson.loads(row.body).get("files", ())}
 
 
 def _trees(connection: Connection, session_id: str, prompt_id: str | None) -> _Trees:
     before = queries.edge_snapshot(connection, session_id, "step-start", prompt_id, last=False)
     after = queries.edge_snapshot(connection, session_id, "step-finish", prompt_id, last=True)
-    return _Trees(_snapshot(before), _snapshot(after))
-
-
-def _snapshot(body: str | None) -> str | None:
-    return orjson.loads(body).get("snapshot") if is_sound(body) and body is not None else None
+    return _Trees(before, after)
 
 
 def relative(file: str, worktree: str) -> str:

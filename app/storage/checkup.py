@@ -93,7 +93,9 @@ def _damaged(engine: Engine, connection: Connection) -> Iterator[Finding]:
     session = tables.SESSION
     rows = [row for row in connection.execute(select(session)) if not is_sound(row.body)]
     if rows:
-        statements = [update(session).where(session.c.seq == row.seq).values(body=_session_body(row)) for row in rows]
+        statements = [
+            update(session).where(session.c.seq == row.seq).values(body=_session_body(row), reverting=False) for row in rows
+        ]
         text_ = f"{len(rows)} session rows are damaged: {_names(rows)}"
         yield Finding(SUBJECT, "fault", text_, "make them anew from their columns", partial(_write, engine, statements))
 

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from app.storage.engine import DatabaseUnusable, in_turn, write_turns
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest revision in migrations/versions; a test compares them."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"

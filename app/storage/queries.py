@@ -11,12 +11,14 @@ from sqlalchemy import (
     LargeBinary,
     Row,
     Select,
+    and_,
     bindparam,
     cast,
     delete,
     false,
     func,
     literal,
+    literal_column,
     select,
     text,
 )
@@ -97,7 +99,7 @@ _PART_COLUMNS = (PART.c.message_id, PART.c.id, PART.c.body)
 
 @dataclass(frozen=True, slots=True)
 class StoredMessages:
-    """Rows oldest first; `more` when older messages exist than the first of them."""
+    """Messages oldest first, the parts of each in their order; `more` when older messages exist than the first of them."""
 
     messages: Sequence[Any]
     parts: Sequence[Any]
@@ -112,48 +114,46 @@ def all_messages(connection: Connection, session_id: str) -> StoredMessages:
 
 
 _ALL_MESSAGES = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session")).order_by(MESSAGE.c.seq)
-_ALL_PARTS = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(PART.c.seq)
+
+
+_BY_MESSAGE = (PART.c.message_id, PART.c.seq)
+"""The order of an index, and all that is asked of parts: those of one message stand in their order."""
+_ALL_PARTS = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(*_BY_MESSAGE)
 
 
 def rows_to_copy(connection: Connection, session_id: str) -> StoredMessages:
     """Whole rows, for a fork."""
-    messages = connection.execute(select(MESSAGE).where(MESSAGE.c.session_id == session_id).order_by(MESSAGE.c.seq)).all()
-    parts = connection.execute(select(PART).where(PART.c.session_id == session_id).order_by(PART.c.seq)).all()
-    return StoredMessages(messages, parts)
+    wanted = {"session": session_id}
+    messages = connection.execute(_ALL_MESSAGES.with_only_columns(*MESSAGE.columns), wanted).all()
+    return StoredMessages(messages, connection.execute(_ALL_PARTS.with_only_columns(*PART.columns), wanted).all())
 
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:
     """From the newest finished compaction on: what a turn needs, however long the session is."""
-    boundary = connection.execute(_BOUNDARY, {"session": session_id}).one_or_none()
-    start, first = (boundary.seq, boundary.id) if boundary else (0, "")
-    messages = connection.execute(_MESSAGES_FROM, {"session": session_id, "start": start}).all()
-    return StoredMessages(messages, connection.execute(_LIVE_PARTS_FROM, {"session": session_id, "first": first}).all())
+    boundary = connection.execute(_BOUNDARY, {"session": session_id}).scalar_one_or_none()
+    parts = _LIVE_PARTS if boundary is None else _LIVE_PARTS_FROM
+    wanted = {"session": session_id, "start": boundary or 0}
+    return StoredMessages(connection.execute(_LIVE_MESSAGES, wanted).all(), connection.execute(parts, wanted).all())
 
 
 _SUMMARY = MESSAGE.alias("summary")
 _BOUNDARY = (
-    select(MESSAGE.c.seq, MESSAGE.c.id)
+    select(MESSAGE.c.seq)
     .join(_SUMMARY, (_SUMMARY.c.session_id == MESSAGE.c.session_id) & (_SUMMARY.c.parent_id == MESSAGE.c.id))
     .where(MESSAGE.c.session_id == bindparam("session"), _SUMMARY.c.boundary)
     .order_by(_SUMMARY.c.seq.desc())
     .limit(1)
 )
-_LIVE_MESSAGE_COLUMNS = (*_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body"))
-_MESSAGES_FROM = (
-    select(*_LIVE_MESSAGE_COLUMNS)
-    .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.seq >= bindparam("start"))
-    .order_by(MESSAGE.c.seq)
+_SINCE_BOUNDARY = MESSAGE.c.seq >= bindparam("start")
+_LIVE_MESSAGES = _ALL_MESSAGES.where(_SINCE_BOUNDARY).with_only_columns(
+    *_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body")
 )
-_EARLIER_PART = PART.alias("earlier_part")
-_FIRST_PART = select(func.coalesce(func.min(_EARLIER_PART.c.seq + 0), 0)).where(
-    _EARLIER_PART.c.session_id == bindparam("session"), _EARLIER_PART.c.message_id == bindparam("first")
+_LIVE_PARTS = _ALL_PARTS.with_only_columns(
+    PART.c.message_id, PART.c.id, func.coalesce(PART.c.live_body, PART.c.body).label("body")
 )
-_LIVE_PARTS_FROM = (
-    select(PART.c.message_id, PART.c.id, func.coalesce(PART.c.live_body, PART.c.body).label("body"))
-    .where(PART.c.session_id == bindparam("session"), PART.c.seq >= _FIRST_PART.scalar_subquery())
-    .order_by(PART.c.seq)
+_LIVE_PARTS_FROM = _LIVE_PARTS.where(
+    PART.c.message_id.in_(select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), _SINCE_BOUNDARY))
 )
-"""A part of an earlier message among them has no message here, and is passed over. `+ 0` for the reason of `_BY_SEQ`."""
 
 
 def newest_messages(connection: Connection, session_id: str, limit: int, before: int | None) -> StoredMessages:
@@ -172,19 +172,11 @@ def one_message(connection: Connection, session_id: str, message_id: str) -> Sto
 
 
 _ONE_MESSAGE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.id == bindparam("message"))
-_BY_SEQ = PART.c.seq + 0
-"""The order of the parts of some messages: sorted. By `seq` itself SQLite would walk all parts of the session instead."""
-_PARTS_OF_ONE = (
-    select(*_PART_COLUMNS)
-    .where(PART.c.session_id == bindparam("session"), PART.c.message_id == bindparam("message"))
-    .order_by(_BY_SEQ)
-)
+_PARTS_OF_ONE = _ALL_PARTS.where(PART.c.message_id == bindparam("message"))
 
 
 def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -> Sequence[Row[Any]]:
-    return connection.execute(
-        select(*_PART_COLUMNS).where(PART.c.session_id == session_id, PART.c.message_id.in_(message_ids)).order_by(_BY_SEQ)
-    ).all()
+    return connection.execute(_ALL_PARTS.where(PART.c.message_id.in_(message_ids)), {"session": session_id}).all()
 
 
 def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[Any] | None:
@@ -214,14 +206,14 @@ def is_at_or_after(connection: Connection, session_id: str, message_id: str, ear
     return earlier_id in seqs and seqs[message_id] >= seqs[earlier_id]
 
 
-def parts_of_type(
-    connection: Connection, session_id: str, part_type: str, messages: Sequence[str] | None = None
-) -> Sequence[Row[Any]]:
-    """Parts of one type in order, of the whole session or of some messages."""
-    query = select(*_PART_COLUMNS).where(PART.c.session_id == session_id, PART.c.type == part_type).order_by(PART.c.seq)
-    if messages is not None:
-        query = query.where(PART.c.message_id.in_(messages))
-    return connection.execute(query).all()
+def patches(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
+    """The parts that say what steps changed, in order."""
+    return connection.execute(_PATCHES, {"session": session_id}).all()
+
+
+_IS_PATCH = PART.c.type == literal_column("'patch'")
+"""No bound value: an index of these parts alone is used only where the statement itself says that it is about them."""
+_PATCHES = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session"), _IS_PATCH).order_by(PART.c.seq)
 
 
 def diff_basis(connection: Connection, session_id: str) -> str | None:
@@ -237,41 +229,44 @@ def patches_version(connection: Connection, session_id: str) -> str:
     return f"{count}:{newest}"
 
 
-_PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(
-    PART.c.session_id == bindparam("session"), PART.c.type == "patch"
-)
+_PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(PART.c.session_id == bindparam("session"), _IS_PATCH)
 
 
 def edge_snapshot(connection: Connection, session_id: str, part_type: str, prompt_id: str | None, *, last: bool) -> str | None:
-    """Body of the first or last part of a type that carries a snapshot, in the session or in the answers to one prompt."""
+    """The first or last that a part of a type carries, in the session or in the answers to one prompt."""
     asked = {"session": session_id, "type": part_type, "prompt": prompt_id}
     return connection.execute(_EDGES[last, prompt_id is not None], asked).scalar_one_or_none()
 
 
+_OF_SESSION = MESSAGE.c.session_id == bindparam("session")
 _PROMPT = MESSAGE.alias("prompt")
 _ASKED = select(_PROMPT.c.seq).where(_PROMPT.c.session_id == bindparam("session"), _PROMPT.c.id == bindparam("prompt"))
-_ANSWERS = select(MESSAGE.c.id).where(
-    MESSAGE.c.session_id == bindparam("session"),
-    MESSAGE.c.parent_id == bindparam("prompt"),
-    MESSAGE.c.seq > _ASKED.scalar_subquery(),
-)
+_IS_ANSWER = and_(_OF_SESSION, MESSAGE.c.parent_id == bindparam("prompt"), MESSAGE.c.seq > _ASKED.scalar_subquery())
 """An answer stands behind its prompt: what came before that is not looked through."""
-_WITH_SNAPSHOT = select(PART.c.body).where(
-    PART.c.session_id == bindparam("session"), PART.c.body.contains('"snapshot":', autoescape=True)
-)
-_OF_TYPE = PART.c.type == bindparam("type")
-_OF_TYPE_IN_ANSWERS = PART.c.message_id.in_(_ANSWERS) & (PART.c.type.concat("") == bindparam("type"))
-"""By the type itself SQLite would walk all parts of that type in the session."""
+
+
+def _edge(messages: ColumnElement[bool], *, last: bool) -> Select[Any]:
+    """Looks the messages through from one end until one has a snapshot."""
+    of_message = (PART.c.session_id == MESSAGE.c.session_id) & (PART.c.message_id == MESSAGE.c.id)
+    snapshots = select(PART.c.snapshot).where(of_message, PART.c.type == bindparam("type"), PART.c.snapshot.is_not(None))
+    snapshot = snapshots.order_by(PART.c.seq.desc() if last else PART.c.seq).limit(1).scalar_subquery()
+    order = MESSAGE.c.seq.desc() if last else MESSAGE.c.seq
+    return select(snapshot).where(messages, snapshot.is_not(None)).order_by(order).limit(1)
+
+
 _EDGES = {
-    (last, of_prompt): _WITH_SNAPSHOT.where(wanted).order_by(order.desc() if last else order).limit(1)
+    (last, of_prompt): _edge(_IS_ANSWER if of_prompt else _OF_SESSION, last=last)
     for last in (False, True)
-    for of_prompt, wanted, order in ((False, _OF_TYPE, PART.c.seq), (True, _OF_TYPE_IN_ANSWERS, _BY_SEQ))
+    for of_prompt in (False, True)
 }
 
 
 def answers_to(connection: Connection, session_id: str, message_id: str) -> list[str]:
     asked = {"session": session_id, "prompt": message_id}
-    return list(connection.execute(_ANSWERS.order_by(MESSAGE.c.seq), asked).scalars())
+    return list(connection.execute(_ANSWERS, asked).scalars())
+
+
+_ANSWERS = select(MESSAGE.c.id).where(_IS_ANSWER).order_by(MESSAGE.c.seq)
 
 
 def waiting_prompts(connection: Connection, session_id: str) -> int:
@@ -301,11 +296,13 @@ def _in_or_not_leased(session_id: ColumnElement[str], sessions: Collection[str] 
 
 
 def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
-    """(session, directory) where a server was killed while it put files back. In a JSON string the quotes would be escaped."""
-    query = select(SESSION.c.id, SESSION.c.directory).where(
-        SESSION.c.body.contains('"unfinished":true', autoescape=True), SESSION.c.id.not_in(select(LEASE.c.session_id))
-    )
-    return [(row.id, row.directory) for row in connection.execute(query).all()]
+    """(session, directory) where a server was killed while it put files back."""
+    return [(row.id, row.directory) for row in connection.execute(_UNFINISHED_REVERTS).all()]
+
+
+_UNFINISHED_REVERTS = select(SESSION.c.id, SESSION.c.directory).where(
+    SESSION.c.reverting, SESSION.c.id.not_in(select(LEASE.c.session_id))
+)
 
 
 # The rest.

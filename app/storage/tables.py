@@ -6,7 +6,7 @@ A message's or part's body leaves out its ids, so that a fork copies bodies as t
 
 from typing import Any, ClassVar
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Text, UniqueConstraint, false, text
 from sqlmodel import Field, SQLModel
 
 _Sequence = BigInteger().with_variant(Integer, "sqlite")
@@ -14,6 +14,10 @@ _Sequence = BigInteger().with_variant(Integer, "sqlite")
 
 def _sequence_column() -> Column[int]:
     return Column("seq", _Sequence, primary_key=True, autoincrement=True)
+
+
+def _partial_index(name: str, *columns: str, where: str) -> Index:
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 class ProjectRow(SQLModel, table=True):
@@ -32,6 +36,7 @@ class SessionRow(SQLModel, table=True):
     __table_args__ = (
         Index("session_by_project", "project_id", "seq"),
         Index("session_by_parent", "parent_id", "seq"),
+        Index("session_reverting", "seq", sqlite_where=text("reverting = 1"), postgresql_where=text("reverting")),
         {"sqlite_autoincrement": True},
     )
 
@@ -44,6 +49,8 @@ class SessionRow(SQLModel, table=True):
     updated: int = Field(sa_type=BigInteger)
     body: str = Field(sa_type=Text)
     diff_basis: str | None = Field(default=None, sa_type=Text)
+    reverting: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    """Files are being put back; left set by a server that was killed meanwhile."""
 
 
 class MessageRow(SQLModel, table=True):
@@ -72,11 +79,17 @@ class MessageRow(SQLModel, table=True):
 
 
 class PartRow(SQLModel, table=True):
+    """`snapshot` is the tree that a step began with or left.
+
+    No index has all parts of a session by `seq`: asked for the parts of some messages in that order, SQLite would walk it from
+    its beginning instead of looking these messages up."""
+
     __tablename__: ClassVar[str] = "part"
     __table_args__ = (
         UniqueConstraint("session_id", "message_id", "id"),
-        Index("part_by_session", "session_id", "seq"),
-        Index("part_by_type", "session_id", "type", "seq"),
+        Index("part_by_message", "session_id", "message_id", "seq"),
+        _partial_index("part_patches", "session_id", "seq", where="type = 'patch'"),
+        _partial_index("part_snapshots", "session_id", "message_id", "type", "seq", where="snapshot IS NOT NULL"),
         {"sqlite_autoincrement": True},
     )
 
@@ -88,6 +101,7 @@ class PartRow(SQLModel, table=True):
     body: str = Field(sa_type=Text)
     live_body: str | None = Field(default=None, sa_type=Text)
     """What the model's history is made of where that is less than the body: a pruned output is not read again at every step."""
+    snapshot: str | None = None
 
 
 class TodoRow(SQLModel, table=True):

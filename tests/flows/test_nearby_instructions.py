@@ -8,6 +8,9 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import call, configured, priced, requests, say, tools
 
+from app.schema.part import ToolPart
+from app.schema.tool_state import Completed
+
 NEAR, DEEP = "Tabs here.", "No globals here."
 
 
@@ -88,8 +91,9 @@ async def test_when_their_read_was_pruned_they_are_told_again(app: RunningApp) -
     session = (await app.create_session())["id"]
     await app.prompt(session, "Read")
     store = app.services.store
-    [part] = await store.parts_of_type(session, "tool")
-    part.state.time.compacted = 1  # type: ignore[union-attr]
+    [part] = [part for message in await store.messages(session) for part in message.parts if isinstance(part, ToolPart)]
+    assert isinstance(part.state, Completed)
+    part.state.time.compacted = 1
     change = store.change(session, str(app.directory))
     change.put_part(part)
     await store.commit(change)

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from sqlalchemy import Engine, inspect, text
 from sqlmodel import SQLModel
 
@@ -68,11 +68,7 @@ def test_head_names_the_newest_revision() -> None:
 
 def test_what_is_stored_survives_every_revision(engine: Engine) -> None:
     """A session with a share and a prompt that changed a file, as revision 0001 held it."""
-    with engine.begin() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(migrations_dir()))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+    upgrade_to(engine, "0001")
     with engine.begin() as connection:
         columns = "id, project_id, directory, title_folded, updated, body"
         connection.execute(text(f"INSERT INTO session ({columns}) VALUES ('ses_1', 'p', '/d', 't', 1, '{{}}')"))
@@ -90,6 +86,15 @@ def test_what_is_stored_survives_every_revision(engine: Engine) -> None:
         assert connection.execute(text("SELECT * FROM share")).all() == [("ses_1", "abc", 2)]
         connection.execute(text("DELETE FROM session"))
         assert connection.execute(text("SELECT * FROM share")).all() == []
+
+
+def test_snapshots_and_reverts_of_an_older_database_get_columns(engine: Engine) -> None:
+    upgrade_to(engine, "0006")
+    put_steps_and_reverts(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE part SET body = CAST(x'7bff7d' AS TEXT) WHERE id = 'prt_5'"))
+    upgrade(engine)
+    check_steps_and_reverts(engine)
 
 
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:

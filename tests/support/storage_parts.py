@@ -85,7 +85,8 @@ def message_row(message_id: str, session_id: str = "ses_1", **columns: Any) -> d
 
 
 def part_row(part_id: str, message_id: str = "msg_1", session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:
-    return {"id": part_id, "message_id": message_id, "session_id": session_id, "type": "text", "body": "{}", **columns}
+    row = {"id": part_id, "message_id": message_id, "session_id": session_id, "type": "text", "body": "{}"}
+    return {**row, "live_body": None, "snapshot": None, **columns}
 
 
 def event(name: str, session_id: str | None = "ses_1", *, durable: bool = True, directory: str | None = "/d") -> Event:

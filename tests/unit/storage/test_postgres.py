@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from postgres import PostgresServer, running_postgres
 from running_app import running_app
 from sqlalchemy import Connection, inspect, text
@@ -96,6 +97,15 @@ def test_the_migrations_make_exactly_the_declared_tables(empty_url: str) -> None
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, SQLModel.metadata) == []
         assert set(inspect(connection).get_table_names()) == {*SQLModel.metadata.tables, "alembic_version"}
+    engine.dispose()
+
+
+def test_snapshots_and_reverts_of_an_older_database_get_columns(empty_url: str) -> None:
+    engine = make_engine(empty_url)
+    upgrade_to(engine, "0006")
+    put_steps_and_reverts(engine)
+    upgrade(engine)
+    check_steps_and_reverts(engine)
     engine.dispose()
 
 

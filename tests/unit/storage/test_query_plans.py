@@ -1,0 +1,93 @@
+"""How SQLite answers what is asked of messages and parts: by an index, of the messages that are asked for alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+from storage_parts import Storage, message_row, part_row, session_row
+
+from app.storage import queries
+from app.storage.writer import Change
+
+
+async def plans(storage: Storage, query: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
+    """The plan of every statement that a query makes, line by line."""
+    await put_conversation(storage)
+
+    def explained(connection: Connection) -> list[str]:
+        asked: list[tuple[str, Any]] = []
+
+        def note(_connection: Any, _cursor: Any, sql: str, parameters: Any, *_rest: Any) -> None:
+            asked.append((sql, parameters))
+
+        event.listen(connection, "before_cursor_execute", note)
+        query(connection, "ses_1", *args, **options)
+        cursor = connection.connection.cursor()
+        return [row[3] for sql, values in asked for row in cursor.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()]
+
+    return await storage.database.read(explained)
+
+
+async def put_conversation(storage: Storage) -> None:
+    """The answer is a summary, from which on the model is told."""
+    answer = message_row("msg_2", role="assistant", parent_id="msg_1", boundary=True)
+    parts = [part_row("prt_1", "msg_2", type="step-start", snapshot="tree"), part_row("prt_2", "msg_2", type="patch")]
+    writes = [
+        (storage.sql.put_session, [session_row()]),
+        (storage.sql.put_message, [message_row("msg_1"), answer]),
+        (storage.sql.put_part, parts),
+    ]
+    await storage.writer.commit(Change(writes))
+
+
+def of_parts(plan: list[str]) -> list[str]:
+    return [line for line in plan if "part" in line.split()]
+
+
+def sorted_or_scanned(plan: list[str]) -> list[str]:
+    return [line for line in plan if "TEMP B-TREE" in line or line.startswith("SCAN")]
+
+
+@pytest.mark.parametrize(
+    ("query", "args"),
+    [
+        (queries.live_messages, ()),
+        (queries.newest_messages, (2, None)),
+        (queries.one_message, ("msg_2",)),
+        (queries.newest_message, ("assistant",)),
+        (queries.newest_message, ("assistant", "msg_1")),
+    ],
+)
+async def test_the_parts_of_some_messages_are_looked_up_by_message(
+    storage: Storage, query: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    plan = await plans(storage, query, *args)
+    assert of_parts(plan) == ["SEARCH part USING INDEX part_by_message (session_id=? AND message_id=?)"]
+    assert not sorted_or_scanned(plan)
+
+
+@pytest.mark.parametrize("query", [queries.all_messages, queries.rows_to_copy])
+async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage: Storage, query: Callable[..., Any]) -> None:
+    plan = await plans(storage, query)
+    assert of_parts(plan) == ["SEARCH part USING INDEX part_by_message (session_id=?)"]
+    assert not sorted_or_scanned(plan)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("prompt", [None, "msg_1"])
+async def test_a_snapshot_is_looked_up_by_message(storage: Storage, last: bool, prompt: str | None) -> None:
+    plan = await plans(storage, queries.edge_snapshot, "step-start", prompt, last=last)
+    assert set(of_parts(plan)) == {"SEARCH part USING INDEX part_snapshots (session_id=? AND message_id=? AND type=?)"}
+    assert not sorted_or_scanned(plan)
+
+
+@pytest.mark.parametrize("query", [queries.patches, queries.patches_version])
+async def test_patches_are_looked_up_among_patches(storage: Storage, query: Callable[..., Any]) -> None:
+    (line,) = of_parts(await plans(storage, query))
+    assert line.replace("COVERING ", "") == "SEARCH part USING INDEX part_patches (session_id=?)"
+
+
+async def test_unfinished_reverts_are_looked_up_among_themselves(storage: Storage) -> None:
+    plan = await plans(storage, lambda connection, _: queries.unfinished_reverts(connection))
+    assert plan[0] == "SCAN session USING INDEX session_reverting"
