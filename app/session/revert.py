@@ -25,6 +25,7 @@ from app.session.summary import relative, totals
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.restore import NotRestored, RestoreReport
 from app.snapshot.snapshots import Snapshots
+from app.storage.engine import StorageError
 from app.util import clock
 from app.workspace.place import Place
 
@@ -58,7 +59,11 @@ class Reverts:
             revert = await self._revert_files(place, snapshots, session, target)
             change = self._store.change(session_id, place.directory)
             change.put_diff(diffs)
-            return await self._commit(change, session, revert=revert, summary=totals(diffs))
+            try:
+                return await self._commit(change, session, revert=revert, summary=totals(diffs))
+            except StorageError:
+                await _restore_after_refusal(snapshots, place, session.model_copy(update={"revert": revert}), history)
+                raise
 
     async def unrevert(self, place: Place, snapshots: Snapshots | None, session_id: str) -> Session:
         """The exact inverse: the files that the revert touched are again what they were before it, and no others. Where that
@@ -68,9 +73,12 @@ class Reverts:
             return await self._unrevert(place, snapshots, session, await self._store.messages(session_id))
 
     async def clean(self, change: SessionChange, session: Session) -> Session:
-        """Put the removal of what was reverted into a change. The caller holds the session's lock and commits."""
+        """Put the removal of what was reverted into a change. The caller holds the session's lock and commits. A revert whose end
+        could not be stored has removed nothing: its files are as they were before it."""
         if session.revert is None:
             return session
+        if session.revert.unfinished:
+            return session.model_copy(update={"revert": None})
         history = await self._store.messages(session.id)
         at = next((n for n, message in enumerate(history) if message.info.id == session.revert.message_id), len(history))
         gone = history[at:]
@@ -140,8 +148,17 @@ class Reverts:
         touched = session.time.model_copy(update={"updated": clock.now_ms()})
         session = session.model_copy(update={**update, "time": touched})
         change.update_session(session)
-        await self._store.commit(change)
+        await self._store.commit_persistently(change)
         return session
+
+
+async def _restore_after_refusal(
+    snapshots: Snapshots | None, place: Place, session: Session, history: Sequence[MessageWithParts]
+) -> None:
+    """The revert could not be stored, and is stored as unfinished: its files are again as they were before it."""
+    states = await _states_before(snapshots, place, session, history)
+    if snapshots is not None and states:
+        await snapshots.restore(states)
 
 
 def _announce_refused(change: SessionChange, report: RestoreReport) -> None:

@@ -37,6 +37,9 @@ WRITE_BEHIND = 0.25
 WRITTEN_PER_SECOND = 200_000
 """Characters of one text: its row is written whole, however little of it is new."""
 
+RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""In seconds."""
+
 MOST_READS = 5
 """Of one page, for a session that does not stand still."""
 
@@ -133,6 +136,16 @@ class Store:
     async def commit(self, change: SessionChange) -> None:
         """Store and announce. A caller that is cancelled meanwhile does not undo it."""
         await asyncio.shield(self.post(change))
+
+    async def commit_persistently(self, change: SessionChange) -> None:
+        """For what files say already: while the database refuses it is tried again, for a few seconds. Raises StorageError."""
+        for delay in RETRY_DELAYS:
+            try:
+                return await self.commit(change)
+            except StorageError as error:
+                log.warning("a change of session %s is tried again in %g s: %s", change.session_id, delay, error)
+            await asyncio.sleep(delay)
+        return await self.commit(change)
 
     async def update_session(
         self, session_id: str, directory: str, edit: Callable[[Session], Session], *, touch: bool = True
