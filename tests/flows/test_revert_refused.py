@@ -29,7 +29,8 @@ async def test_a_revert_whose_end_is_refused_for_a_moment_is_stored_after_it(tmp
     async with running_app(tmp_path) as app:
         session, prompt = await changed_file(app)
         refusals = iter(range(3))
-        with refused_commits(lambda: text(app) == "hello\nworld\n" and next(refusals, None) is not None):
+        with refused_commits() as commits:
+            commits.when = lambda: text(app) == "hello\nworld\n" and next(refusals, None) is not None
             assert await ask(app, session, "revert", messageID=prompt) == 200
         assert (await app.get(f"/session/{session}"))["revert"]["messageID"] == prompt
         assert next(refusals, None) is None
@@ -43,14 +44,13 @@ async def test_what_is_refused_for_long_leaves_the_files_as_the_session_says(tmp
         if way == "unrevert":
             assert await ask(app, session, "revert", messageID=prompt) == 200
         seen = text(app)
-        refuses = False
 
         def has_begun() -> bool:
-            nonlocal refuses
-            refuses = refuses or text(app) != seen
-            return refuses
+            commits.refuses = commits.refuses or text(app) != seen
+            return commits.refuses
 
-        with refused_commits(has_begun):
+        with refused_commits() as commits:
+            commits.when = has_begun
             assert await ask(app, session, way, messageID=prompt) == 503
             assert text(app) == "two\n"
         await app.prompt(session, "And now?")

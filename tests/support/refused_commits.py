@@ -1,23 +1,41 @@
-"""Commits that a database refuses, as on a full disk or a lost connection."""
+"""Commits that are refused, as on a full disk, to all servers in this process."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
 
-@contextmanager
-def refused_commits(when: Callable[[], bool]) -> Iterator[None]:
-    """While this lasts, a transaction of this process that writes fails at its COMMIT when the condition holds."""
+class RefusedCommits:
+    """`refuses`: no transaction that writes is committed. `starts_with`: refuses from the first row on that holds this text.
+    `when`: refuses each at whose commit this holds."""
 
-    def refuse(connection: Connection) -> None:
-        if connection.get_execution_options().get("immediate") and when():
+    def __init__(self) -> None:
+        self.refuses = False
+        self.when: Callable[[], bool] | None = None
+        self.starts_with: str | None = None
+
+    def before_execute(self, _connection: Any, _cursor: Any, _statement: str, parameters: Any, *_rest: Any) -> None:
+        if self.starts_with is not None and self.starts_with in repr(parameters):
+            self.refuses, self.starts_with = True, None
+
+    def before_commit(self, connection: Connection) -> None:
+        if not connection.get_execution_options().get("immediate"):
+            return
+        if self.refuses or (self.when is not None and self.when()):
             raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
 
-    event.listen(Engine, "commit", refuse)
+
+@contextmanager
+def refused_commits() -> Iterator[RefusedCommits]:
+    commits = RefusedCommits()
+    event.listen(Engine, "before_cursor_execute", commits.before_execute)
+    event.listen(Engine, "commit", commits.before_commit)
     try:
-        yield
+        yield commits
     finally:
-        event.remove(Engine, "commit", refuse)
+        event.remove(Engine, "before_cursor_execute", commits.before_execute)
+        event.remove(Engine, "commit", commits.before_commit)
