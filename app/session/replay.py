@@ -1,6 +1,7 @@
 """What a client that comes back has missed: the journal's events since its cursor, and the streaming parts as they are now."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from app.bus.base import ENDED, Event, StreamingParts
 from app.schema.event import frame
@@ -13,6 +14,8 @@ from app.util import clock
 KEEP_EVENTS = 10_000
 KEEP_MS = 24 * 3600 * 1000
 PAGE_BYTES = 1_000_000
+TRIM_STEP = 50
+"""Events that are deleted in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,12 @@ class Replay:
         return found
 
     async def trim(self) -> None:
-        """Keep the journal within its bounds."""
+        """Keep the journal within its bounds, in steps: large events take long to delete, other changes are written between."""
         limit = clock.now_ms() - KEEP_MS
-        upto = await self._database.read(lambda c: queries.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))
-        if upto > 0:
-            await self._database.write(lambda connection: queries.trim_journal(connection, upto))
+        oldest, _ = await self._database.read(queries.journal_span)
+        end = await self._database.read(lambda c: queries.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))
+        for upto in [*range(oldest + TRIM_STEP - 1, end, TRIM_STEP), end] if end >= oldest else []:
+            await self._database.write(partial(queries.trim_journal, upto=upto))
 
 
 def _text_length(part: Part) -> int:

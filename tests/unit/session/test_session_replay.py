@@ -8,7 +8,7 @@ from session_parts import DIRECTORY, Sessions, text_part, user
 
 from app.bus.base import ENDED, StreamingParts
 from app.session import replay as replaying
-from app.session.replay import Replay
+from app.session.replay import Replay, ReplayPage
 from app.util import clock
 
 
@@ -60,6 +60,14 @@ async def test_a_journal_is_kept_within_its_bytes(sessions: Sessions, replay: Re
     await Replay(sessions.database, sessions.store, len(newest.payload)).trim()
     assert [event.seq for event in (await replay.page(4, None)).events] == [5]
     assert (await replay.page(3, None)).resync
+
+
+async def test_a_long_journal_is_trimmed_in_steps(sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "TRIM_STEP", 2)
+    written = sessions.database.writes
+    await Replay(sessions.database, sessions.store, 1).trim()
+    assert sessions.database.writes - written == 3
+    assert (await replay.page(5, None)) == ReplayPage([], 5) and (await replay.page(4, None)).resync
 
 
 async def test_what_was_missed_comes_in_pages(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
