@@ -23,6 +23,7 @@ from app.session.gate import Hold, HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.status import Statuses
 from app.session.store import Store
+from app.storage.engine import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -159,9 +160,17 @@ class Runner:
             await run.begin()
             self._store.hold(await self._leases.take(session_id))
             await self._unsettled.settle(session_id)
-            return await work()
+            return await self._recorded(session_id, run, work)
         finally:
             await asyncio.shield(self._end(session_id, run, announced=announced))
+
+    async def _recorded(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What it could not store may have left a message open: that is closed later."""
+        try:
+            return await work()
+        except StorageError:
+            self._unsettled.add(session_id, run.directory)
+            raise
 
     async def abort(self, session_id: str) -> None:
         """Returns when what ran, or waited to, is over and its record settled. Nothing happens when the session is idle already.

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refused_commits import refused_commits
 from running_app import RunningApp, running_app
-from turns import requests, types, until
+from turns import assert_settled, requests, statuses, texts, types, until
 
 
 @pytest.fixture
@@ -174,3 +175,26 @@ async def test_a_client_may_name_the_message_and_the_same_name_runs_nothing_agai
     assert answer["info"]["parentID"] == "msg_mine" == (await app.messages(session))[0]["info"]["id"]
     refusal = await app.post(f"/session/{session}/shell", body, expect=409)
     assert refusal["name"] == "ConflictError" and (app.directory / "runs").read_text() == "x\n"
+
+
+async def test_a_command_whose_end_cannot_be_stored_is_closed_once_it_can(app: RunningApp, session: str) -> None:
+    """Else its open message would be taken for a turn to go on with."""
+    with refused_commits() as commits:
+        running = asyncio.create_task(shell(app, session, "touch started; while [ ! -e go ]; do sleep 0.02; done", expect=503))
+        await until((app.directory / "started").exists)
+        commits.refused_text = '"completed":'
+        (app.directory / "go").touch()
+        assert (await running)["name"] == "StorageError"
+        assert app.services.runner.is_unsettled(session)
+        commits.refused_text = None
+    async with asyncio.timeout(20):
+        while "completed" not in (await app.messages(session))[-1]["info"]["time"]:
+            await asyncio.sleep(0.02)
+    assert_settled(await app.messages(session))
+    await until(lambda: not app.services.runner.is_unsettled(session))
+    assert await statuses(app) == {} and requests(app) == []
+    app.provider.add([{"text": "Now."}])
+    async with app.events() as events:
+        await app.prompt_async(session, "Go on")
+        await events.until("session.idle")
+    assert texts((await app.messages(session))[-1]) == ["Now."]
