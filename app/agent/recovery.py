@@ -71,8 +71,9 @@ class Recovery:
 
     async def run(self) -> None:
         """Leaves alone what another living server works on."""
-        await self._recover_dead()
+        # In this order: the turns that begin at the end of either are not among the sessions of the other.
         await self._recover(None)
+        await self._recover_dead()
         await self._reverts.undo()
 
     def watch(self) -> None:

@@ -231,6 +231,7 @@ async def test_what_was_acknowledged_survives_being_killed(tmp_path: Path, figur
             slowest = max(slowest, await recovered(client, servers))
             await check(client, known)
             await work_until_killed(client, kill, known)
+    servers.play(script(KILLS))
     with model_server() as model:
         servers.configure(model.config())
         async with servers.start() as client:
