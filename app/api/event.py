@@ -1,7 +1,8 @@
 """The event streams. Each frame is made once for all clients; here they are only passed on.
 
 A client is sent what OpenCode sends: no `id:` lines, which some of its clients cannot read, and after a reconnect a new stream.
-One that asks for ids can resume: by `ids=true`, by `parts=delta`, or by a `Last-Event-ID`, also an empty one.
+One that asks for ids can resume: by `ids=true`, by `parts=delta`, or by a `Last-Event-ID`, also an empty one. OpenCode's own
+programs get them too: they name themselves, resume by every id that they are sent, and miss events after a reconnect without.
 """
 
 import asyncio
@@ -39,6 +40,7 @@ Cursor = Annotated[
 CursorInQuery = Annotated[
     str | None, Query(alias="lastEventID", description="The same, for a new EventSource, which can send no header")
 ]
+UserAgent = Annotated[str, Header(alias="User-Agent", include_in_schema=False)]
 Token = Annotated[str | None, Query(description="From POST /auth/event-token, instead of a login in a header")]
 
 
@@ -61,11 +63,14 @@ async def subscribe(
     ids: Ids = False,
     last_event_id: Cursor = None,
     cursor: CursorInQuery = None,
+    user_agent: UserAgent = "",
     token: Token = None,
 ) -> StreamingResponse:
     """The events of one directory."""
     directory = (await place_of(request, where)).directory
-    return await _open(request.services, directory, _Wanted.of(parts, ids, last_event_id, cursor))
+    return await _open(
+        request.services, directory, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor)
+    )
 
 
 @routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
@@ -75,10 +80,16 @@ async def subscribe_globally(
     ids: Ids = False,
     last_event_id: Cursor = None,
     cursor: CursorInQuery = None,
+    user_agent: UserAgent = "",
     token: Token = None,
 ) -> StreamingResponse:
     """The events of all directories, each with its directory, and the server's own."""
-    return await _open(request.services, None, _Wanted.of(parts, ids, last_event_id, cursor))
+    return await _open(request.services, None, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
+
+
+def _resumes_by_itself(user_agent: str) -> bool:
+    """OpenCode's terminal client and `opencode run`: `opencode/1.1.34`."""
+    return user_agent.startswith("opencode/")
 
 
 @dataclass(frozen=True, slots=True)

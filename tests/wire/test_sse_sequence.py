@@ -220,6 +220,8 @@ async def raw_greeting(app: RunningApp, path: str, headers: dict[str, str]) -> s
         ("?parts=full", {}, "data"),
         ("?ids=false", {}, "data"),
         ("?ids=true", {}, "id data"),
+        ("", {"User-Agent": "opencode/1.1.34"}, "id data"),
+        ("", {"User-Agent": "curl/8 opencode/1.1.34"}, "data"),
         ("?parts=delta", {}, "id data"),
         ("", {"last-event-id": ""}, "id data"),
         ("?lastEventID=", {}, "id data"),
