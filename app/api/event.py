@@ -184,7 +184,7 @@ async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterat
             yield _frame(listener, EventServerResync(), page.upto)
         for piece in pieces(map(EventFrame, page.events), listener.form):
             yield piece
-        if page.last:
+        if page.last or listener.closed:
             return
         page = await _page(app, listener, page.upto)
 

@@ -46,7 +46,7 @@ class Listener:
         self._merge_above = MERGE_ABOVE
         self._stall_timer: asyncio.TimerHandle | None = None
         self._awake = asyncio.Event()
-        self._closed = False
+        self.closed = False
         self._paused = False
         self._covered = 0
         self._known: dict[str, int] = {}
@@ -79,7 +79,7 @@ class Listener:
     # What comes.
 
     def push(self, frame: Frame) -> None:
-        if self._closed or self._paused:
+        if self.closed or self._paused:
             return
         if self._covered or self._known:
             fresh = self._fresh(frame)
@@ -143,7 +143,7 @@ class Listener:
 
     def _look(self, taken: int) -> None:
         self._stall_timer = None
-        if self._closed or self._size <= STALLED_ABOVE:
+        if self.closed or self._size <= STALLED_ABOVE:
             return
         if self._taken == taken:
             self._cut_off()
@@ -177,7 +177,7 @@ class Listener:
     async def take(self) -> list[Frame] | None:
         """Wait for frames, and take as many as have about PIECE_BYTES together, one at least; None at the end."""
         while not self._frames:
-            if self._closed:
+            if self.closed:
                 return None
             self._awake.clear()
             await self._awake.wait()
@@ -196,7 +196,7 @@ class Listener:
 
     def close(self) -> None:
         """What waits is still given out, then the end."""
-        self._closed = True
+        self.closed = True
         if self._stall_timer is not None:
             self._stall_timer.cancel()
         self._awake.set()

@@ -14,6 +14,7 @@ from sse_reader import EventReader, Received
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.scripted import ScriptedProvider
 from app.schema.part import TextPart
+from app.session import replay as replaying
 from app.storage import queries
 from app.storage.writer import Writer
 
@@ -290,6 +291,19 @@ async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path)
         assert events.types == ["server.connected", "session.updated"]
         async with app.events(cursor=newest - 2) as events:
             await events.until("server.resync")
+
+
+async def test_a_server_that_stops_ends_a_long_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
+    async with running_app(tmp_path) as app:
+        for _ in range(3):
+            await app.create_session()
+        async with app.client.stream("GET", "/event", headers={"last-event-id": "1"}) as response:
+            lines = response.aiter_lines()
+            assert "server.connected" in await anext(lines)
+            app.services.bus.close()
+            rest = [line async for line in lines if line.startswith("id:")]
+        assert len(rest) < 6
 
 
 async def test_a_replay_is_of_its_directory_alone(tmp_path: Path) -> None:
