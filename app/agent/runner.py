@@ -24,6 +24,7 @@ from app.session.lease import Leases
 from app.session.status import Statuses
 from app.session.store import Store
 from app.storage.engine import StorageError
+from app.storage.writer import StaleLease
 
 log = logging.getLogger(__name__)
 
@@ -168,6 +169,8 @@ class Runner:
         """What it could not store may have left a message open: that is closed later."""
         try:
             return await work()
+        except StaleLease:
+            raise
         except StorageError:
             self._unsettled.add(session_id, run.directory)
             raise
@@ -205,6 +208,9 @@ class Runner:
         except asyncio.CancelledError:
             log.info("the turn of %s was aborted", session_id)
             await asyncio.shield(self._answer_with(session_id, run, aborted()))
+        except StaleLease:
+            run.ending = True
+            log.warning("another server runs %s now: its turn ends here", session_id)
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             run.ending = True
             await self._answer_with(session_id, run, stored_error.of_turn(session_id, error))
@@ -239,19 +245,26 @@ class Runner:
             await stored_error.answer_with(self._store, session_id, MessagePath(cwd=run.directory, root=run.directory), error)
         except NotFound:
             log.info("%s is deleted: its turn has nothing to answer", session_id)
+        except StaleLease:
+            log.warning("another server runs %s now, and answers its prompts", session_id)
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
             self._unsettled.add(session_id, run.directory)
 
     async def _end(self, session_id: str, run: Run, *, announced: bool = True) -> None:
-        """Idle is announced last, when all else of the turn is stored; not while another run waits, whose prompt is open."""
+        """Idle is announced last, when all else of the turn is stored; not while another run waits, whose prompt is open. It is
+        stored under the lease: the prompts of a session that another server runs are not closed."""
         runs = self._runs[session_id]
+        ends = announced and run.begun and runs[-1] is run and not run.discarded
         try:
+            idle = self._statuses.set(session_id, run.directory, Idle()) if ends else None
             if run.begun:
                 self._store.release(session_id)
                 self._leases.drop(session_id)
-            if announced and run.begun and runs[-1] is run and not run.discarded:
-                await self._statuses.set(session_id, run.directory, Idle())
+            if idle is not None:
+                await idle
+        except StaleLease:
+            self._statuses.leave(session_id, run.directory)
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
             self._unsettled.add(session_id, run.directory)

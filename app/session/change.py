@@ -39,11 +39,11 @@ class SessionChange:
         self.settled_parts: list[str] = []
         """Parts written whole: what streamed of them is behind this change."""
 
-    def announce(self, event: Wire) -> None:
-        self.announce_json(event.wire_json())
+    def announce(self, event: Wire, *, durable: bool = True) -> None:
+        self.announce_json(event.wire_json(), durable=durable)
 
-    def announce_json(self, payload: bytes) -> None:
-        self.change.events.append(Event(payload, self._directory, self.session_id))
+    def announce_json(self, payload: bytes, *, durable: bool = True) -> None:
+        self.change.events.append(Event(payload, self._directory, self.session_id, durable))
 
     def create_session(self, session: Session) -> None:
         info = session.wire_json()

@@ -44,6 +44,14 @@ class Statuses:
         """For readers, from now on: its prompt is accepted. The turn announces it when it begins."""
         self._working[session_id] = (directory, Busy())
 
+    def leave(self, session_id: str, directory: str) -> None:
+        """Of a session that another server runs now. Who listens here hears that it is idle here; nothing is stored."""
+        self._working.pop(session_id, None)
+        change = self._store.change(session_id, directory)
+        change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=Idle())), durable=False)
+        change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)), durable=False)
+        self._store.post(change)
+
     def forget(self, session_id: str) -> None:
         """Of a deleted session. Nothing is announced: its deletion is."""
         self._working.pop(session_id, None)

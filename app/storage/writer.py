@@ -302,12 +302,12 @@ def _fail(done: asyncio.Future[None], error: Exception) -> None:
 
 
 def _log_failures(errors: Sequence[Exception]) -> None:
-    """A refusal is for who posted the change alone; what is wrong with the database is said once."""
-    unavailable = [error for error in errors if _is_unavailable(error)]
-    if unavailable:
-        log.error("%d changes could not be stored: %s", len(unavailable), unavailable[-1])
+    """A refusal is for who posted the change alone; what is wrong with the database, or with a lease, is said once."""
+    expected = [error for error in errors if isinstance(error, StaleLease) or _is_unavailable(error)]
+    if expected:
+        log.error("%d changes could not be stored: %s", len(expected), expected[-1])
     for error in errors:
-        if not isinstance(error, ServiceError) and not _is_unavailable(error):
+        if not isinstance(error, ServiceError) and error not in expected:
             log.error("a change could not be stored", exc_info=error)
 
 

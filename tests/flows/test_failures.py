@@ -1,7 +1,9 @@
 """What providers do wrong, and what comes of it: another try, or a stored error."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any
@@ -299,3 +301,35 @@ async def settled_after_refusals(app: RunningApp, commits: RefusedCommits) -> di
     messages = await app.messages(session["id"])
     assert_settled(messages)
     return messages[-1]
+
+
+# A session that another server takes over.
+
+
+async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_more(tmp_path: Path) -> None:
+    taken_over = asyncio.Event()
+    turns = [[say("Begun."), {"wait": taken_over}, bash("echo x >> log")]]
+    async with running_app(tmp_path, turns=turns) as app:
+        session = (await app.create_session(title="Named"))["id"]
+        async with app.events() as events:
+            await app.prompt_async(session, "Hi")
+            await events.until(lambda event: "'text': 'Begun.'" in str(event.data))
+            database = app.data_dir / "opensession.db"
+            take_over(database)
+            taken_over.set()
+            await events.until("session.idle")
+        answer = (await app.messages(session))[-1]
+        assert "error" not in answer["info"] and "completed" not in answer["info"]["time"], "the other server answers"
+        assert not (app.directory / "log").exists() and not app.services.runner.is_unsettled(session)
+        assert await statuses(app) == {}
+        assert open_messages(database) == ["user", "assistant"]
+
+
+def take_over(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        assert connection.execute("UPDATE run_lease SET owner = 'other', generation = generation + 1").rowcount == 1
+
+
+def open_messages(database: Path) -> list[str]:
+    with closing(sqlite3.connect(database)) as connection:
+        return [role for (role,) in connection.execute("SELECT role FROM message WHERE open ORDER BY seq")]

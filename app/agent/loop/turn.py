@@ -27,6 +27,7 @@ from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, 
 from app.schema.model import Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy, Session
+from app.storage.writer import StaleLease
 from app.tool.base import Tool
 from app.tool.mcp_tool import mcp_tools
 
@@ -62,6 +63,8 @@ class Turn:
                 self._title.cancel()
             self._diff_timeout = ABORTED_DIFF_TIMEOUT_SECONDS
             await asyncio.shield(self._answer_with(aborted()))
+            raise
+        except StaleLease:
             raise
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
