@@ -166,13 +166,14 @@ class Runner:
             await asyncio.shield(self._end(session_id, run, announced=announced))
 
     async def _recorded(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What it could not store may have left a message open: that is closed later."""
+        """What it could not store may have left a message open: that is closed later. Nothing else is, as nobody was prompted."""
         try:
             return await work()
         except StaleLease:
             raise
         except StorageError:
-            self._unsettled.add(session_id, run.directory)
+            if await stored_error.has_open_answer(self._store, session_id):
+                self._unsettled.add(session_id, run.directory)
             raise
 
     async def abort(self, session_id: str) -> None:

@@ -30,9 +30,8 @@ async def answer_with(store: Store, session_id: str, path: MessagePath, error: M
     """The newest prompt gets the error as its answer, unless it has one: an unknown model, an early abort. An answer that stands
     open ends with the error, too."""
     history = await store.live_messages(session_id)
-    for stored in history:
-        if isinstance(stored.info, AssistantMessage) and stored.info.time.completed is None:
-            await settle_answer(store, stored, error)
+    for stored in filter(_is_open, history):
+        await settle_answer(store, stored, error)
     user, answer = last_user(history), last_assistant(history)
     if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
         return
@@ -48,6 +47,14 @@ async def answer_with(store: Store, session_id: str, path: MessagePath, error: M
         path=path,
     )
     await put(store, message, error)
+
+
+async def has_open_answer(store: Store, session_id: str) -> bool:
+    return any(map(_is_open, await store.live_messages(session_id)))
+
+
+def _is_open(message: MessageWithParts) -> bool:
+    return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
 
 
 async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason: str) -> None:

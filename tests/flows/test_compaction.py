@@ -181,6 +181,20 @@ async def test_a_prompt_during_a_summary_is_answered_after_it(app: RunningApp, s
     assert "Paris." not in str(requests(app)[-1].messages)
 
 
+async def test_a_prompt_behind_a_summary_that_fails_is_answered_without_it(app: RunningApp, session: str) -> None:
+    gate = asyncio.Event()
+    app.provider.add([say("Paris.")], [say("They asked"), {"wait": gate}], [{"status": 400, "message": "no"}], [say("Rome.")])
+    await app.prompt(session, "The capital of France?")
+    async with app.events() as events:
+        summing = asyncio.create_task(summarize(app, session))
+        await events.until(lambda event: event.properties.get("delta") is not None)
+        fork = (await app.post(f"/session/{session}/fork"))["id"]
+        gate.set()
+        await summing
+    assert texts(await app.prompt(fork, "And of Italy?")) == ["Rome."]
+    assert "Paris." in str(requests(app)[-1].messages)
+
+
 async def test_a_compaction_agent_may_have_its_own_model_and_prompt(tmp_path: Path) -> None:
     config = {**priced(), "agent": {"compaction": {"model": "acme/other", "prompt": "Sum up in verse."}}}
     async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:

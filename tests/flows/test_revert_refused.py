@@ -57,3 +57,13 @@ async def test_what_is_refused_for_long_leaves_the_files_as_the_session_says(tmp
         assert (await app.messages(session))[: len(before)] == before
         assert "revert" not in await app.get(f"/session/{session}")
         assert text(app) == "two\n"
+
+
+async def test_a_revert_that_is_refused_gives_no_answer_to_a_message_that_asked_for_none(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = (await app.create_session(title="T"))["id"]
+        kept = (await app.prompt(session, "Keep this", noReply=True))["info"]["id"]
+        with refused_commits() as commits:
+            commits.starts_with = '"revert"'
+            assert await ask(app, session, "revert", messageID=kept) == 503
+        assert not app.services.runner.is_unsettled(session)

@@ -95,7 +95,8 @@ class Turn:
                 await subtask.run(self._scope, decision)
                 return True
             case decide.Compact():
-                return await compaction.run(self._scope, decision.user, history, auto=decision.auto)
+                is_summarised = await compaction.run(self._scope, decision.user, history, auto=decision.auto)
+                return is_summarised or decide.last_user(history) is not decision.user  # a prompt behind it is answered without
             case decide.AskModel():
                 return await self._answer(decision, history)
             case _:
