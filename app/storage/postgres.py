@@ -19,7 +19,8 @@ class _WithoutNul(StrDumperUnknown):
 
 
 def postgres_engine(url: URL, connections: int, patience_ms: int) -> Engine:
-    """`patience_ms`: how long a lock is waited for."""
+    """`patience_ms`: how long a lock, a connection and the acknowledgement of what was sent are waited for. Without a limit a
+    network that swallows packets would hold a write, and all that wait behind it, for a quarter of an hour."""
 
     def configure(connection: Any, _record: object) -> None:
         connection.adapters.register_dumper(str, _WithoutNul)
@@ -31,7 +32,7 @@ def postgres_engine(url: URL, connections: int, patience_ms: int) -> Engine:
         url.set(drivername="postgresql+psycopg"),
         pool_size=connections,
         pool_pre_ping=True,
-        connect_args={"client_encoding": "utf8"},
+        connect_args={"client_encoding": "utf8", "connect_timeout": patience_ms // 1000, "tcp_user_timeout": patience_ms},
     )
     event.listen(engine, "connect", configure)
     event.listen(engine, "begin", _begin)

@@ -87,6 +87,15 @@ async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage
     assert await other.count(SESSION) == 1
 
 
+def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        parameters = driver.info.get_parameters()
+        assert (parameters["connect_timeout"], parameters["tcp_user_timeout"]) == ("15", "15000")
+    engine.dispose()
+
+
 # The schema.
 
 
