@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from app.permission.arity import always_pattern
 from app.permission.rules import Sight, Subject
-from app.permission.shell.steps import Runs
+from app.permission.shell.programs import Started
 from app.permission.shell.words import (
     Word,
     has_glob,
     unquoted,
 )
-from app.permission.shell.wrappers import Unwrapped
 from app.permission.spellings import spellings
 
 _EVALUATES_SUBSCRIPTS = {
@@ -47,7 +46,8 @@ class Call:
     stdin: Word
     redirections: str = ""
     is_unseen: bool = False
-    more_arguments: bool = False
+    placeholder: str = ""
+    adds_input: bool = False
 
 
 def flattened(words: Sequence[Word]) -> list[Word]:
@@ -59,27 +59,27 @@ def text_of(words: Sequence[Word]) -> str:
     return " ".join(word.text for word in words)
 
 
-def as_judged(call: Call, flat: Sequence[Word], bare: str, found: Unwrapped, started: Sequence[Invocation]) -> Invocation:
+def as_judged(call: Call, flat: Sequence[Word], bare: str, started: Started, inner: Sequence[Invocation]) -> Invocation:
+    """`inner`: what the command starts under its own permission; its spellings and its sight become the command's."""
     text = text_of(call.words)
-    plain = [word.plain for word in flat]
-    others = spellings(plain, reorder=not any(isinstance(step, Runs) for step in found.steps))
+    others = spellings([word.plain for word in flat], reorder=started.is_covered or not started.commands)
     if call.redirections:
         others.append(f"{text} {call.redirections}")
-    for inner in started:
-        others += [inner.subject.pattern, *inner.subject.spellings]
-    sight = _sight(call, flat, bare, found, started)
+    for one in inner:
+        others += [one.subject.pattern, *one.subject.spellings]
+    sight = _sight(call, flat, bare, started, inner)
     distinct = tuple(dict.fromkeys(other for other in others if other != text))
     always = None if sight == "unseen" else always_pattern([word.text for word in call.words])
     return Invocation(Subject(text, distinct, sight), always)
 
 
-def _sight(call: Call, flat: Sequence[Word], bare: str, found: Unwrapped, started: Sequence[Invocation]) -> Sight:
-    sights = {inner.subject.sight for inner in started}
-    if call.is_unseen or found.is_unseen or "unseen" in sights or _is_name_unseen(call.words[0], flat[0]):
+def _sight(call: Call, flat: Sequence[Word], bare: str, started: Started, inner: Sequence[Invocation]) -> Sight:
+    sights = {started.sight, *(one.subject.sight for one in inner)}
+    if call.is_unseen or "unseen" in sights or _is_name_unseen(call.words[0], flat[0]):
         return "unseen"
     if bare in _EVALUATES_SUBSCRIPTS and any(holds_code(word.text) for word in flat[1:]):
         return "unseen"
-    return "foreign" if found.is_foreign or "foreign" in sights else "clear"
+    return "foreign" if "foreign" in sights else "clear"
 
 
 def _is_name_unseen(name: Word, first: Word) -> bool:

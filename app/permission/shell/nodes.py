@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app.permission.shell.steps import UNSEEN_INPUT
 from app.permission.shell.variables import Variables
 from app.permission.shell.words import (
     UNKNOWN,
+    UNKNOWN_INPUT,
     Word,
     node_text,
     quoted,
@@ -91,6 +91,6 @@ def name_of(node: "Node") -> str:
 def printed(node: "Node", variables: Variables) -> Word:
     """What `echo 'rm x' | sh` feeds: shown and held against deny rules, but never trusted to be all."""
     if name_of(node) not in {"echo", "printf"} or node.type != "command":
-        return UNSEEN_INPUT
+        return UNKNOWN_INPUT
     words = [read_word(child, variables.lookup) for child in node.named_children if child.type in WORDS]
     return Word(" ".join(word.plain for word in words), (UNKNOWN,))

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from posixpath import basename, normpath
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Subject
@@ -25,23 +25,13 @@ from app.permission.shell.nodes import (
     stray_arguments,
 )
 from app.permission.shell.paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
-from app.permission.shell.steps import (
-    NO_INPUT,
-    UNSEEN_INPUT,
-    Foreign,
-    Runs,
-    RunsFile,
-    RunsScript,
-    Starts,
-    Step,
-    Unseen,
-    sets_dangerous_variable,
-    value,
-)
+from app.permission.shell.programs import Started, changes_programs, runs_its_arguments, started_by
 from app.permission.shell.syntax import MAX_NODES, is_misread, parse
 from app.permission.shell.variables import Variables, surely_runs
 from app.permission.shell.words import (
+    NO_INPUT,
     UNKNOWN,
+    UNKNOWN_INPUT,
     Word,
     has_glob,
     has_reserved_characters,
@@ -49,8 +39,8 @@ from app.permission.shell.words import (
     node_text,
     read_word,
     unquoted,
+    value,
 )
-from app.permission.shell.wrappers import Unwrapped, runs_its_arguments, unwrap
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -199,7 +189,7 @@ class ShellReader:
             self._check_words("", [replace(word, fields=tuple(f"={one}" for one in word.fields))])
             if surely_runs(node):
                 self.variables.set(name, word)
-        if holds_code(typed) or (sets_dangerous_variable(node_text(node)) and not belongs_to_command(node)):
+        if holds_code(typed) or (changes_programs(node_text(node)) and not belongs_to_command(node)):
             self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
 
     def _declaration(self, node: "Node") -> None:
@@ -267,7 +257,7 @@ class ShellReader:
             case "heredoc_redirect":
                 return heredoc_text(redirect)
             case _:
-                return UNSEEN_INPUT if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
+                return UNKNOWN_INPUT if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
 
     def _file_redirect(self, node: "Node") -> None:
         targets = node.children_by_field_name("destination")
@@ -317,7 +307,7 @@ class ShellReader:
         strays = [extra for redirect in redirects for extra in stray_arguments(redirect)]
         nodes = sorted([*own, *strays], key=lambda one: one.start_byte)
         settings = [child for child in node.named_children if child.type == "variable_assignment"]
-        is_unseen = any(sets_dangerous_variable(node_text(setting)) for setting in settings)
+        is_unseen = any(changes_programs(node_text(setting)) for setting in settings)
         return joined([(one, read_word(one, self.variables.lookup)) for one in nodes]), is_unseen
 
     def _call(self, call: Call) -> None:
@@ -338,11 +328,10 @@ class ShellReader:
         self._note_files(bare, name, flat)
         if bare in _MOVES:
             self._move(bare, flat[1:])
-        found = unwrap(bare, flat[1:], call.stdin)
-        if call.more_arguments and not found.steps and runs_its_arguments(bare, flat[1:]):
-            found = Unwrapped([Unseen()])
-        self._judge(call, flat, bare, found)
-        self._check_call(call, flat, bare, found)
+        given = _as_run(call, bare, flat)
+        started = started_by(bare, given[1:], call.stdin)
+        self._judge(replace(call, is_unseen=call.is_unseen or not given[0].is_known), flat, bare, started)
+        self._check_call(call, flat, bare, started)
 
     def _note_files(self, bare: str, name: str, flat: Sequence[Word]) -> None:
         if bare == "ln":
@@ -351,39 +340,29 @@ class ShellReader:
             self.files.runs(name)
         self.files.calls(bare, map(value, flat[1:]))
 
-    def _judge(self, call: Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
-        started = self._started(found, call)
-        runs_unread = any(isinstance(step, RunsScript) and not _is_readable(step.script) for step in found.steps)
-        if runs_unread:
+    def _judge(self, call: Call, flat: Sequence[Word], bare: str, started: Started) -> None:
+        """A command stands before what it starts."""
+        if not all(map(_is_readable, started.scripts)):
             self._report([text_of(call.words)])
+            call = replace(call, is_unseen=True)
+        before, self.invocations = self.invocations, []
+        self._follow(started, call)
+        inner, self.invocations = self.invocations, before
         if bare != "cd":
-            self._add(as_judged(replace(call, is_unseen=call.is_unseen or runs_unread), flat, bare, found, started))
-        for step in found.steps:
-            self._follow(step, call)
+            self._add(as_judged(call, flat, bare, started, inner if started.is_covered else ()))
+        for one in () if started.is_covered else inner:
+            self._add(one)
 
-    def _started(self, found: Unwrapped, call: Call) -> list[Invocation]:
-        """What a project's runner starts: gathered apart, for it lends its spellings only."""
-        kept, self.invocations = self.invocations, []
-        for step in found.steps:
-            if isinstance(step, Starts):
-                self._follow(step.step, call)
-        gathered, self.invocations = self.invocations, kept
-        return gathered
+    def _follow(self, started: Started, call: Call) -> None:
+        for words in started.commands:
+            stdin = NO_INPUT if started.adds_input else call.stdin
+            self._call(Call(words, stdin, placeholder=started.placeholder, adds_input=started.adds_input))
+        for script in started.scripts:
+            self._script(script, started.in_place)
+        for file in started.files:
+            self.files.runs(file)
 
-    def _follow(self, step: Step, call: Call) -> None:
-        match step:
-            case Runs(words, more_arguments):
-                self._call(Call(words, NO_INPUT if more_arguments else call.stdin, more_arguments=more_arguments))
-            case RunsScript(script, in_place):
-                self._script(script, in_place)
-            case RunsFile(file):
-                self.files.runs(value(file))
-            case Starts() | Unseen() | Foreign():
-                pass
-            case _:
-                assert_never(step)
-
-    def _script(self, script: Word, in_place: bool) -> None:
+    def _script(self, script: str, in_place: bool) -> None:
         root = _script_root(script)
         if root is not None:
             self._depth += _DEEPEST // _DEEPEST_SCRIPT
@@ -401,14 +380,14 @@ class ShellReader:
                 self._walk(root)
         self._stdin = stdin
 
-    def _check_call(self, call: Call, flat: Sequence[Word], bare: str, found: Unwrapped) -> None:
+    def _check_call(self, call: Call, flat: Sequence[Word], bare: str, started: Started) -> None:
         if bare in _MOVES:
             return
-        runs = [word for step in found.steps if isinstance(step, Runs) for word in step.words]
-        self._check_words(bare, [word for word in flat[1:] if word not in runs])
-        if call.more_arguments and bare in PATH_COMMANDS and not set(self._feeders) <= _LISTS_FILES:
+        inner = [] if started.is_covered else [word for words in started.commands for word in words]
+        self._check_words(bare, [word for word in flat[1:] if word not in inner])
+        if call.adds_input and bare in PATH_COMMANDS and not set(self._feeders) <= _LISTS_FILES:
             self._report([text_of(call.words)])
-        if found.is_foreign:
+        if started.sight == "foreign":
             for word in (*flat[1:], call.stdin):
                 self._report(self._paths.outside_in_program(word, self._places))
 
@@ -443,7 +422,7 @@ class ShellReader:
     def _failed_move(self, target: Word) -> Places:
         """Where the shell stays if the folder can't be entered. It can, if it is there and nothing ran that may remove it."""
         reached = [path for one in target.fields for path in self._paths.meanings(unquoted(one), self._places)]
-        is_sure = target.is_known and not self.invocations and all(map(is_folder, reached))
+        is_sure = target.is_known and self._calls == 1 and not self.invocations and all(map(is_folder, reached))
         return self._if_failed if is_sure else self._if_failed.also(self._places)
 
 
@@ -451,15 +430,21 @@ def _may_set_any_variable(name: str, words: Sequence[Word]) -> bool:
     return name in _SETS_VARIABLES or (name == "printf" and any(value(word).startswith("-v") for word in words))
 
 
-def _script_root(script: Word) -> "Node | None":
-    text = value(script) if script.is_known else script.text.strip("\"'")
+def _as_run(call: Call, name: str, flat: Sequence[Word]) -> Sequence[Word]:
+    """With the words that only the run shows, where they decide what runs: `xargs env`, `find -exec {} x`."""
+    if not runs_its_arguments(name) and not (call.placeholder and call.placeholder in value(flat[0])):
+        return flat
+    words = [UNKNOWN_INPUT if call.placeholder and call.placeholder in value(word) else word for word in flat]
+    return [*words, UNKNOWN_INPUT] if call.adds_input else words
+
+
+def _script_root(script: str) -> "Node | None":
+    text = script.replace(UNKNOWN, "")
     return None if has_reserved_characters(text) else parse(text)
 
 
-def _is_readable(script: Word) -> bool:
-    if not script.is_known:
-        return False
-    root = _script_root(script)
+def _is_readable(script: str) -> bool:
+    root = None if UNKNOWN in script else _script_root(script)
     return root is not None and not root.has_error and not is_misread(root)
 
 

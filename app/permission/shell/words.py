@@ -69,9 +69,18 @@ def has_glob(field: str) -> bool:
     return any(char in field for char in "*?[")
 
 
+def value(word: Word) -> str:
+    """The word without quotes."""
+    return unquoted(" ".join(word.fields))
+
+
 def literal_word(text: str) -> Word:
     """A word of a script that this module did not read itself: nothing in it is expanded any more."""
     return Word(text, (quoted(text),))
+
+
+UNKNOWN_INPUT = Word("", (UNKNOWN,))
+NO_INPUT = Word("", ())
 
 
 def node_text(node: "Node") -> str:

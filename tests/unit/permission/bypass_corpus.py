@@ -125,7 +125,7 @@ CHAINS = [
     ("function f { rm x; }; f", "no_rm", "deny"),
     ("git() { rm x; }; git status", "no_rm", "deny"),
     ("coproc rm x", "no_rm", "deny"),
-    ("coproc NAME { rm x; }", "no_rm", "deny"),
+    ("coproc NAME { rm x; }", "no_rm", "ask"),
     ("time rm x", "no_rm", "deny"),
     ("time -p rm x", "no_rm", "deny"),
     ("time { rm x; }", "no_rm", "deny"),
