@@ -87,6 +87,14 @@ class Publisher(Protocol):
     def publish_delta(self, delta: PartDelta) -> None: ...
 
 
+class _Written(asyncio.Future[None]):
+    """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused all the same. The
+    task is cancelled when that is known."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
 @dataclass(slots=True)
 class _Waiting:
     change: Change
@@ -124,7 +132,7 @@ class Writer:
 
     def post(self, change: Change) -> asyncio.Future[None]:
         """Put a change in line and return; the future is done when it is stored and announced."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done = _Written(loop=asyncio.get_running_loop())
         sessions = change.sessions()
         self._on_the_way.update(sessions)
         self._queue.append(_Waiting(change, done, sessions))

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from session_parts import DIRECTORY, Sessions
 
@@ -15,6 +17,22 @@ async def test_a_session_whose_end_cannot_be_stored_stays_busy(sessions: Session
     sessions.store.release("ses_1")
     await sessions.statuses.set("ses_1", DIRECTORY, Idle())
     assert not sessions.statuses.is_busy("ses_1")
+
+
+async def test_a_waiter_that_is_cancelled_leaves_no_session_busy(sessions: Sessions) -> None:
+    await sessions.statuses.set("ses_1", DIRECTORY, Busy())
+    sessions.database.gate.clear()
+    ending = sessions.statuses.set("ses_1", DIRECTORY, Idle())
+
+    async def wait() -> None:
+        await ending
+
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    sessions.database.gate.set()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled() and not sessions.statuses.is_busy("ses_1")
 
 
 async def test_the_end_of_one_turn_does_not_end_the_next(sessions: Sessions) -> None:
