@@ -21,8 +21,10 @@ class OwnFiles:
         self._written.add(basename(name))
         self._writes_hooks |= _HOOKS in name
 
-    def calls(self, command: str, args: Iterable[str]) -> None:
-        """`command`: the bare name of one that may write the files among its arguments."""
+    def calls(self, command: str, path: str, args: Iterable[str]) -> None:
+        """`command`: its bare name, `path`: the name as it is called."""
+        if "/" in path:
+            self.runs(path)
         if command not in _WRITERS:
             return
         for arg in args:

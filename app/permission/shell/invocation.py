@@ -14,20 +14,8 @@ from app.permission.shell.words import (
 )
 from app.permission.spellings import spellings
 
-_EVALUATES_SUBSCRIPTS = {
-    "declare",
-    "typeset",
-    "local",
-    "export",
-    "readonly",
-    "let",
-    "test",
-    "[",
-    "printf",
-    "read",
-    "unset",
-    "wait",
-}
+_EVALUATES_SUBSCRIPTS = {"declare", "typeset", "local", "export", "readonly", "let", "test", "[", "printf", "read", "unset"}
+_EVALUATES_SUBSCRIPTS |= {"wait"}
 
 
 @dataclass(frozen=True, slots=True)

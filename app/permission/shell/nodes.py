@@ -17,16 +17,9 @@ from app.permission.shell.words import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-WORDS = {"word", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "number", "simple_expansion"}
-WORDS |= {
-    "expansion",
-    "process_substitution",
-    "command_substitution",
-    "arithmetic_expansion",
-    "brace_expression",
-    "extglob_pattern",
-    "regex",
-}
+_WORDS = """word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion regex
+process_substitution command_substitution arithmetic_expansion brace_expression extglob_pattern"""
+WORDS = set(_WORDS.split())
 
 
 def joined(words: Sequence[tuple["Node", Word]]) -> list[Word]:

@@ -189,7 +189,7 @@ _FOREIGN = _by_name(
     {
         "awk gawk mawk nawk": rf"system|getline|[^|]\|[^|]|@load|\0-\w*[eil]\b|--source|{UNKNOWN}",
         "sed gsed": r"[\0;{}\n\d$/!,]\s*[eE](?:[\s\0\x01;]|$)|[\0;{}\n\d$!]\s*[wW]\s"
-        r"|s([^\0])[^\n\0]*\1[^\n\0]*\1[gpimI0-9]*[ew]",
+        r"|s([^\0])(?:\\[^\0]|(?!\1)[^\n\0\\])*\1(?:\\[^\0]|(?!\1)[^\n\0\\])*\1[gpimIM0-9]*[ew]",
         "vi vim nvim ex ed view": r"\0(?:-c|\+|--cmd|-es|-S|--headless)|\x01",
         "crontab": r"\x01",
         "expect": r"\0-c|\x01",
@@ -236,6 +236,10 @@ def started_by(name: str, args: Sequence[Word], stdin: Word) -> Started:
     elif started.sight == "clear" and name in _FOREIGN and re.search(_FOREIGN[name], text):
         started.sight = "foreign"
     return started
+
+
+def may_hold_commands(name: str) -> bool:
+    return runs_its_arguments(name) or name in _RUNNERS or name in _FIND_RUNS
 
 
 def runs_its_arguments(name: str) -> bool:

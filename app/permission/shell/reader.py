@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from posixpath import basename, normpath
@@ -25,7 +25,7 @@ from app.permission.shell.nodes import (
     stray_arguments,
 )
 from app.permission.shell.paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
-from app.permission.shell.programs import Started, changes_programs, runs_its_arguments, started_by
+from app.permission.shell.programs import Started, changes_programs, may_hold_commands, runs_its_arguments, started_by
 from app.permission.shell.syntax import MAX_NODES, is_misread, parse
 from app.permission.shell.variables import Variables, surely_runs
 from app.permission.shell.words import (
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _DEEPEST = 150
 _DEEPEST_SCRIPT = 8
 _DEEPEST_CALL = 12
+_MOST_WORDS = 300
+"""Of a command that holds others."""
 _APART = {"subshell", "command_substitution", "process_substitution"}
 _REPEATED = {"for_statement", "c_style_for_statement", "while_statement", "function_definition"}
 _STATEMENTS = {"program", "compound_statement", "do_group", "if_statement", "elif_clause", "else_clause", "case_item", *_APART}
@@ -122,29 +124,24 @@ class ShellReader:
         return self._loose_word if node.type in WORDS else self._statements
 
     def _statements(self, node: "Node") -> None:
-        with self._repeating(node.type in _REPEATED):
-            for child in node.named_children:
-                if in_background(child):
-                    self._apart_child(child)
-                else:
-                    self._walk(child)
-                if node.type in _STATEMENTS:
-                    self._settle_places()
-
-    def _apart_child(self, child: "Node") -> None:
-        with self._own_places():
-            self._walk(child)
+        self._loops += node.type in _REPEATED
+        for child in node.named_children:
+            if in_background(child):
+                self._walk_apart(child)
+            else:
+                self._walk(child)
+            if node.type in _STATEMENTS:
+                self._settle_places()
+        self._loops -= node.type in _REPEATED
 
     def _settle_places(self) -> None:
         """A `cd` before a `;` may have failed, and what follows runs all the same."""
         self._places = self._places.also(self._if_failed)
         self._if_failed = Places(())
 
-    @contextmanager
-    def _repeating(self, repeats: bool) -> Iterator[None]:
-        self._loops += repeats
-        yield
-        self._loops -= repeats
+    def _walk_apart(self, child: "Node") -> None:
+        with self._own_places():
+            self._walk(child)
 
     def _apart(self, node: "Node") -> None:
         with self._own_places():
@@ -167,7 +164,7 @@ class ShellReader:
     def _pipeline(self, node: "Node") -> None:
         stdin, feeders = self._stdin, self._feeders
         for child in node.named_children:
-            self._apart_child(child)
+            self._walk_apart(child)
             self._stdin = printed(child, self.variables)
             self._feeders = [*self._feeders, name_of(child)]
         self._stdin, self._feeders = stdin, feeders
@@ -190,41 +187,39 @@ class ShellReader:
             if surely_runs(node):
                 self.variables.set(name, word)
         if holds_code(typed) or (changes_programs(node_text(node)) and not belongs_to_command(node)):
-            self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
+            self._add_unseen(node_text(node))
 
     def _declaration(self, node: "Node") -> None:
         if any(child.type in WORDS and child.type != "word" for child in node.named_children):
             self.variables.opaque = True
             if holds_code(node_text(node)):
-                self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
+                self._add_unseen(node_text(node))
         self._statements(node)
 
     def _loose_word(self, node: "Node") -> None:
         """A word that is no command's: of a test, a `for`, a `case`."""
         self._check_words("", [read_word(node, self.variables.lookup)])
         self._words_within(node)
-        if re.match(r"\$\{.*(@P|:?=)", node_text(node), re.DOTALL):
-            self._mark_expansion(node)
 
     def _words_within(self, node: "Node") -> None:
-        """The commands that a word runs: substitutions, however deep in quotes."""
+        """What the expansion of a word runs: substitutions, however deep in quotes."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise Undone
+        if node.type == "expansion" and re.search(r"@P|:?=", node_text(node)):
+            self._expansion(node_text(node))
         for child in node.named_children:
             if child.type in _APART:
                 self._walk(child)
             else:
-                if child.type == "expansion" and re.search(r"@P|:?=", node_text(child)):
-                    self._mark_expansion(child)
                 self._words_within(child)
         self._depth -= 1
 
-    def _mark_expansion(self, node: "Node") -> None:
+    def _expansion(self, text: str) -> None:
         """`${x@P}` runs what its value says; `${x:=y}` sets it."""
         self.variables.opaque = True
-        if "@P" in node_text(node):
-            self._add(Invocation(Subject(node_text(node), sight="unseen"), always=None))
+        if "@P" in text:
+            self._add_unseen(text)
 
     def _redirected(self, node: "Node") -> None:
         body = node.child_by_field_name("body")
@@ -271,7 +266,7 @@ class ShellReader:
         """The grammar puts the rest of the line (`<<EOF | sh`) into the heredoc's node."""
         text = heredoc_text(node)
         if not text.is_known and _LIVE_BACKQUOTE.search(text.text):
-            self._add(Invocation(Subject(text.text, sight="unseen"), always=None))
+            self._add_unseen(text.text)
         before, self._stdin = self._stdin, replace(text, fields=(UNKNOWN,))
         for child in node.named_children:
             if child.type == "heredoc_body":
@@ -312,7 +307,8 @@ class ShellReader:
 
     def _call(self, call: Call) -> None:
         self._calls += 1
-        if self._calls > _DEEPEST_CALL:
+        self._nodes += len(call.words) if self._calls > 1 else 0
+        if self._calls > _DEEPEST_CALL or self._nodes > MAX_NODES:
             raise Undone
         self._read_call(call)
         self._calls -= 1
@@ -324,8 +320,11 @@ class ShellReader:
         if typed_name in _GROUP_ENDS and len(flat) == 1:
             return
         self.is_unparsable |= typed_name in _MISPLACED
+        if len(flat) > _MOST_WORDS and may_hold_commands(bare):
+            raise Undone
         self.variables.opaque |= _may_set_any_variable(bare, flat)
-        self._note_files(bare, name, flat)
+        self._paths = replace(self._paths, makes_links=self._paths.makes_links or bare == "ln")
+        self.files.calls(bare, name, map(value, flat[1:]))
         if bare in _MOVES:
             self._move(bare, flat[1:])
         given = _as_run(call, bare, flat)
@@ -333,52 +332,43 @@ class ShellReader:
         self._judge(replace(call, is_unseen=call.is_unseen or not given[0].is_known), flat, bare, started)
         self._check_call(call, flat, bare, started)
 
-    def _note_files(self, bare: str, name: str, flat: Sequence[Word]) -> None:
-        if bare == "ln":
-            self._paths = replace(self._paths, makes_links=True)
-        if "/" in name:
-            self.files.runs(name)
-        self.files.calls(bare, map(value, flat[1:]))
-
     def _judge(self, call: Call, flat: Sequence[Word], bare: str, started: Started) -> None:
         """A command stands before what it starts."""
-        if not all(map(_is_readable, started.scripts)):
+        before, self.invocations = self.invocations, []
+        for words in started.commands:
+            stdin = NO_INPUT if started.adds_input else call.stdin
+            self._call(Call(words, stdin, placeholder=started.placeholder, adds_input=started.adds_input))
+        unread = [script for script in started.scripts if not self._script(script, started.in_place)]
+        if unread:
             self._report([text_of(call.words)])
             call = replace(call, is_unseen=True)
-        before, self.invocations = self.invocations, []
-        self._follow(started, call)
+        for file in started.files:
+            self.files.runs(file)
         inner, self.invocations = self.invocations, before
         if bare != "cd":
             self._add(as_judged(call, flat, bare, started, inner if started.is_covered else ()))
         for one in () if started.is_covered else inner:
             self._add(one)
 
-    def _follow(self, started: Started, call: Call) -> None:
-        for words in started.commands:
-            stdin = NO_INPUT if started.adds_input else call.stdin
-            self._call(Call(words, stdin, placeholder=started.placeholder, adds_input=started.adds_input))
-        for script in started.scripts:
-            self._script(script, started.in_place)
-        for file in started.files:
-            self.files.runs(file)
-
-    def _script(self, script: str, in_place: bool) -> None:
-        root = _script_root(script)
-        if root is not None:
-            self._depth += _DEEPEST // _DEEPEST_SCRIPT
-            self._read_script(root, in_place)
-            self._depth -= _DEEPEST // _DEEPEST_SCRIPT
-
-    def _read_script(self, root: "Node", in_place: bool) -> None:
+    def _script(self, script: str, in_place: bool) -> bool:
+        """Whether all of it was read. What can be read of it is held against the rules in any case."""
+        text = script.replace(UNKNOWN, "")
+        root = None if has_reserved_characters(text) else parse(text)
+        if root is None:
+            return False
         stdin, self._stdin = self._stdin, NO_INPUT
-        if in_place:
+        self._depth += _DEEPEST // _DEEPEST_SCRIPT
+        with nullcontext() if in_place else self._child_process():
             self._admit(root)
             self._walk(root)
-        else:
-            with self._own_places(), self.variables.of_child_process():
-                self._admit(root)
-                self._walk(root)
+        self._depth -= _DEEPEST // _DEEPEST_SCRIPT
         self._stdin = stdin
+        return UNKNOWN not in script and not root.has_error and not is_misread(root)
+
+    @contextmanager
+    def _child_process(self) -> Iterator[None]:
+        with self._own_places(), self.variables.of_child_process():
+            yield
 
     def _check_call(self, call: Call, flat: Sequence[Word], bare: str, started: Started) -> None:
         if bare in _MOVES:
@@ -396,6 +386,9 @@ class ShellReader:
 
     def _report(self, paths: Iterable[str]) -> None:
         self.outside.update(dict.fromkeys(paths))
+
+    def _add_unseen(self, text: str) -> None:
+        self._add(Invocation(Subject(text, sight="unseen"), always=None))
 
     def _add(self, invocation: Invocation) -> None:
         if invocation not in self.invocations[-50:]:
@@ -436,16 +429,6 @@ def _as_run(call: Call, name: str, flat: Sequence[Word]) -> Sequence[Word]:
         return flat
     words = [UNKNOWN_INPUT if call.placeholder and call.placeholder in value(word) else word for word in flat]
     return [*words, UNKNOWN_INPUT] if call.adds_input else words
-
-
-def _script_root(script: str) -> "Node | None":
-    text = script.replace(UNKNOWN, "")
-    return None if has_reserved_characters(text) else parse(text)
-
-
-def _is_readable(script: str) -> bool:
-    root = None if UNKNOWN in script else _script_root(script)
-    return root is not None and not root.has_error and not is_misread(root)
 
 
 def _is_absolute(word: Word) -> bool:

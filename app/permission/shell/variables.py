@@ -14,22 +14,8 @@ from app.permission.shell.words import Word, is_known, node_text, unquoted
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_SHELL_SETS = {
-    "PWD",
-    "OLDPWD",
-    "REPLY",
-    "RANDOM",
-    "SECONDS",
-    "LINENO",
-    "UID",
-    "EUID",
-    "PPID",
-    "SHLVL",
-    "OPTARG",
-    "OPTIND",
-    "_",
-    "IFS",
-}
+_SHELL_SETS = {"PWD", "OLDPWD", "REPLY", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "SHLVL", "OPTARG", "OPTIND"}
+_SHELL_SETS |= {"_", "IFS"}
 
 
 @dataclass(slots=True)

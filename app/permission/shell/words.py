@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -175,32 +175,20 @@ def _variable(text: str, lookup: Lookup, in_quotes: bool) -> list[str]:
     return [value.translate(hidden) for value in values]
 
 
-_ANSI_SIMPLE = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ANSI_ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ANSI_ESCAPES |= {char: char for char in "\\'\"?"}
 
 
 def _ansi_c(body: str) -> str:
-    """`$'…'`; bash cuts it at a NUL."""
-    return _ANSI_ESCAPE.sub(_ansi_character, body).partition("\0")[0]
+    """`$'…'`. What an escaped number stands for is left to the run."""
+    return re.sub(r"\\(.)", lambda found: _ANSI_ESCAPES.get(found[1], UNKNOWN), body, flags=re.DOTALL)
 
 
-def _ansi_character(found: re.Match[str]) -> str:
-    code = found[1]
-    if code[0] in "xuU" and len(code) > 1:
-        return _character(int(code[1:], 16))
-    if code[0] in "01234567":
-        return _character(int(code, 8) & 0xFF)
-    if code[0] == "c" and len(code) > 1:
-        return chr(ord(code[1].upper()) & 0x1F)
-    return _ANSI_SIMPLE.get(code, code)
-
-
-def _character(number: int) -> str:
-    return chr(number) if number < 0x110000 and not 0xD800 <= number < 0xE000 else UNKNOWN
+_BRACES = re.compile(r"\{([^{},]*(?:,[^{},]*)+|(-?\d{1,9})\.\.(-?\d{1,9})|([A-Za-z])\.\.([A-Za-z]))\}")
 
 
 def expand_braces(field: str) -> list[str]:
-    """`a{b,c}` → `ab`, `ac`; `{1..3}` → `1`, `2`, `3`. Too many → UNKNOWN."""
+    """`a{b,c}` → `ab`, `ac`; `{1..3}` → `1`, `2`, `3`, the innermost group first. Too many, or a group that is left → UNKNOWN."""
     if field.count("{") > MAX_FIELDS:
         return [UNKNOWN]
     done: list[str] = []
@@ -209,66 +197,20 @@ def expand_braces(field: str) -> list[str]:
         if len(waiting) + len(done) > MAX_FIELDS:
             return [UNKNOWN]
         current = waiting.pop()
-        group = _first_group(current)
-        if group is None:
-            done.append(current)
-            continue
-        start, end, choices = group
-        waiting.extend(current[:start] + choice + current[end + 1 :] for choice in reversed(choices))
+        if group := _BRACES.search(current):
+            choices = _choices(group)
+            waiting += [current[: group.start()] + choice + current[group.end() :] for choice in reversed(choices)]
+        else:
+            done.append(UNKNOWN if "{" in current and "}" in current and ("," in current or ".." in current) else current)
     return done
 
 
-def _first_group(field: str) -> tuple[int, int, list[str]] | None:
-    """Where the first brace group stands, and its choices."""
-    for start in (at for at, char in enumerate(field) if char == "{"):
-        end, commas = _group_end(field, start)
-        if end is None:
-            continue
-        choices = _choices(field, start, end, commas)
-        if choices:
-            return start, end, choices
-    return None
+def _choices(group: re.Match[str]) -> list[str]:
+    if group[2]:
+        span = _span(int(group[2]), int(group[3]))
+        return [str(number) for number in span] if len(span) <= MAX_FIELDS else [UNKNOWN]
+    return [chr(code) for code in _span(ord(group[4]), ord(group[5]))] if group[4] else group[1].split(",")
 
 
-def _group_end(field: str, start: int) -> tuple[int | None, list[int]]:
-    depth = 0
-    commas: list[int] = []
-    for at in range(start, len(field)):
-        match field[at]:
-            case "{":
-                depth += 1
-            case "}":
-                depth -= 1
-                if depth == 0:
-                    return at, commas
-            case "," if depth == 1:
-                commas.append(at)
-    return None, commas
-
-
-def _choices(field: str, start: int, end: int, commas: list[int]) -> list[str]:
-    if not commas:
-        return _sequence(field[start + 1 : end])
-    edges = [start, *commas, end]
-    return [field[one + 1 : other] for one, other in pairwise(edges)]
-
-
-_SEQUENCE = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
-
-
-def _sequence(body: str) -> list[str]:
-    found = _SEQUENCE.fullmatch(body)
-    if not found:
-        return []
-    if found[1].isalpha() and found[2].isalpha():
-        first, last = ord(found[1]), ord(found[2])
-        return [chr(code) for code in _span(first, last, found[3])]
-    if found[1].isalpha() or found[2].isalpha():
-        return []
-    span = _span(int(found[1]), int(found[2]), found[3])
-    return [str(number) for number in span] if len(span) <= MAX_FIELDS else [UNKNOWN]
-
-
-def _span(first: int, last: int, step: str | None) -> range:
-    size = abs(int(step or 1)) or 1
-    return range(first, last + 1, size) if first <= last else range(first, last - 1, -size)
+def _span(first: int, last: int) -> range:
+    return range(first, last + 1) if first <= last else range(first, last - 1, -1)
