@@ -36,6 +36,7 @@ class Call:
     is_unseen: bool = False
     placeholder: str = ""
     adds_input: bool = False
+    is_wrapped: bool = False
 
 
 def flattened(words: Sequence[Word]) -> list[Word]:

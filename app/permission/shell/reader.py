@@ -125,6 +125,7 @@ class ShellReader:
 
     def _statements(self, node: "Node") -> None:
         self._loops += node.type in _REPEATED
+        self.is_unparsable |= node.type == "function_definition" and node_text(node.named_children[0]) in _MOVES
         for child in node.named_children:
             if in_background(child):
                 self._walk_apart(child)
@@ -326,7 +327,11 @@ class ShellReader:
         self._paths = replace(self._paths, makes_links=self._paths.makes_links or bare == "ln")
         self.files.calls(bare, name, map(value, flat[1:]))
         if bare in _MOVES:
+            before = self._places
             self._move(bare, flat[1:])
+            if call.is_wrapped or name != bare:  # a program of that name moves nothing
+                self._places = self._places.also(before)
+        self.is_unparsable |= bare == "alias" and any(value(word).partition("=")[0] in _MOVES for word in flat[1:])
         given = _as_run(call, bare, flat)
         started = started_by(bare, given[1:], call.stdin)
         self._judge(replace(call, is_unseen=call.is_unseen or not given[0].is_known), flat, bare, started)
@@ -337,7 +342,7 @@ class ShellReader:
         before, self.invocations = self.invocations, []
         for words in started.commands:
             stdin = NO_INPUT if started.adds_input else call.stdin
-            self._call(Call(words, stdin, placeholder=started.placeholder, adds_input=started.adds_input))
+            self._call(Call(words, stdin, "", False, started.placeholder, started.adds_input, is_wrapped=True))
         unread = [script for script in started.scripts if not self._script(script, started.in_place)]
         if unread:
             self._report([text_of(call.words)])
