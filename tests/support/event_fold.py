@@ -85,6 +85,7 @@ class EventFold:
         session_id = values["info"]["id"]
         self.sessions.pop(session_id, None)
         self.deleted.add(session_id)
+        self.waiting = {key: asked for key, asked in self.waiting.items() if asked["sessionID"] != session_id}
 
     def _put_message(self, values: dict[str, Any]) -> None:
         session, info = self._session(values), values["info"]
