@@ -253,10 +253,11 @@ class Runner:
             self._unsettled.add(session_id, run.directory)
 
     async def _end(self, session_id: str, run: Run, *, announced: bool = True) -> None:
-        """Idle is announced last, when all else of the turn is stored; not while another run waits, whose prompt is open. It is
-        stored under the lease: the prompts of a session that another server runs are not closed."""
+        """Idle is announced last, when all else of the turn is stored, be it later; not while another run waits, whose prompt is
+        open. It is stored under the lease: the prompts of a session that another server runs are not closed."""
         runs = self._runs[session_id]
-        ends = announced and run.begun and runs[-1] is run and not run.discarded
+        is_last = runs[-1] is run and not run.discarded
+        ends = announced and run.begun and is_last and not self.is_unsettled(session_id)
         try:
             idle = self._statuses.set(session_id, run.directory, Idle()) if ends else None
             if run.begun:

@@ -24,7 +24,7 @@ from app.provider.base import (
     ToolCall,
     ToolInputStart,
 )
-from app.provider.scripted import TITLE, ScriptedProvider
+from app.provider.scripted import TITLE, ScriptedProvider, Turn, parse_turn
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
 
@@ -252,6 +252,27 @@ async def test_a_call_that_cannot_be_stored_is_not_run(tmp_path: Path, row: str)
             assert message["info"]["error"]["data"]["message"] == NOT_STORED
             assert "completed" not in [part["state"]["status"] for part in tools([message])]
             assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Not asked for."]
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count: int) -> None:
+    """However many commits are refused from the model's answer on."""
+    asked = asyncio.Event()
+
+    def answer(_request: ModelRequest) -> Turn:
+        asked.set()
+        return parse_turn([say("Now.")])
+
+    with refused_commits() as commits:
+        async with running_app(tmp_path, otherwise=answer) as app:
+            session, refusals = (await app.create_session(title="Named"))["id"], iter(range(count))
+            commits.when = lambda: asked.is_set() and next(refusals, None) is not None
+            async with app.events() as events:
+                await app.prompt_async(session, "Hi")
+                await events.until("session.idle")
+                messages = await app.messages(session)
+            assert [message["info"]["role"] for message in messages] == ["user", "assistant"]
+            assert_settled(messages)
 
 
 async def test_a_model_whose_answer_cannot_be_stored_is_not_asked(tmp_path: Path) -> None:
