@@ -78,7 +78,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     with _database_must_do():
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
     server = http_server(application, settings)
-    _spare_what_is_loaded()
+    _freeze_gc()
     _greet(hostname, bound.getsockname()[1], login)
     server.run(sockets=[bound])
 
@@ -132,7 +132,7 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
     return DrainingServer(config)
 
 
-def _spare_what_is_loaded() -> None:
+def _freeze_gc() -> None:
     """The modules stay for good. Left to itself the garbage collector walks all they hold again and again, which stops every
     session for a tenth of a second each time."""
     gc.collect()

@@ -10,6 +10,7 @@ from pathlib import Path
 from app import __version__
 from app.config.flags import Flags
 from app.config.loader import load
+from app.project.discovery import discover
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.snapshot import checkup as snapshots
@@ -17,7 +18,6 @@ from app.storage import checkup as database
 from app.storage.engine import DatabaseUnusable, make_engine, require_writable
 from app.util.finding import Finding
 from app.util.git import git
-from app.workspace.project import discover
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")
 

@@ -10,13 +10,14 @@ from fastapi import FastAPI
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, request, server, session, share
+from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, server, session, share
+from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
 from app.api.login import Login
 from app.api.security import Access, Guard, is_loopback
 from app.api.tokens import TokenStore
 from app.config.flags import Flags
-from app.plugin.host import Reach
+from app.plugin.host import ApiAccess
 from app.settings import Settings
 from app.wiring import Choices, Server
 
@@ -52,7 +53,7 @@ def create_app(
     return app
 
 
-def _reach(app: FastAPI, flags: Flags, url: str) -> Reach:
+def _reach(app: FastAPI, flags: Flags, url: str) -> ApiAccess:
     """Plugins call the API within this process, with the server's own password."""
 
     def connect(directory: str) -> Any:
@@ -65,7 +66,7 @@ def _reach(app: FastAPI, flags: Flags, url: str) -> Reach:
             headers={"x-opencode-directory": quote(directory)},
         )
 
-    return Reach(url, connect)
+    return ApiAccess(url, connect)
 
 
 def openapi_yaml() -> str:

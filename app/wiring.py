@@ -8,41 +8,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.agent.context.instruction_pages import InstructionPages
-from app.agent.deletion import Deletion
-from app.agent.disposal import Disposal
-from app.agent.housekeeping import Housekeeping
-from app.agent.instance import Instance
-from app.agent.instances import Instances
-from app.agent.intake.attached_file import FileReader
-from app.agent.intake.command import Commands
-from app.agent.intake.prompts import Prompts
-from app.agent.intake.requests import Requests
-from app.agent.intake.resolve import Resolver
-from app.agent.intake.user_message import Intake, Limits
-from app.agent.loop.call_host import HostServices
-from app.agent.loop.subagent import SubagentSessions
-from app.agent.loop.titles import Titles
-from app.agent.loop.turn import Turn
-from app.agent.loop.turn_scope import TurnScope, TurnServices
-from app.agent.recovery import Recovery, UnfinishedReverts
-from app.agent.runner import MakeTurn, Runner
 from app.api.draining import Draining
 from app.api.services import Services
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.config.flags import Flags
 from app.config.well_known import Organisations
+from app.context.instruction_pages import InstructionPages
+from app.intake.attached_file import FileReader
+from app.intake.command import Commands
+from app.intake.prompts import Prompts
+from app.intake.resolve import Resolver
+from app.intake.session_actions import SessionActions
+from app.intake.subagent import SubagentSessions
+from app.intake.user_message import Intake, PromptLimits
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpEvent, McpSettings
 from app.permission.service import Permissions
 from app.plugin.host import PluginHost
 from app.plugin.runner import HOOK_SECONDS
+from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
-from app.provider.catalogue import KnownCatalogue
+from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import shared_scripted
 from app.question.service import Questions
+from app.runs.deletion import Deletion
+from app.runs.disposal import Disposal
+from app.runs.housekeeping import Housekeeping
+from app.runs.recovery import Recovery, UnfinishedReverts
+from app.runs.runner import MakeTurn, Runner
 from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.lease import Leases
@@ -62,10 +57,15 @@ from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
+from app.turn.call_host import HostServices
+from app.turn.titles import Titles
+from app.turn.turn import Turn
+from app.turn.turn_scope import TurnScope, TurnServices
 from app.util import marks
 from app.util.server_locks import ServerLocks
 from app.workspace.branches import Branches
-from app.workspace.registry import Projects
+from app.workspace.instance import Instance
+from app.workspace.instances import Instances
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
 
@@ -213,7 +213,7 @@ class Server:
         files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self._outputs)
         reverts = Reverts(store)
         quota = ProjectQuota(store, self.settings.max_project_bytes)
-        limits = Limits(self.settings.max_part_bytes, self.settings.max_waiting_prompts)
+        limits = PromptLimits(self.settings.max_part_bytes, self.settings.max_waiting_prompts)
         intake = Intake(store, Resolver(files), reverts, limits, quota)
         prompts = Prompts(store, intake, runner, gate)
         sessions = SessionService(store, gate)
@@ -227,7 +227,7 @@ class Server:
             shares=Shares(store),
             statuses=statuses,
             prompts=prompts,
-            requests=Requests(turn_services, prompts, intake, runner, gate, reverts, commands, projects),
+            requests=SessionActions(turn_services, prompts, intake, runner, gate, reverts, commands, projects),
             runner=runner,
             instances=instances,
             disposal=Disposal(instances, runner, writer, storage.bus),

@@ -1,0 +1,4 @@
+"""The HTTP API: one module a resource. A route parses, calls one service and returns; FastAPI is imported here and in main only.
+
+Begin at `message.py` (prompts) and `event.py` (the event stream). What routes call is in `services.py`.
+"""

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from app.api.deps import TRUE, Directory, documented, json_bytes, place_of, wire
 from app.api.json_route import ServerRequest, router
 from app.config.masking import masked
-from app.provider.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
+from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.config import Config
 from app.schema.model import Auth, ProviderAuthMethod
 

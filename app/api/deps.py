@@ -6,10 +6,10 @@ from urllib.parse import unquote
 from fastapi import Depends, Path, Query, Request
 from fastapi.responses import Response
 
-from app.agent.instance import Instance
 from app.api.json_route import ServerRequest
+from app.project.place import Place
 from app.schema.base import AnyID, Wire
-from app.workspace.place import Place
+from app.workspace.instance import Instance
 
 
 async def named_directory(

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from fastapi.responses import Response
 
-from app.agent.intake.mcp_commands import all_commands
 from app.api.deps import TRUE, Directory, documented, json_bytes, place_of, wire
 from app.api.json_route import ServerRequest, router
-from app.provider.selection import find
+from app.intake.mcp_commands import all_commands
+from app.provider.models.selection import find
 from app.schema.agent import Agent, Command, Skill
 from app.schema.base import Wire
 from app.schema.project import Project, ProjectCommands, ProjectIcon

@@ -116,7 +116,7 @@ async def _open(app: Services, directory: str | None, wanted: _Wanted) -> Stream
     except BaseException:
         listener.close()
         raise
-    return EventStream(listener, _chained(first, frames))
+    return EventStreamResponse(listener, _chained(first, frames))
 
 
 class EventToken(Wire):
@@ -134,7 +134,7 @@ async def event_token(request: Request) -> Response:
     return wire(EventToken(token=token, expires=expires))
 
 
-class EventStream(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     """Stops listening when the client has gone, be it before the first frame."""
 
     def __init__(self, listener: Listener, frames: AsyncIterator[bytes]) -> None:

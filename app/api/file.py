@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 from fastapi import Query
 from fastapi.responses import Response
 
-from app.agent.browse.content import view_file
-from app.agent.browse.file_search import FileSearch
-from app.agent.browse.listing import list_directory
-from app.agent.browse.reach import Reach
-from app.agent.browse.status import changed_files
-from app.agent.browse.text_search import find_text
 from app.api.deps import Directory, documented, json_bytes, place_of, wire
 from app.api.json_route import ServerRequest, router
+from app.browse.content import view_file
+from app.browse.file_search import FileSearch
+from app.browse.listing import list_directory
+from app.browse.reach import AllowedPaths
+from app.browse.status import changed_files
+from app.browse.text_search import find_text
 from app.schema.base import Wire
 from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
 from app.session.rows import json_array
@@ -25,8 +25,8 @@ files = FileSearch()
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
 
 
-async def _reach(request: ServerRequest, where: str | None) -> Reach:
-    return Reach(await place_of(request, where), request.services.instances.workspaces.allows)
+async def _reach(request: ServerRequest, where: str | None) -> AllowedPaths:
+    return AllowedPaths(await place_of(request, where), request.services.instances.workspaces.allows)
 
 
 def _array(values: Sequence[Wire]) -> Response:

@@ -18,14 +18,14 @@ STREAMS = ("/event", "/global/event")
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AcceptedLogin:
     """`who` stands in the audit log."""
 
     who: str
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class LoginDenied:
     """`retry_after`: seconds for which the address is not listened to, 0 when it may try again at once."""
 
     retry_after: int = 0
@@ -47,25 +47,25 @@ class Login:
         self._required = self._required or self._tokens.in_use()
         return self._required
 
-    def check(self, scope: Mapping[str, Any], authorization: str | None) -> Admitted | Denied:
+    def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
         guessed, and whoever shares an address with a guesser is not locked out."""
         if not self.is_required():
-            return Admitted(ANYONE)
+            return AcceptedLogin(ANYONE)
         scheme, credentials = _parts(authorization)
         if not scheme:
-            return Admitted("event token") if self._redeemed(scope) else Denied()
+            return AcceptedLogin("event token") if self._redeemed(scope) else LoginDenied()
         name = self._tokens.owner(credentials) if scheme == "bearer" else None
-        return Admitted(f"token {name}") if name else self._by_password(scheme, credentials, _address(scope))
+        return AcceptedLogin(f"token {name}") if name else self._by_password(scheme, credentials, _address(scope))
 
-    def _by_password(self, scheme: str, credentials: str, address: str) -> Admitted | Denied:
+    def _by_password(self, scheme: str, credentials: str, address: str) -> AcceptedLogin | LoginDenied:
         wait = self._throttle.wait(address)
         if wait:
-            return Denied(wait)
+            return LoginDenied(wait)
         if scheme == "basic" and self._is_password(credentials):
-            return Admitted(self._username)
+            return AcceptedLogin(self._username)
         self._throttle.failed(address)
-        return Denied(self._throttle.wait(address))
+        return LoginDenied(self._throttle.wait(address))
 
     def _is_password(self, credentials: str) -> bool:
         """Digests are compared, so that not even a length is told by the time it takes."""

@@ -115,7 +115,7 @@ async def back_from_sign_in(
     error: Annotated[str | None, Query()] = None,
 ) -> Response:
     """Where a browser comes back to from a sign-in page."""
-    answer = signing_in.Answer(code, iss, error)
+    answer = signing_in.SignInAnswer(code, iss, error)
     found = await signing_in.come_back(request.services.instances.mcp_servers(), state, answer)
     if isinstance(found, MCPStatusConnected):
         return HTMLResponse("<p>Signed in. This window can be closed.</p>")

@@ -18,7 +18,7 @@ from app.api.deps import (
     wire,
 )
 from app.api.json_route import ServerRequest, router
-from app.api.patient_json import patient_json
+from app.api.keepalive_json import keepalive_json
 from app.schema.message import MessageWithParts, PromptInput
 from app.schema.part import Part
 from app.session.service import check_part_is_at, check_part_size
@@ -49,7 +49,7 @@ async def prompt(request: ServerRequest, where: Directory, session_id: SessionPa
     accepted = await request.services.prompts.accept(instance, session_id, body)
     if body.no_reply:
         return wire(accepted.message)
-    return StreamingResponse(patient_json(request.services.prompts.answer(session_id, accepted)), media_type="application/json")
+    return StreamingResponse(keepalive_json(request.services.prompts.answer(session_id, accepted)), media_type="application/json")
 
 
 @routes.post(

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.audit import WHO
 from app.api.bounded_requests import WHOLE
 from app.api.errors import named
-from app.api.login import ANYONE, Admitted, Denied, Login
+from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
@@ -132,15 +132,15 @@ class Guard:
         if _is_preflight(scope, headers):
             return None
         match self._admission(scope, headers):
-            case Denied(retry_after=seconds):
+            case LoginDenied(retry_after=seconds):
                 return _denied(seconds)
-            case Admitted(who=who):
+            case AcceptedLogin(who=who):
                 scope[WHO] = who
         return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
 
-    def _admission(self, scope: Scope, headers: Headers) -> Admitted | Denied:
+    def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:
         if is_open(scope["method"], scope["path"]):
-            return Admitted(ANYONE)
+            return AcceptedLogin(ANYONE)
         return self._login.check(scope, headers.get("authorization"))
 
     def _body_refusal(self, scope: Scope, headers: Headers) -> Response | None:

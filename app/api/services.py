@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-from app.agent.deletion import Deletion
-from app.agent.disposal import Disposal
-from app.agent.instances import Instances
-from app.agent.intake.prompts import Prompts
-from app.agent.intake.requests import Requests
-from app.agent.runner import Runner
 from app.api.draining import Draining
 from app.bus.memory import MemoryBus
+from app.intake.prompts import Prompts
+from app.intake.session_actions import SessionActions
 from app.permission.service import Permissions
+from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
-from app.provider.catalogue import Known
+from app.provider.models.catalogue import Known
 from app.question.service import Questions
+from app.runs.deletion import Deletion
+from app.runs.disposal import Disposal
+from app.runs.runner import Runner
 from app.session.fork import Forks
 from app.session.replay import Replay
 from app.session.service import SessionService
@@ -22,7 +22,7 @@ from app.session.status import Statuses
 from app.session.store import Store
 from app.tool.toolbox import Toolbox
 from app.workspace.branches import Branches
-from app.workspace.registry import Projects
+from app.workspace.instances import Instances
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Services:
     shares: Shares
     statuses: Statuses
     prompts: Prompts
-    requests: Requests
+    requests: SessionActions
     runner: Runner
     instances: Instances
     disposal: Disposal

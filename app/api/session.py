@@ -19,7 +19,7 @@ from app.api.deps import (
 )
 from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
-from app.provider.selection import find as find_model
+from app.provider.models.selection import find as find_model
 from app.schema.base import MessageID
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_by_itself

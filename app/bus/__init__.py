@@ -1,0 +1,5 @@
+"""Events on their way from the store to the clients of this process.
+
+Begin at `memory.py`: it publishes to listeners. `merging.py` bounds how often a part is sent, `listener.py` is one client's
+bounded queue, `frames.py` the bytes of a server-sent event. What is stored, and replayed, is in `app.session.replay`.
+"""

@@ -34,7 +34,7 @@ class Flags:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Flags":
-        env = _Reader(environ)
+        env = _FlagReader(environ)
         without_claude = env.on("DISABLE_CLAUDE_CODE")
         return cls(
             server_password=env.text("SERVER_PASSWORD"),
@@ -57,7 +57,7 @@ class Flags:
         )
 
 
-class _Reader:
+class _FlagReader:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 

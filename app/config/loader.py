@@ -17,7 +17,7 @@ from app.config.flags import Flags
 from app.config.merge import deep_merge, merge_layer
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
-from app.config.watch import Stamp, Watch, changed, essential
+from app.config.watch import ConfigWatch, Stamp, changed, essential
 from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
@@ -73,7 +73,7 @@ class _Layer:
 
 class _Loader:
     def __init__(self, sources: Sources, flags: Flags, environ: Mapping[str, str]) -> None:
-        self.watch = Watch()
+        self.watch = ConfigWatch()
         self.warnings: list[ServiceError] = []
         self.present: list[Path] = []
         self.tools: list[Extension] = []

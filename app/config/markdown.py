@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from app.config.errors import ConfigFrontmatterError
 from app.config.parse import validate
-from app.config.watch import Watch
+from app.config.watch import ConfigWatch
 from app.schema.agent import Skill
 from app.schema.config import AgentConfig, CommandConfig
 from app.schema.errors import ServiceError
@@ -72,7 +72,7 @@ def _yaml_line(error: Any, text: str) -> int | None:
     return line
 
 
-def agents(watch: Watch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
+def agents(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
     """`{agent,agents}/**/*.md`; a `name` in the frontmatter is the agent's name, else its path."""
     return {
         str(document.data.get("name") or name): _agent(document)
@@ -80,7 +80,7 @@ def agents(watch: Watch, directory: Path, folders: set[str], warnings: list[Serv
     }
 
 
-def modes(watch: Watch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
+def modes(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
     """`{mode,modes}/*.md`, the older form of a primary agent."""
     return {
         str(document.data.get("name") or name): {**_agent(document), "mode": "primary"}
@@ -88,7 +88,7 @@ def modes(watch: Watch, directory: Path, folders: set[str], warnings: list[Servi
     }
 
 
-def commands(watch: Watch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
+def commands(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
     """`{command,commands}/**/*.md`; the body is the template."""
     return {
         name: _checked(CommandConfig, document, {**document.data, "template": document.body})
@@ -110,7 +110,7 @@ def _checked(model: type[AgentConfig] | type[CommandConfig], document: Document,
 
 
 def _documents(
-    watch: Watch,
+    watch: ConfigWatch,
     directory: Path,
     names: tuple[str, ...],
     folders: set[str],
@@ -126,7 +126,7 @@ def _documents(
                 yield path.relative_to(folder).with_suffix("").as_posix(), document
 
 
-def _document(watch: Watch, path: Path, warnings: list[ServiceError]) -> Document | None:
+def _document(watch: ConfigWatch, path: Path, warnings: list[ServiceError]) -> Document | None:
     """None, and a warning, for a file that cannot be understood; the others go on."""
     text = watch.read(path)
     if text is None:
@@ -138,7 +138,7 @@ def _document(watch: Watch, path: Path, warnings: list[ServiceError]) -> Documen
         return None
 
 
-def skills(watch: Watch, folder: Path, warnings: list[ServiceError]) -> Iterator[Skill]:
+def skills(watch: ConfigWatch, folder: Path, warnings: list[ServiceError]) -> Iterator[Skill]:
     """`folder/**/SKILL.md`."""
     for path in watch.files(folder):
         document = _document(watch, path, warnings) if path.name == "SKILL.md" else None

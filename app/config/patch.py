@@ -17,7 +17,7 @@ from app.config.issues import describe
 from app.config.masking import without_masked
 from app.config.parse import Substitution, parse_layer
 from app.config.sources import FOLDER
-from app.config.watch import Watch
+from app.config.watch import ConfigWatch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
 
@@ -29,7 +29,7 @@ def patch(directory: Path, update: dict[str, Any], environ: Mapping[str, str] = 
     `{env:}` references of what the update leaves equal stay. Raises BadRequest, ConfigJsonError, ConfigInvalidError."""
     check(update)
     path = own_file(directory)
-    watch = Watch()
+    watch = ConfigWatch()
     values = Substitution(environ, watch.read)
     text = watch.read(path) or ""
     present = parse_layer(text, str(path), path.parent, values)

@@ -10,7 +10,7 @@ Stamp = tuple[int, int, int] | None
 _SKIPPED_FOLDERS = {"node_modules", ".git"}
 
 
-class Watch:
+class ConfigWatch:
     """`stamps`: path → (mtime in ns, size, inode), None for what was looked for and is not there."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ _WEB = ("https://", "http://")
 
 
 @dataclass(frozen=True)
-class Said:
+class OrganisationConfig:
     """What all organisations say. `environ` is the server's, with the tokens that the user is signed in with."""
 
     layers: Sequence[Mapping[str, Any]]
@@ -37,10 +37,10 @@ class Organisations:
         self._auth = auth
         self._environ = environ
         self._asked: tuple[list[str], dict[str, str]] | None = None
-        self._answer: asyncio.Task[Said] | None = None
+        self._answer: asyncio.Task[OrganisationConfig] | None = None
         self._failed_at = 0.0
 
-    async def said(self) -> Said:
+    async def said(self) -> OrganisationConfig:
         """The same object as long as nothing changed. Raises ConfigInvalidError, ConfigJsonError."""
         asked = sign_ins(self._auth())
         if self._answer is None or asked != self._asked or self._may_try_again(self._answer):
@@ -48,14 +48,14 @@ class Organisations:
             self._answer = asyncio.create_task(self._ask(*asked))
         return await asyncio.shield(self._answer)
 
-    def _may_try_again(self, answer: "asyncio.Task[Said]") -> bool:
+    def _may_try_again(self, answer: "asyncio.Task[OrganisationConfig]") -> bool:
         return self._failed_at > 0 and answer.done() and time.monotonic() - self._failed_at > PAUSE
 
-    async def _ask(self, urls: list[str], tokens: dict[str, str]) -> Said:
+    async def _ask(self, urls: list[str], tokens: dict[str, str]) -> OrganisationConfig:
         self._failed_at = 0.0
         environ = {**self._environ, **tokens} if tokens else self._environ
         try:
-            return Said(await fetch_well_known(urls, environ), environ)
+            return OrganisationConfig(await fetch_well_known(urls, environ), environ)
         except ServiceError:
             self._failed_at = time.monotonic()
             raise

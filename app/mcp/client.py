@@ -22,9 +22,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from app import __version__
 from app.mcp import content, oauth, stdio
-from app.mcp.target import Target
+from app.mcp.target import McpTarget
 from app.mcp.values import McpFailure, Offers
-from app.mcp.watch import Watch
+from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ for _name in ("mcp.client.stdio", "mcp.client.auth.oauth2"):
 
 
 @asynccontextmanager
-async def open_client(target: Target, watch: Watch) -> AsyncIterator[Client]:
+async def open_client(target: McpTarget, watch: McpWatch) -> AsyncIterator[Client]:
     """Connected and greeted; the watch is told of changes. Raises what the SDK raises, in groups, and McpFailure."""
 
     async def heard(message: IncomingMessage) -> None:
@@ -56,7 +56,7 @@ async def open_client(target: Target, watch: Watch) -> AsyncIterator[Client]:
         yield client
 
 
-def _transport(target: Target, watch: Watch) -> AbstractAsyncContextManager[TransportStreams]:
+def _transport(target: McpTarget, watch: McpWatch) -> AbstractAsyncContextManager[TransportStreams]:
     match target.config:
         case McpLocalConfig():
             return stdio.streams(target.config, target.directory, target.environment, watch)
@@ -67,7 +67,7 @@ def _transport(target: Target, watch: Watch) -> AbstractAsyncContextManager[Tran
 
 
 @asynccontextmanager
-async def _http(target: Target, config: McpRemoteConfig, watch: Watch) -> AsyncIterator[TransportStreams]:
+async def _http(target: McpTarget, config: McpRemoteConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     endpoint = httpx2.URL(config.url)
 
     async def note(response: httpx2.Response) -> None:

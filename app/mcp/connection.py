@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from app.mcp.target import Target, takes_sign_in
+from app.mcp.target import McpTarget, takes_sign_in
 from app.mcp.values import Content, McpFailure, Offers, SignInNeeded
-from app.mcp.watch import Watch
+from app.mcp.watch import McpWatch
 from app.schema.mcp import (
     MCPStatus,
     MCPStatusConnected,
@@ -36,24 +36,24 @@ _UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class McpTimeouts:
     """Seconds: to connect, and to answer a request (a tool that reports progress may take that long between reports)."""
 
     connect: float
     answer: float
 
 
-class Connection:
+class McpConnection:
     """Opens at once. `on_change` is called when the tools that the server offers are others, unless by closing it."""
 
-    def __init__(self, target: Target, limits: Limits, on_change: Callable[[], None]) -> None:
+    def __init__(self, target: McpTarget, limits: McpTimeouts, on_change: Callable[[], None]) -> None:
         self.target = target
         self.offers = Offers()
         self.status: MCPStatus | None = None
         """None while it is connecting."""
         self._limits = limits
         self._on_change = on_change
-        self._watch = Watch()
+        self._watch = McpWatch()
         self._client: Client | None = None
         self._settled = asyncio.Event()
         self._was_up = False

@@ -10,12 +10,12 @@ from pydantic import AnyUrl, BaseModel
 
 from app.mcp.credentials import Credentials
 from app.mcp.sign_in import SignIn
-from app.mcp.target import Target, takes_sign_in
+from app.mcp.target import McpTarget, takes_sign_in
 from app.mcp.values import SignInNeeded
 from app.schema.config import McpOAuthConfig, McpRemoteConfig
 
 
-def authentication(target: Target, config: McpRemoteConfig) -> httpx2.Auth | None:
+def authentication(target: McpTarget, config: McpRemoteConfig) -> httpx2.Auth | None:
     """None where there is nothing to show: a server that wants more then says so."""
     if not takes_sign_in(config):
         return None
@@ -25,9 +25,9 @@ def authentication(target: Target, config: McpRemoteConfig) -> httpx2.Auth | Non
     return _provider(target, config, stored.redirect_uri, stored) if stored and stored.tokens else None
 
 
-def _provider(target: Target, config: McpRemoteConfig, redirect_uri: str, stored: Credentials | None) -> OAuthClientProvider:
-    storage = _Storage(target, config, redirect_uri)
-    person = _Person(target.sign_in)
+def _provider(target: McpTarget, config: McpRemoteConfig, redirect_uri: str, stored: Credentials | None) -> OAuthClientProvider:
+    storage = _OAuthStorage(target, config, redirect_uri)
+    person = _Browser(target.sign_in)
     provider = OAuthClientProvider(config.url, _metadata(config, redirect_uri), storage, person.open, person.answer)
     storage.provider = provider
     if stored is not None:
@@ -42,7 +42,7 @@ def _metadata(config: McpRemoteConfig, redirect_uri: str) -> OAuthClientMetadata
     return OAuthClientMetadata(client_name="opensession", redirect_uris=[AnyUrl(redirect_uri)], scope=own.scope)
 
 
-class _Person:
+class _Browser:
     def __init__(self, sign_in: SignIn | None) -> None:
         self._sign_in = sign_in
 
@@ -58,12 +58,12 @@ class _Person:
         return AuthorizationCodeResult(code=code, state=self._sign_in.state, iss=issuer)
 
 
-class _Storage:
+class _OAuthStorage:
     """The SDK's TokenStorage for one server."""
 
     provider: OAuthClientProvider
 
-    def __init__(self, target: Target, config: McpRemoteConfig, redirect_uri: str) -> None:
+    def __init__(self, target: McpTarget, config: McpRemoteConfig, redirect_uri: str) -> None:
         self._store = target.credentials
         self._url = config.url
         self._own = config.oauth or McpOAuthConfig()

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.mcp.connection import Connection, Limits
+from app.mcp.connection import McpConnection, McpTimeouts
 from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
-from app.mcp.target import ServerConfig, Target
+from app.mcp.target import McpTarget, ServerConfig
 from app.mcp.values import Content, McpFailure, Offers
 from app.schema.config import McpConfig, McpEnabledConfig
 from app.schema.errors import NotFound
@@ -37,14 +37,14 @@ class McpSettings:
 
 
 @dataclass
-class Server:
+class McpServer:
     """`connection` is None while it is switched off; `added`: at run time, the configuration does not know it. `users` counts the
     McpServers that have started it."""
 
     name: str
     config: ServerConfig
     added: bool = False
-    connection: Connection | None = None
+    connection: McpConnection | None = None
     users: int = 0
 
     @property
@@ -75,15 +75,15 @@ class McpServers:
     def __init__(self, directory: str, settings: McpSettings, answer_ms: int | None = None) -> None:
         self.directory = directory
         self.settings = settings
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, McpServer] = {}
         self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
         self._started = False
         self._closing = TaskSet()
 
-    def __iter__(self) -> Iterator[Server]:
+    def __iter__(self) -> Iterator[McpServer]:
         return iter(list(self._servers.values()))
 
-    def find(self, name: str) -> Server:
+    def find(self, name: str) -> McpServer:
         """Raises NotFound."""
         if name not in self._servers:
             raise NotFound(f"There is no MCP server {name!r}. There are: {', '.join(self._servers) or 'none'}")
@@ -96,7 +96,7 @@ class McpServers:
         other = McpServers(self.directory, self.settings, answer_ms)
         wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
         kept = {server.name: server for server in self if server.added or wanted.get(server.name) == server.config}
-        other._servers = {**kept, **{name: Server(name, one) for name, one in wanted.items() if name not in kept}}
+        other._servers = {**kept, **{name: McpServer(name, one) for name, one in wanted.items() if name not in kept}}
         return other
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class McpServers:
         """Lasts until the directory is let go of. The statuses of all."""
         if name in self._servers:
             self._remove(self._servers[name])
-        self._put(Server(name, config, added=True))
+        self._put(McpServer(name, config, added=True))
         return await self.statuses()
 
     async def connect(self, name: str) -> None:
@@ -145,12 +145,12 @@ class McpServers:
         """Returns when no process and no connection is left of what was let go of."""
         await self._closing.wait()
 
-    def open(self, server: Server, sign_in: SignIn | None = None) -> Connection:
+    def open(self, server: McpServer, sign_in: SignIn | None = None) -> McpConnection:
         """A new connection in the place of the one that it has."""
         self._let_go(server)
         shared = self.settings
-        target = Target(server.name, server.config, Path(self.directory), shared.environment, shared.credentials, sign_in)
-        server.connection = Connection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
+        target = McpTarget(server.name, server.config, Path(self.directory), shared.environment, shared.credentials, sign_in)
+        server.connection = McpConnection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
         return server.connection
 
     # What they offer.
@@ -172,7 +172,7 @@ class McpServers:
     async def resource(self, server: str, uri: str) -> Content:
         return await (await self._usable(server)).resource(uri)
 
-    async def _usable(self, name: str) -> Connection:
+    async def _usable(self, name: str) -> McpConnection:
         server = self._servers.get(name)
         connection = self._again(server) if server else None
         if server is None or connection is None or server.waits_for_person:
@@ -180,42 +180,42 @@ class McpServers:
         await connection.settled()
         return connection
 
-    def _again(self, server: Server) -> Connection | None:
+    def _again(self, server: McpServer) -> McpConnection | None:
         """Its connection; a new one if that was lost."""
         lost = server.connection is not None and server.connection.is_lost
         return self.open(server) if lost else server.connection
 
     # Coming and going.
 
-    def _put(self, server: Server) -> None:
+    def _put(self, server: McpServer) -> None:
         self._servers[server.name] = server
         self._use(server)
 
-    def _remove(self, server: Server) -> None:
+    def _remove(self, server: McpServer) -> None:
         del self._servers[server.name]
         self._leave(server)
 
-    def _use(self, server: Server) -> None:
+    def _use(self, server: McpServer) -> None:
         server.users += 1
         if server.users == 1 and server.config.enabled is not False:
             self.open(server)
 
-    def _leave(self, server: Server) -> None:
+    def _leave(self, server: McpServer) -> None:
         server.users -= 1
         if server.users == 0:
             self._let_go(server)
 
-    def _let_go(self, server: Server) -> None:
+    def _let_go(self, server: McpServer) -> None:
         connection, server.connection = server.connection, None
         if connection is not None:
             self._closing.start(connection.close(), f"close mcp {server.name}")
 
-    def _announce(self, server: Server) -> None:
+    def _announce(self, server: McpServer) -> None:
         """Its tools are others than before."""
         changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
         self.settings.announce(self.directory, changed)
 
-    def _limits(self, config: ServerConfig, sign_in: SignIn | None) -> Limits:
+    def _limits(self, config: ServerConfig, sign_in: SignIn | None) -> McpTimeouts:
         own = config.timeout / 1000 if config.timeout else None
         connect = SIGN_IN_SECONDS if sign_in else own or CONNECT_SECONDS
-        return Limits(connect, own or self._answer_seconds)
+        return McpTimeouts(connect, own or self._answer_seconds)

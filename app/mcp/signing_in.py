@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from app.mcp.servers import McpServers, Server
+from app.mcp.servers import McpServer, McpServers
 from app.mcp.sign_in import SignIn
 from app.mcp.target import takes_sign_in
 from app.schema.config import McpRemoteConfig
@@ -15,7 +15,7 @@ from app.schema.mcp import MCPStatus, MCPStatusConnected
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SignInAnswer:
     """What a sign-in page sends a browser back with."""
 
     code: str | None
@@ -68,7 +68,7 @@ def forget(servers: McpServers, name: str) -> None:
             servers.open(server)
 
 
-async def come_back(everywhere: Iterable[McpServers], state: str, answer: Answer) -> MCPStatus:
+async def come_back(everywhere: Iterable[McpServers], state: str, answer: SignInAnswer) -> MCPStatus:
     """The browser is back from a sign-in page. The state is known to nobody but that page. Raises NotFound."""
     server = next((server for servers in everywhere for server in servers if _waits_for(server, state)), None)
     if server is None or server.sign_in is None:
@@ -80,11 +80,11 @@ async def come_back(everywhere: Iterable[McpServers], state: str, answer: Answer
     return await _settled(server)
 
 
-def _waits_for(server: Server, state: str) -> bool:
+def _waits_for(server: McpServer, state: str) -> bool:
     return server.waits_for_person and server.sign_in is not None and server.sign_in.state == state
 
 
-async def _settled(server: Server) -> MCPStatus:
+async def _settled(server: McpServer) -> MCPStatus:
     if server.connection is not None:
         await server.connection.settled()
     return server.status

@@ -15,7 +15,7 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 
 from app.mcp.values import McpFailure
-from app.mcp.watch import Watch
+from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig
 from app.util import marks
 from app.util.pipe_reader import PipeReader
@@ -30,7 +30,7 @@ _STDERR_MOMENT = 0.2
 
 @asynccontextmanager
 async def streams(
-    config: McpLocalConfig, directory: Path, environment: Mapping[str, str], watch: Watch
+    config: McpLocalConfig, directory: Path, environment: Mapping[str, str], watch: McpWatch
 ) -> AsyncIterator[TransportStreams]:
     """Raises McpFailure when the program cannot be started; tells the watch when its output ends, with its last words."""
     command, *arguments = config.command
@@ -56,7 +56,7 @@ async def streams(
 class _Watched:
     """The messages of a server. The SDK tells nobody when they end."""
 
-    def __init__(self, messages: ReadStream[Message], watch: Watch, errors: "_Stderr") -> None:
+    def __init__(self, messages: ReadStream[Message], watch: McpWatch, errors: "_Stderr") -> None:
         self._messages = messages
         self._watch = watch
         self._errors = errors

@@ -12,7 +12,7 @@ ServerConfig = McpLocalConfig | McpRemoteConfig
 
 
 @dataclass(frozen=True)
-class Target:
+class McpTarget:
     """A program is started in `directory` with `environment` and what its own configuration adds.
     With a `sign_in` a remote server may ask a person in; without one it is only tried with what is stored."""
 

@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Watch:
+class McpWatch:
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._changed = False

@@ -1,10 +1,10 @@
-"""Why a tool may not go on.
+"""Why a permission is not granted.
 
-PermissionRefused
-├── Denied      a rule forbids it
-├── Vetoed      a plugin forbids it
-├── Rejected    the person said no: the turn stops after this step
-└── Corrected   the person said no and what to do instead: the turn goes on
+PermissionNotGranted
+├── PermissionDenied                a rule forbids it
+├── PermissionVetoed                a plugin forbids it
+├── PermissionRejected              the person said no: the turn stops after this step
+└── PermissionRejectedWithMessage   the person said no and what to do instead: the turn goes on
 """
 
 import json
@@ -12,11 +12,11 @@ import json
 from app.schema.permission import Rule
 
 
-class PermissionRefused(Exception):
+class PermissionNotGranted(Exception):
     pass
 
 
-class Denied(PermissionRefused):
+class PermissionDenied(PermissionNotGranted):
     def __init__(self, rules: list[Rule]) -> None:
         self.rules = rules
         super().__init__(
@@ -24,16 +24,16 @@ class Denied(PermissionRefused):
         )
 
 
-class Vetoed(PermissionRefused):
+class PermissionVetoed(PermissionNotGranted):
     def __init__(self) -> None:
         super().__init__("A plugin refused permission for this tool call.")
 
 
-class Rejected(PermissionRefused):
+class PermissionRejected(PermissionNotGranted):
     def __init__(self) -> None:
         super().__init__("The user rejected permission for this tool call.")
 
 
-class Corrected(PermissionRefused):
+class PermissionRejectedWithMessage(PermissionNotGranted):
     def __init__(self, feedback: str) -> None:
         super().__init__(f"The user rejected permission for this tool call and said: {feedback}")

@@ -34,7 +34,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NeedsApproval:
     pass
 
 
@@ -45,7 +45,7 @@ class Forbidden:
     rules: list[Rule]
 
 
-Decision = Allowed | Asked | Forbidden
+Decision = Allowed | NeedsApproval | Forbidden
 
 
 def applies(rule: Rule, permission: str, pattern: str) -> bool:
@@ -59,7 +59,7 @@ def evaluate(permission: str, pattern: str, *rulesets: Ruleset) -> Rule:
     return Rule(permission=permission, pattern="*", action="ask")
 
 
-def decide(permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset, approved: Ruleset) -> Decision:
+def decide_permission(permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset, approved: Ruleset) -> Decision:
     """`ruleset` is what is configured; `approved` is what people allowed with `always`: it turns an ask into an allow and never
     a deny. Every subject is judged before any is asked about."""
     of_permission = rules_of(permission, ruleset)
@@ -67,7 +67,7 @@ def decide(permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset,
     verdicts = {judge.verdict(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects}
     if "deny" in verdicts:
         return Forbidden(of_permission)
-    return Asked() if "ask" in verdicts else Allowed()
+    return NeedsApproval() if "ask" in verdicts else Allowed()
 
 
 def rules_of(permission: str, ruleset: Ruleset) -> Ruleset:

@@ -7,15 +7,15 @@ from typing import Any
 from app.bus.base import Event
 from app.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
 from app.permission import rules
-from app.permission.errors import Corrected, Denied, Rejected, Vetoed
+from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage, PermissionVetoed
 from app.permission.rules import Subject
+from app.project.place import Place
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
 from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.storage.writer import Rows, Writer
-from app.workspace.place import Place
 
 Advice = Callable[[PermissionRequest, Action], Awaitable[Action]]
 """What plugins make of what the rules say, which is `allow` or `ask`."""
@@ -32,7 +32,7 @@ class Request:
     advice: Advice | None = None
 
     def decide(self, approved: Ruleset) -> rules.Decision:
-        return rules.decide(self.shown.permission, self.subjects or self.shown.patterns, self.ruleset, approved)
+        return rules.decide_permission(self.shown.permission, self.subjects or self.shown.patterns, self.ruleset, approved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class PermissionAnswer:
     message: str | None = None
 
     def require_allowed(self) -> None:
-        """Raises Rejected, or Corrected with the message."""
+        """Raises PermissionRejected, or PermissionRejectedWithMessage."""
         if self.reply == "reject":
-            raise Corrected(self.message) if self.message else Rejected()
+            raise PermissionRejectedWithMessage(self.message) if self.message else PermissionRejected()
 
 
 Pending = PendingRequest[PermissionRequest, PermissionAnswer]
@@ -60,7 +60,7 @@ class Permissions:
         self._asking: dict[str, Request] = {}
 
     async def ask(self, request: Request) -> None:
-        """Returns when all of it is allowed; waits for a person where a rule says ask. Raises PermissionRefused."""
+        """Returns when all of it is allowed; waits for a person where a rule says ask. Raises PermissionNotGranted."""
         decision = await self._decide(request)
         match decision:
             case rules.Allowed():
@@ -68,8 +68,8 @@ class Permissions:
                     answer.require_allowed()
             case rules.Forbidden():
                 self.pending.take_left(request.shown)
-                raise Denied(decision.rules)
-            case rules.Asked():
+                raise PermissionDenied(decision.rules)
+            case rules.NeedsApproval():
                 (await self._wait(request)).require_allowed()
 
     async def _wait(self, request: Request) -> PermissionAnswer:
@@ -81,7 +81,7 @@ class Permissions:
             del self._asking[pending.request.id]
 
     async def _decide(self, request: Request, added: Sequence[Rule] = ()) -> rules.Decision:
-        """What a rule forbids, no advice allows. `added`: approvals that are about to be stored. Raises Vetoed."""
+        """What a rule forbids, no advice allows. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
         decision = request.decide([*await self.approved(request.place.project_id), *added])
         if request.advice is None or isinstance(decision, rules.Forbidden):
             return decision
@@ -89,14 +89,14 @@ class Permissions:
             case "allow":
                 return rules.Allowed()
             case "ask":
-                return rules.Asked()
+                return rules.NeedsApproval()
             case "deny":
-                raise Vetoed()
+                raise PermissionVetoed()
 
     async def _is_allowed(self, request: Request, added: Ruleset) -> bool:
         try:
             return isinstance(await self._decide(request, added), rules.Allowed)
-        except Vetoed:
+        except PermissionVetoed:
             return False
 
     async def approved(self, project_id: str) -> Ruleset:

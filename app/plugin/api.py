@@ -33,13 +33,13 @@ class PluginInput:
 
 
 @dataclass(frozen=True)
-class ToolResult:
+class PluginToolResult:
     output: str
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class ToolContext(Protocol):
+class PluginToolContext(Protocol):
     """One call of a tool. `abort` is set when the call is aborted; a coroutine is cancelled as well."""
 
     session_id: str
@@ -63,13 +63,13 @@ Args = type[BaseModel] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Tool:
+class PluginTool:
     """`args`: a Pydantic model, a JSON schema of type object, or `{name: type}`; `execute(args, context)` gets an instance of the
     model, else a dict. Arguments are checked before it is called, except those of a JSON schema."""
 
     description: str
     args: Args
-    execute: Callable[[Any, ToolContext], Awaitable[str | ToolResult] | str | ToolResult]
+    execute: Callable[[Any, PluginToolContext], Awaitable[str | PluginToolResult] | str | PluginToolResult]
 
 
 Hooks = TypedDict(
@@ -77,7 +77,7 @@ Hooks = TypedDict(
     {
         "event": Hook,
         "config": Hook,
-        "tool": Mapping[str, Tool | Mapping[str, Any]],
+        "tool": Mapping[str, PluginTool | Mapping[str, Any]],
         "chat.message": Hook,
         "chat.params": Hook,
         "chat.headers": Hook,
@@ -98,3 +98,7 @@ HOOK_NAMES = frozenset(Hooks.__annotations__) - {"tool"}
 
 class Plugin(Protocol):
     def __call__(self, input: PluginInput) -> Hooks | Awaitable[Hooks]: ...
+
+
+Tool, ToolContext, ToolResult = PluginTool, PluginToolContext, PluginToolResult
+"""What plugins import; the tools of this server have classes of their own by these names."""

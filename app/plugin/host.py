@@ -11,11 +11,11 @@ from app.plugin.api import PluginInput
 from app.plugin.events import forward
 from app.plugin.loading import Plugins, load_all
 from app.plugin.runner import HOOK_SECONDS
-from app.workspace.place import Place
+from app.project.place import Place
 
 
 @dataclass(frozen=True)
-class Reach:
+class ApiAccess:
     """How plugins get at this server: its address, and a client of its API that works in a directory."""
 
     server_url: str | None = None
@@ -29,8 +29,8 @@ class PluginHost:
         self._bus = bus
         self._project_code = project_code
         self._hook_seconds = hook_seconds
-        self.reach = Reach()
-        self._open: dict[str, _Opened] = {}
+        self.reach = ApiAccess()
+        self._open: dict[str, _OpenPlugins] = {}
 
     async def open(self, place: Place, loaded: LoadedConfig) -> Plugins:
         """Loaded when a configuration is first seen, once however many wait for it."""
@@ -41,7 +41,7 @@ class PluginHost:
         opened = self._open.get(directory)
         if opened is None or opened.loaded is not loaded:
             self.close(directory)
-            opened = self._open[directory] = _Opened(loaded, asyncio.create_task(self._load(place, loaded)))
+            opened = self._open[directory] = _OpenPlugins(loaded, asyncio.create_task(self._load(place, loaded)))
             opened.listen(self._bus, directory)
         return await asyncio.shield(opened.loading)
 
@@ -61,7 +61,7 @@ class PluginHost:
         return await load_all(loaded, given, project_code=self._project_code, hook_seconds=self._hook_seconds)
 
 
-class _Opened:
+class _OpenPlugins:
     """A directory's plugins, and the task that tells them of events."""
 
     def __init__(self, loaded: LoadedConfig, loading: asyncio.Task[Plugins]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.config.extensions import Extension
 from app.plugin import limits
-from app.plugin.api import HOOK_NAMES, Hook, PluginInput, Tool
+from app.plugin.api import HOOK_NAMES, Hook, PluginInput, PluginTool
 
 ENTRY_POINTS = "opensession.plugins"
 LOAD_SECONDS = 30.0
@@ -31,7 +31,7 @@ class BadExtension(Exception):
 @dataclass(frozen=True)
 class LoadedPlugin:
     hooks: Mapping[str, Hook]
-    tools: Mapping[str, Tool] = field(default_factory=dict)
+    tools: Mapping[str, PluginTool] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     """Keys that are no hook of this server."""
 
@@ -45,7 +45,7 @@ async def load_plugin(extension: Extension, given: PluginInput) -> LoadedPlugin:
     return _read(await limits.call(function, given, seconds=LOAD_SECONDS))
 
 
-async def load_tools(extension: Extension) -> dict[str, Tool]:
+async def load_tools(extension: Extension) -> dict[str, PluginTool]:
     """The tools of a file, by id: `tool` has the file's name, others `<file>_<name>`. Raises what load_plugin raises."""
     module = await limits.call(_import, extension, seconds=LOAD_SECONDS)
     exported = {name: value for name, value in vars(module).items() if not name.startswith("_") and _is_tool(value)}
@@ -54,18 +54,18 @@ async def load_tools(extension: Extension) -> dict[str, Tool]:
     return {extension.name if name == "tool" else f"{extension.name}_{name}": as_tool(value) for name, value in exported.items()}
 
 
-def as_tool(value: Any) -> Tool:
+def as_tool(value: Any) -> PluginTool:
     """Raises BadExtension."""
-    if isinstance(value, Tool):
+    if isinstance(value, PluginTool):
         return value
     try:
-        return Tool(value["description"], value.get("args", {}), value["execute"])
+        return PluginTool(value["description"], value.get("args", {}), value["execute"])
     except (KeyError, TypeError, AttributeError) as error:
         raise BadExtension("a tool has a description, args and execute") from error
 
 
 def _is_tool(value: Any) -> bool:
-    return isinstance(value, Tool) or (isinstance(value, dict) and {"description", "execute"} <= value.keys())
+    return isinstance(value, PluginTool) or (isinstance(value, dict) and {"description", "execute"} <= value.keys())
 
 
 def _read(hooks: Any) -> LoadedPlugin:

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from app.config.extensions import Extension, distinct
 from app.config.loader import LoadedConfig
-from app.plugin.api import PluginInput, Tool
+from app.plugin.api import PluginInput, PluginTool
 from app.plugin.importing import NotInstalled, load_plugin, load_tools
 from app.plugin.runner import HookRunner, NamedHooks, told
 from app.schema.base import Wire
@@ -38,7 +38,7 @@ class Plugins:
 
     config: Config
     hooks: HookRunner = field(default_factory=HookRunner)
-    tools: Mapping[str, Tool] = field(default_factory=dict)
+    tools: Mapping[str, PluginTool] = field(default_factory=dict)
     statuses: Sequence[ExtensionStatus] = ()
 
 
@@ -58,7 +58,7 @@ class _Loading:
     def __init__(self, project_code: bool) -> None:
         self._project_code = project_code
         self.hooks: list[NamedHooks] = []
-        self.tools: dict[str, Tool] = {}
+        self.tools: dict[str, PluginTool] = {}
         self.statuses: list[ExtensionStatus] = []
 
     def chosen(self, extensions: Sequence[Extension], kind: Kind) -> list[Extension]:

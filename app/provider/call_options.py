@@ -7,9 +7,9 @@ from typing import Any
 
 from app import __version__
 from app.config.flags import Flags
-from app.provider import known_providers as npm
-from app.provider.merging import merge_layers
-from app.provider.variants import gpt_version, openai_efforts
+from app.provider.models import known_providers as npm
+from app.provider.models.merging import merge_layers
+from app.provider.models.variants import gpt_version, openai_efforts
 from app.schema.agent import Agent
 from app.schema.model import Model
 

@@ -10,19 +10,19 @@ from typing import Any, Literal
 
 import orjson
 
-from app.provider import known_providers as npm
 from app.provider.base import ModelRequest, Provider, ProviderFailure, StreamEvent
-from app.provider.scripted import load_script
-from app.provider.scripted_rules import rules_provider
+from app.provider.models import known_providers as npm
+from app.provider.scripted.adapter import load_script
+from app.provider.scripted.rules import rules_provider
 from app.provider.secrets import redact
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.util.secrets import secrets_of
 
-Adapter = Literal["openai_chat", "openai_responses", "anthropic", "scripted"]
+Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 
-_ADAPTER_OF: dict[str, Adapter] = {npm.OPENAI: "openai_responses", npm.ANTHROPIC: "anthropic", npm.SCRIPTED: "scripted"}
-_CLASS_OF = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic": "Anthropic"}
+_ADAPTER_OF: dict[str, Adapter] = {npm.OPENAI: "openai_responses", npm.ANTHROPIC: "anthropic_messages", npm.SCRIPTED: "scripted"}
+_CLASS_OF = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic_messages": "Anthropic"}
 _CONNECTION_OPTIONS = ("apiKey", "baseURL", "headers")
 
 
@@ -111,7 +111,7 @@ class Providers:
 
 def _make_adapter(endpoint: Endpoint) -> Provider:
     """Adapters import their SDK, which costs time and memory, so each is imported when it is first used."""
-    adapter_class = getattr(import_module(f"app.provider.{endpoint.adapter}"), _CLASS_OF[endpoint.adapter])
+    adapter_class = getattr(import_module(f"app.provider.{endpoint.adapter}.adapter"), _CLASS_OF[endpoint.adapter])
     adapter: Provider = adapter_class(
         endpoint.provider_id,
         api_key=endpoint.api_key,

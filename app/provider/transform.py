@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from app.provider import known_providers as npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
@@ -20,6 +19,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
+from app.provider.models import known_providers as npm
 from app.schema.model import Model
 
 Messages = tuple[ModelMessage, ...]

@@ -128,7 +128,7 @@ class NotFound(ServiceError):
     name = "NotFoundError"
 
 
-class Busy(ServiceError):
+class SessionBusy(ServiceError):
     status = 409
     name = "SessionBusyError"
 

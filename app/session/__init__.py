@@ -1,0 +1,4 @@
+"""A stored session: the store (the only writer), create, fork, revert, share, status, leases, the gate and the journal's replay.
+
+Begin at `store.py`: every change is committed there, then announced. SQL is in `app.storage`.
+"""

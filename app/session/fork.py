@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from app.project.place import Place
 from app.schema.errors import NotFound
 from app.schema.session import Session
 from app.session import rows, title
@@ -13,7 +14,6 @@ from app.session.store import Store, read_session, unknown_session
 from app.storage import queries
 from app.storage.engine import Connection
 from app.util import ids
-from app.workspace.place import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Forks:
         await self._quota.require_room(place.project_id)
         async with self._gate.hold(session_id, HoldKind.READ):
             await self._store.drain()
-            source, stored = await self._store.ask(_source, session_id)
+            source, stored = await self._store.query(_source, session_id)
         original = read_session(session_id, source)
         copied = _copy(place, original, _until(rows.sound(session_id, stored), session_id, message_id))
         change = self._store.change(copied.session.id, place.directory)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from app.schema.errors import Busy
+from app.schema.errors import SessionBusy
 
 
 class HoldKind(Enum):
@@ -71,10 +71,10 @@ class SessionGate:
             self.release(hold)
 
     def request(self, session_id: str, kind: HoldKind) -> Hold:
-        """Take a place in the order of holds, which is to be given back by `release`. Raises Busy."""
+        """Take a place in the order of holds, which is to be given back by `release`. Raises SessionBusy."""
         holds = self._holds.get(session_id, [])
         if kind not in _WAITING and not all(earlier.kind in _BRIEF for earlier in holds):
-            raise Busy(session_id)
+            raise SessionBusy(session_id)
         hold = Hold(session_id, kind, asyncio.get_running_loop().create_future())
         if kind is HoldKind.TURN:
             # Its prompt came before what waits now.
@@ -110,5 +110,5 @@ def _refuse_those_that_do_not_wait(holds: list[Hold]) -> None:
     for hold in list(holds):
         if not hold.granted.done() and hold.kind not in _WAITING:
             holds.remove(hold)
-            hold.granted.set_exception(Busy(hold.session_id))
+            hold.granted.set_exception(SessionBusy(hold.session_id))
             hold.granted.exception()  # who waited for it may have been cancelled

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from app.schema.errors import Busy
+from app.schema.errors import SessionBusy
 from app.storage import queries
 from app.storage.engine import Connection
 from app.storage.statements import Statements
@@ -29,7 +29,7 @@ LONGEST_WAIT_SECONDS = 10.0
 """For the recovery of a session whose lease is late: longer than it takes a server to be dead and another to see it."""
 
 
-class LateLease(Busy):
+class LateLease(SessionBusy):
     """Its owner has missed a heartbeat, or is dead and the session not recovered yet."""
 
 
@@ -46,7 +46,7 @@ class Leases:
         self._beating: asyncio.Task[None] | None = None
 
     async def take(self, session_id: str) -> Lease:
-        """Raises Busy while another living server holds it. Waits until what a dead one held is recovered."""
+        """Raises SessionBusy while another living server holds it. Waits until what a dead one held is recovered."""
         deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while True:
             if session_id in self._recovering:
@@ -79,7 +79,7 @@ class Leases:
         if session_id in self._recovering:
             raise LateLease(session_id)
         if held is not None and held.owner != self.owner:
-            raise LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else Busy(session_id)
+            raise LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
         return self._put(connection, session_id, held.generation + 1 if held else 1)
 
     def _put(self, connection: Connection, session_id: str, generation: int) -> Lease:

@@ -47,12 +47,12 @@ class ProjectQuota:
                 await self._look(project_id)
 
     async def _look(self, project_id: str) -> None:
-        database = await self._store.ask(queries.database_bytes)
+        database = await self._store.query(queries.database_bytes)
         if database < self._most / 10:
             self._roomy_until = time.monotonic() + _ROOMY_SECONDS
         if database < self._most or self._has_room(self._measured.get(project_id), database):
             return
-        used = await self._store.ask(queries.project_bytes, project_id)
+        used = await self._store.query(queries.project_bytes, project_id)
         self._measured[project_id] = _Measured(used, database)
         if used >= self._most:
             raise ProjectFull(used, self._most)

@@ -13,13 +13,14 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.project.place import Place
 from app.schema.errors import unknown
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
 from app.session.change import SessionChange
-from app.session.revert_target import Target, find_target, first_trees, outer_trees, reported_edits, unknown_changes
+from app.session.revert_target import RevertTarget, find_target, first_trees, outer_trees, reported_edits, unknown_changes
 from app.session.store import Store
 from app.session.summary import relative, totals
 from app.snapshot.errors import SnapshotFailed
@@ -27,7 +28,6 @@ from app.snapshot.restore import NotRestored, RestoreReport
 from app.snapshot.snapshots import Snapshots
 from app.storage.engine import StorageError
 from app.util import clock
-from app.workspace.place import Place
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Reverts:
             raise SnapshotFailed(_not_put_back(report))
         return report
 
-    async def _revert_files(self, place: Place, snapshots: Snapshots | None, session: Session, target: Target) -> Revert:
+    async def _revert_files(self, place: Place, snapshots: Snapshots | None, session: Session, target: RevertTarget) -> Revert:
         revert = _revert_to(target, place)
         if snapshots is None:
             return revert
@@ -171,7 +171,7 @@ def _not_put_back(report: RestoreReport) -> str:
     return "\n".join(["not put back:", *(f"{item.path}: {item.reason}" for item in report.could_not)])
 
 
-async def _preview(snapshots: Snapshots | None, place: Place, target: Target, earlier: dict[Path, str]) -> Revert:
+async def _preview(snapshots: Snapshots | None, place: Place, target: RevertTarget, earlier: dict[Path, str]) -> Revert:
     """`earlier`: what taking back the revert in force would do first."""
     revert = _revert_to(target, place)
     if snapshots is not None:
@@ -181,7 +181,7 @@ async def _preview(snapshots: Snapshots | None, place: Place, target: Target, ea
     return revert
 
 
-async def _beyond_snapshots(snapshots: Snapshots, place: Place, target: Target) -> list[NotRestored]:
+async def _beyond_snapshots(snapshots: Snapshots, place: Place, target: RevertTarget) -> list[NotRestored]:
     """Files that were edited and stand in no patch: either nothing came of it, or snapshots leave them out and say why."""
     in_patches = first_trees(target)
     edits = {path: tree for file, tree in reported_edits(target).items() if (path := _absolute(file, place)) not in in_patches}
@@ -193,7 +193,7 @@ def _absolute(file: str, place: Place) -> Path:
     return path.parent.resolve() / path.name
 
 
-def _revert_to(target: Target, place: Place) -> Revert:
+def _revert_to(target: RevertTarget, place: Place) -> Revert:
     unknown = [item.model_copy(update={"file": _shown(item.file, place)}) for item in unknown_changes(target)]
     return Revert(message_id=target.message_id, part_id=target.part_id, not_reverted=unknown or None)
 
@@ -245,7 +245,7 @@ def _from_part(parts: Sequence[Part], part_id: str) -> Sequence[Part]:
     return parts[at:]
 
 
-async def _diffs(snapshots: Snapshots | None, place: Place, target: Target) -> list[FileDiff]:
+async def _diffs(snapshots: Snapshots | None, place: Place, target: RevertTarget) -> list[FileDiff]:
     """What the reverted messages had changed; nothing when their snapshots are no longer kept."""
     trees = outer_trees(target)
     if snapshots is None or trees is None:

@@ -17,7 +17,7 @@ _RUNNING_ANYTHING = ("bash", "task")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RevertTarget:
     """Where the session goes back to: before a message, or before a part of it."""
 
     message_id: str
@@ -31,7 +31,7 @@ class Target:
         return [part for message in self.undone for part in message.parts]
 
 
-def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: str | None) -> Target | None:
+def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: str | None) -> RevertTarget | None:
     """None when nothing has that id. A part is a target of its own only when text or a call stands before it in its message;
     otherwise, as for a whole answer, the prompt that led to it is the target."""
     prompt_at: int | None = None
@@ -44,9 +44,9 @@ def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: s
         kept = message.parts[:place]
         if part_id is not None and any(isinstance(part, TextPart | ToolPart) for part in kept):
             rest = MessageWithParts.model_construct(info=message.info, parts=message.parts[place:])
-            return Target(message.info.id, part_id, kept, [rest, *history[at + 1 :]])
+            return RevertTarget(message.info.id, part_id, kept, [rest, *history[at + 1 :]])
         start = at if prompt_at is None else prompt_at
-        return Target(history[start].info.id, None, [], list(history[start:]))
+        return RevertTarget(history[start].info.id, None, [], list(history[start:]))
     return None
 
 
@@ -56,7 +56,7 @@ def _place_of(message: MessageWithParts, message_id: str, part_id: str | None) -
     return next((place for place, part in enumerate(message.parts) if part.id == part_id), None)
 
 
-def first_trees(target: Target) -> dict[Path, str]:
+def first_trees(target: RevertTarget) -> dict[Path, str]:
     """For each file that was changed, the snapshot from before its first change."""
     trees: dict[Path, str] = {}
     for part in target.parts():
@@ -66,7 +66,7 @@ def first_trees(target: Target) -> dict[Path, str]:
     return trees
 
 
-def outer_trees(target: Target) -> tuple[str, str] | None:
+def outer_trees(target: RevertTarget) -> tuple[str, str] | None:
     """The snapshots from before the first change and after the last step; None without either."""
     parts = target.parts()
     before = next((tree for part in parts if (tree := _tree_before(part))), None)
@@ -81,7 +81,7 @@ def _tree_before(part: Part) -> str | None:
     return part.snapshot if isinstance(part, StepStartPart) else None
 
 
-def reported_edits(target: Target) -> dict[str, str]:
+def reported_edits(target: RevertTarget) -> dict[str, str]:
     """Files that editing tools say they changed, as they name them, each with the snapshot from before the first such step."""
     found: dict[str, str] = {}
     for step, undone in _steps(target):
@@ -91,7 +91,7 @@ def reported_edits(target: Target) -> dict[str, str]:
     return found
 
 
-def unknown_changes(target: Target) -> list[NotReverted]:
+def unknown_changes(target: RevertTarget) -> list[NotReverted]:
     """Files (where these cannot be told, tools) that were changed, or may have been, in steps of which there is no snapshot."""
     snapshots_work = any(isinstance(part, StepStartPart) and part.snapshot for part in target.parts())
     found: dict[str, None] = {}
@@ -101,7 +101,7 @@ def unknown_changes(target: Target) -> list[NotReverted]:
     return [NotReverted(file=name, reason=NO_SNAPSHOT) for name in found]
 
 
-def _steps(target: Target) -> Iterable[tuple[Sequence[Part], Sequence[Part]]]:
+def _steps(target: RevertTarget) -> Iterable[tuple[Sequence[Part], Sequence[Part]]]:
     """Of each message all its parts, and those that go."""
     kept = target.kept
     for message in target.undone:

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from app import __version__
 from app.permission.inheritance import extended, inherited, restricted
+from app.project.place import Place
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, NotFound, ServiceError, TooLarge
 from app.schema.message import UserMessage
@@ -19,7 +20,6 @@ from app.session.store import Store
 from app.storage import queries, tables
 from app.storage.queries import SessionFilter
 from app.util import clock, ids
-from app.workspace.place import Place
 
 
 class MessageReverted(ServiceError):
@@ -136,11 +136,11 @@ class SessionService:
 
     async def _body_of(self, session_id: str, table: object) -> bytes:
         await self._store.session_json(session_id)
-        body = await self._store.ask(queries.body_of, table, session_id=session_id)
+        body = await self._store.query(queries.body_of, table, session_id=session_id)
         return body.encode() if body else b"[]"
 
     async def put_part(self, place: Place, part: Part) -> Part:
-        """Replace a stored part, or add one, by hand. Raises NotFound, Busy, MessageReverted, as the removals do."""
+        """Replace a stored part, or add one, by hand. Raises NotFound, SessionBusy, MessageReverted, as the removals do."""
         async with self._editing(place, part.session_id, part.message_id) as change:
             change.put_part(part)
         return part
@@ -165,7 +165,7 @@ class SessionService:
             await self._store.commit(change)
 
     async def _refuse_reverted(self, session_id: str, message_id: str, reverted_to: str) -> None:
-        if await self._store.ask(queries.is_at_or_after, session_id, message_id, reverted_to):
+        if await self._store.query(queries.is_at_or_after, session_id, message_id, reverted_to):
             raise MessageReverted(session_id, message_id)
 
 

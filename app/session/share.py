@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 from typing import ClassVar
 
 from app.config.flags import Flags
+from app.project.place import Place
 from app.schema.config import Config
 from app.schema.errors import NotFound, ServiceError
 from app.schema.session import Session, Share
 from app.session.shared_conversation import SharedBody, SharedConversations
 from app.session.store import Store
 from app.storage import queries
-from app.workspace.place import Place
 
 _ID_BYTES = 20
 _ID = re.compile(r"[0-9a-f]{40}")
@@ -47,7 +47,7 @@ class Shares:
         """Give a session a link below `base`, or return the one it has. Raises NotFound."""
         async with self._store.lock(session_id):
             session = await self._store.session(session_id)
-            share_id = await self._store.ask(queries.share_of, session_id) or secrets.token_hex(_ID_BYTES)
+            share_id = await self._store.query(queries.share_of, session_id) or secrets.token_hex(_ID_BYTES)
             shared = session.model_copy(update={"share": Share(url=f"{base}/s/{share_id}")})
             if shared != session:
                 change = self._store.change(session_id, place.directory)
@@ -70,7 +70,7 @@ class Shares:
             return private
 
     async def is_shared(self, share_id: str) -> bool:
-        return _ID.fullmatch(share_id) is not None and await self._store.ask(queries.shared_session, share_id) is not None
+        return _ID.fullmatch(share_id) is not None and await self._store.query(queries.shared_session, share_id) is not None
 
     async def visit(self, share_id: str) -> SharedBody:
         """Raises NotFound, in the same words for every id that is not in use."""

@@ -65,7 +65,7 @@ class SharedConversations:
         """None when nothing is shared by that id."""
         async with self._locks.setdefault(share_id, asyncio.Lock()):
             kept = self._take(share_id)
-            stored = await self._store.ask(queries.shared_revision, share_id)
+            stored = await self._store.query(queries.shared_revision, share_id)
             if stored is None:
                 return None
             revision = (self._store.revision(stored.session_id), *stored)
@@ -84,7 +84,7 @@ class SharedConversations:
 
     async def _make(self, session_id: str, revision: tuple[object, ...]) -> SharedBody | None:
         async with self._rendering:
-            stored = await self._store.ask(_stored, session_id)
+            stored = await self._store.query(_stored, session_id)
             if stored is None:
                 return None
             live = {part_id: part.model_copy() for part_id, part in self._store.live_parts(session_id).items()}

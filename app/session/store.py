@@ -57,7 +57,7 @@ class DamagedSession(ServiceError):
         super().__init__(f"What is stored of session {session_id} is damaged. `opensession doctor` on the server tells more.")
 
 
-class Page:
+class MessagePage:
     """Messages as JSON, oldest first; `cursor` reads the page before them, None when there is none."""
 
     def __init__(self, body: bytes, cursor: int | None) -> None:
@@ -286,12 +286,12 @@ class Store:
 
     # Reading.
 
-    async def ask(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def query(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run one of storage.queries."""
         return await self._database.read(lambda connection: query(connection, *args, **kwargs))
 
     async def session_json(self, session_id: str) -> bytes:
-        body = await self.ask(queries.session_body, session_id)
+        body = await self.query(queries.session_body, session_id)
         if body is None:
             raise unknown_session(session_id)
         if not is_sound(body):
@@ -307,20 +307,20 @@ class Store:
         return read_session(session_id, body), waiting
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
-        return rows.json_array(rows.sound_sessions(await self.ask(queries.session_bodies, wanted)))
+        return rows.json_array(rows.sound_sessions(await self.query(queries.session_bodies, wanted)))
 
     async def family(self, session_id: str) -> list[Session]:
         """A session and all its descendants, children before their parents."""
-        return [Session.model_validate_json(body) for body in await self.ask(queries.family, session_id)]
+        return [Session.model_validate_json(body) for body in await self.query(queries.family, session_id)]
 
-    async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> Page:
+    async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> MessagePage:
         """All messages, or the `limit` newest (older than `before`)."""
         stored = await self._read_as_announced(
             session_id,
             queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before),
         )
         body = rows.json_array(rows.messages_json(session_id, stored, self.live_parts(session_id)))
-        return Page(body, stored.messages[0].seq if stored.more else None)
+        return MessagePage(body, stored.messages[0].seq if stored.more else None)
 
     async def message_json(self, session_id: str, message_id: str) -> bytes:
         _, stored = await self._read_message(session_id, message_id)

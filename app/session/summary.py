@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from app.project.place import Place
 from app.schema.message import MessageWithParts, UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
 from app.session.change import SessionChange
@@ -21,7 +22,6 @@ from app.storage import queries
 from app.storage.bodies import is_sound
 from app.storage.engine import Connection
 from app.util import clock
-from app.workspace.place import Place
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Summaries:
             return await self._update(place, trees, session_id, prompt_id)
 
     async def _update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
-        facts = await self._store.ask(_facts, session_id, prompt_id)
+        facts = await self._store.query(_facts, session_id, prompt_id)
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
         diffs = await _compute(trees, facts, place)
@@ -111,7 +111,7 @@ class Summaries:
         return sum(len(event.payload) for event in change.change.events)
 
     async def _basis(self, session_id: str) -> _Basis:
-        return _Basis.read(await self._store.ask(queries.diff_basis, session_id))
+        return _Basis.read(await self._store.query(queries.diff_basis, session_id))
 
     async def set_title(self, place: Place, session_id: str, prompt_id: str, title: str) -> None:
         """Name a session that has its default title, and its first prompt's summary. Raises NotFound when either is deleted."""

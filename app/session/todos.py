@@ -8,5 +8,5 @@ _TODOS = TypeAdapter(list[Todo])
 
 
 async def read_todos(store: Store, session_id: str) -> list[Todo]:
-    body = await store.ask(queries.body_of, tables.TODO, session_id=session_id)
+    body = await store.query(queries.body_of, tables.TODO, session_id=session_id)
     return _TODOS.validate_json(body) if body else []

@@ -7,7 +7,7 @@ from app.schema.session import FileDiff
 
 
 @dataclass(frozen=True)
-class Change:
+class TreeChange:
     """`before` and `after` are blob ids, None where the file is absent; the counts, of lines, are None for a binary file."""
 
     path: str
@@ -40,7 +40,7 @@ def names(output: bytes) -> list[str]:
     return [name.decode("utf-8", "surrogateescape") for name in output.split(b"\0") if name]
 
 
-def changes(output: bytes) -> list[Change]:
+def changes(output: bytes) -> list[TreeChange]:
     """Read `--raw --numstat`: first `:modes ids status` and the name of every file, then `added<tab>deleted<tab>name` of each."""
     fields = [field for field in output.split(b"\0") if field]
     count = sum(field.startswith(b":") for field in fields[::2]) if fields else 0
@@ -48,10 +48,10 @@ def changes(output: bytes) -> list[Change]:
     return [_change(raw[2 * i], line) for i, line in enumerate(numbered)]
 
 
-def _change(raw: bytes, numbered: bytes) -> Change:
+def _change(raw: bytes, numbered: bytes) -> TreeChange:
     _, _, before, after, _ = raw.decode("ascii").split(" ")
     added, deleted, name = numbered.split(b"\t", 2)
-    return Change(name.decode("utf-8", "surrogateescape"), _blob(before), _blob(after), _count(added), _count(deleted))
+    return TreeChange(name.decode("utf-8", "surrogateescape"), _blob(before), _blob(after), _count(added), _count(deleted))
 
 
 def _blob(object_id: str) -> str | None:

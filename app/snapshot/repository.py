@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from app.snapshot.diffs import Change, changes, names
+from app.snapshot.diffs import TreeChange, changes, names
 from app.snapshot.errors import SnapshotFailed
 from app.util import clock
 from app.util.git import GitResult, git
@@ -249,7 +249,7 @@ class Repository:
     async def changed(self, before: str, after: str) -> list[str]:
         return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
 
-    async def changes(self, before: str, after: str) -> list[Change]:
+    async def changes(self, before: str, after: str) -> list[TreeChange]:
         return changes((await self._diff(["--raw", "--numstat", "-z"], before, after)).stdout)
 
     async def diff_text(self, before: str, after: str) -> str:

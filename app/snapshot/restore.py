@@ -61,14 +61,14 @@ Step = Leave | Delete | Write | Refuse
 
 
 @dataclass(frozen=True)
-class Target:
+class RestoreTarget:
     """A path as the snapshot has it, and why the snapshot lacks its content, if it does."""
 
     entry: Entry | None
     not_held: str | None = None
 
 
-def decide(target: Target, current: Entry | None, on_disk: OnDisk) -> Step:
+def decide_restore(target: RestoreTarget, current: Entry | None, on_disk: OnDisk) -> Step:
     """Nothing is overwritten or deleted that the current snapshot does not hold, so that every restore can be undone."""
     if target.entry is not None and target.entry == current:
         return Leave()

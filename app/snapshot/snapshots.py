@@ -32,10 +32,10 @@ from app.snapshot.restore import (
     Refuse,
     Restorer,
     RestoreReport,
+    RestoreTarget,
     Step,
-    Target,
     Write,
-    decide,
+    decide_restore,
 )
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ class Snapshots:
         disk = await asyncio.to_thread(self._look, list(trees))
         return {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
 
-    async def _targets(self, trees: Mapping[str, str]) -> dict[str, Target]:
+    async def _targets(self, trees: Mapping[str, str]) -> dict[str, RestoreTarget]:
         """By path; one whose snapshot cannot be read is left out."""
         entries: dict[str, Entry | None] = {}
         for tree in dict.fromkeys(trees.values()):
@@ -216,16 +216,16 @@ class Snapshots:
                 found = await self._repository.entries(tree, paths)
                 entries.update({path: found.get(path) for path in paths})
         links = await self._repository.blobs(entry.blob for entry in entries.values() if entry and entry.is_link)
-        return {path: Target(entry, _why_not_held(entry, links)) for path, entry in entries.items()}
+        return {path: RestoreTarget(entry, _why_not_held(entry, links)) for path, entry in entries.items()}
 
     def _look(self, paths: list[str]) -> dict[str, OnDisk]:
         worktree = Worktree(self._worktree)
         return {path: worktree.look(path) for path in paths}
 
-    def _step(self, path: str, target: Target | None, current: Entry | None, on_disk: OnDisk) -> Step:
+    def _step(self, path: str, target: RestoreTarget | None, current: Entry | None, on_disk: OnDisk) -> Step:
         if target is None:
             return Refuse(UNREADABLE)
-        step = decide(target, current, on_disk)
+        step = decide_restore(target, current, on_disk)
         if step == Refuse(IGNORED) and self._is_in_other_repository(path):
             return Refuse(OTHER_REPOSITORY)
         return step

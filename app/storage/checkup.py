@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
 from app.storage import queries, tables
 from app.storage.bodies import is_sound
-from app.storage.engine import StorageError, in_turn, write_turns
+from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision
-from app.storage.turns import has_reset_bug
+from app.storage.writer_lock import has_reset_bug
 from app.util.finding import Finding
 
 SUBJECT = "database"
@@ -125,8 +125,8 @@ def _names(rows: Sequence[Any]) -> str:
 
 
 def _write(engine: Engine, statements: Sequence[Any]) -> None:
-    turns = write_turns(engine)
-    with in_turn(turns), engine.execution_options(immediate=True).begin() as connection:
+    turns = writer_lock(engine)
+    with hold_writer_lock(turns), engine.execution_options(immediate=True).begin() as connection:
         for statement in statements:
             connection.execute(statement)
     if turns:

@@ -18,7 +18,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy import Connection as Connection
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from app.storage.turns import WriteTurns, has_reset_bug
+from app.storage.writer_lock import WriterLock, has_reset_bug
 
 T = TypeVar("T")
 
@@ -87,15 +87,15 @@ def _unwritable(path: Path, reason: str) -> DatabaseUnusable:
     )
 
 
-def write_turns(engine: Engine) -> WriteTurns | None:
+def writer_lock(engine: Engine) -> WriterLock | None:
     """None where nothing but the database itself need keep writers apart."""
     path = engine.url.database
     if engine.dialect.name != "sqlite" or not path or not has_reset_bug():
         return None
-    return WriteTurns(Path(path), _BUSY_TIMEOUT_MS / 1000)
+    return WriterLock(Path(path), _BUSY_TIMEOUT_MS / 1000)
 
 
-def in_turn(turns: WriteTurns | None) -> AbstractContextManager[None]:
+def hold_writer_lock(turns: WriterLock | None) -> AbstractContextManager[None]:
     return turns.held() if turns else nullcontext()
 
 
@@ -139,7 +139,7 @@ class Database:
         self._to_write = self.engine.execution_options(immediate=True)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
-        self._turns = write_turns(self.engine)
+        self._turns = writer_lock(self.engine)
 
     @property
     def dialect(self) -> str:
@@ -156,13 +156,13 @@ class Database:
     def close(self) -> None:
         self._writer.shutdown()
         self._readers.shutdown()
-        with in_turn(self._turns):
+        with hold_writer_lock(self._turns):
             self.engine.dispose()
         if self._turns:
             self._turns.close()
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        with in_turn(self._turns):
+        with hold_writer_lock(self._turns):
             return _in_transaction(self._to_write, work)
 
 

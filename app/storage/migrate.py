@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from app.storage.engine import DatabaseUnusable, in_turn, write_turns
+from app.storage.engine import DatabaseUnusable, hold_writer_lock, writer_lock
 
 HEAD = "0007"
 """The newest revision in migrations/versions; a test compares them."""
@@ -48,8 +48,8 @@ def upgrade(engine: Engine) -> None:
     with engine.connect() as connection, connection.begin():
         if revision(connection) == HEAD:
             return
-    turns = write_turns(engine)
-    with in_turn(turns), engine.connect().execution_options(immediate=True) as connection, connection.begin():
+    turns = writer_lock(engine)
+    with hold_writer_lock(turns), engine.connect().execution_options(immediate=True) as connection, connection.begin():
         if revision(connection) != HEAD:
             _run_alembic(connection)
     if turns:

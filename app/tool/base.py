@@ -53,7 +53,7 @@ class ToolHost(Protocol):
     """The turn, as a tool sees it."""
 
     async def ask(self, ask: PermissionAsk) -> None:
-        """Returns when it is allowed; raises permission.errors.PermissionRefused (Denied, Rejected, Corrected) when not."""
+        """Returns when it is allowed. Raises one of the errors of app.permission.errors when it is not."""
         ...
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel, create_model
 
 from app.plugin import limits
-from app.plugin.api import Tool as Definition
-from app.plugin.api import ToolResult as CustomResult
+from app.plugin.api import PluginTool as Definition
+from app.plugin.api import PluginToolResult as CustomResult
 from app.tool.base import Arguments, PermissionAsk, Tool, ToolContext, ToolError, ToolResult
 
 log = logging.getLogger(__name__)

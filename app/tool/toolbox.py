@@ -10,26 +10,26 @@ from app.permission.rules import evaluate, hidden_tools
 from app.schema.agent import Agent, Skill
 from app.schema.config import Config
 from app.schema.model import Model
-from app.tool.apply_patch import ApplyPatchTool
 from app.tool.base import Tool
-from app.tool.bash import DEFAULT_TIMEOUT_MS, BashTool
-from app.tool.batch import BatchTool
-from app.tool.edit import EditTool
-from app.tool.environment import choose_shell, secret_names, without
-from app.tool.file_times import FileTimes
-from app.tool.glob import GlobTool
-from app.tool.grep import GrepTool
-from app.tool.invalid import InvalidTool
-from app.tool.list_files import ListTool
-from app.tool.locks import FileLocks
-from app.tool.multiedit import MultiEditTool
-from app.tool.question import QuestionTool
-from app.tool.read import ReadTool
-from app.tool.skill import SkillTool
-from app.tool.task import TaskTool
-from app.tool.todo import TodoReadTool, TodoWriteTool
-from app.tool.webfetch import WebFetchTool
-from app.tool.write import WriteTool
+from app.tool.builtin.apply_patch import ApplyPatchTool
+from app.tool.builtin.bash import DEFAULT_TIMEOUT_MS, BashTool
+from app.tool.builtin.batch import BatchTool
+from app.tool.builtin.edit import EditTool
+from app.tool.builtin.glob import GlobTool
+from app.tool.builtin.grep import GrepTool
+from app.tool.builtin.invalid import InvalidTool
+from app.tool.builtin.list_files import ListTool
+from app.tool.builtin.multiedit import MultiEditTool
+from app.tool.builtin.question import QuestionTool
+from app.tool.builtin.read import ReadTool
+from app.tool.builtin.skill import SkillTool
+from app.tool.builtin.task import TaskTool
+from app.tool.builtin.todo import TodoReadTool, TodoWriteTool
+from app.tool.builtin.webfetch import WebFetchTool
+from app.tool.builtin.write import WriteTool
+from app.tool.files.file_times import FileTimes
+from app.tool.files.locks import FileLocks
+from app.tool.process.environment import choose_shell, secret_names, without
 
 ASKING_CLIENTS = ("app", "cli", "desktop")
 """Clients that can show a question (OPENCODE_CLIENT)."""

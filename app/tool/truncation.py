@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from app.tool.text_file import finish_in_thread
+from app.tool.files.text_file import finish_in_thread
 from app.util import ids
 
 log = logging.getLogger(__name__)

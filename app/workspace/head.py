@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from app.config.watch import Watch, changed
-from app.workspace.project import branch
+from app.config.watch import ConfigWatch, changed
+from app.project.discovery import branch
 
 _KEPT_ELSEWHERE = ".invalid"
 """The branch that `HEAD` names where git keeps references as reftables."""
@@ -17,7 +17,7 @@ class Head:
         self._checkout = checkout
         self._file = git_dir / "HEAD"
         self._tables = git_dir / "reftable" / "tables.list"
-        self._seen: Watch | None = None
+        self._seen: ConfigWatch | None = None
         self._looking = asyncio.Lock()
         self.branch = ""
         """As of the last look; empty when HEAD is detached."""
@@ -27,7 +27,7 @@ class Head:
         async with self._looking:
             if self._seen is not None and not changed(self._seen.stamps):
                 return False
-            self._seen = Watch()
+            self._seen = ConfigWatch()
             self._seen.exists(self._file)
             self._seen.exists(self._tables)
             before, self.branch = self.branch, await self._read()

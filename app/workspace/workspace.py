@@ -11,13 +11,13 @@ from typing import Any
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig, load
 from app.config.patch import patch
-from app.config.well_known import Organisations, Said
+from app.config.well_known import OrganisationConfig, Organisations
+from app.project.discovery import ProjectInfo
+from app.project.place import Place
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.workspace.head import Head
-from app.workspace.place import Place
-from app.workspace.project import Found
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +31,14 @@ class WorkspaceSettings:
 
 
 class Workspace:
-    def __init__(self, settings: WorkspaceSettings, directory: str, found: Found) -> None:
+    def __init__(self, settings: WorkspaceSettings, directory: str, found: ProjectInfo) -> None:
         self._settings = settings
         self.found = found
         self.place = Place(directory, found.id, str(found.checkout), found.vcs == "git")
         self.head = Head(found.checkout, found.git_dir) if found.git_dir else None
         self._snapshots: Snapshots | None = None
         self._config: LoadedConfig | None = None
-        self._said: Said | None = None
+        self._said: OrganisationConfig | None = None
         self._mistake: str | None = None
         self._loading = asyncio.Lock()
         self.last_used = time.monotonic()
@@ -77,7 +77,7 @@ class Workspace:
             )
         return self._snapshots
 
-    async def _load_once(self, said: Said) -> LoadedConfig:
+    async def _load_once(self, said: OrganisationConfig) -> LoadedConfig:
         """The log has one line for each mistake, however many ask while it stands."""
         try:
             loaded = await asyncio.to_thread(self._load, said)
@@ -89,7 +89,7 @@ class Workspace:
         self._mistake = None
         return loaded
 
-    def _load(self, said: Said) -> LoadedConfig:
+    def _load(self, said: OrganisationConfig) -> LoadedConfig:
         loaded = load(Path(self.place.directory), self.found.checkout, self.flags, said.layers, said.environ)
         for warning in loaded.warnings:
             log.warning("a configuration file was left out: %s", warning.message)

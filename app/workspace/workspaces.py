@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.project.discovery import discover
+from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
-from app.workspace.project import discover
-from app.workspace.registry import Projects
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 
 

@@ -18,7 +18,7 @@ from running_app import RunningApp, make_workspace, running_app
 from turns import bash, pending, say, tools, until
 
 from app.provider.base import ModelRequest
-from app.provider.scripted import Call, Say, ScriptedProvider, Step
+from app.provider.scripted.adapter import Call, Say, ScriptedProvider, Step
 
 Figure = Callable[[str], None]
 

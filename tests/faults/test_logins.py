@@ -11,7 +11,7 @@ from every_route import WRITING, every_route, unknown
 from long_form import LONG
 from running_app import RunningApp, running_app
 
-from app.api.login import Denied, Login
+from app.api.login import Login, LoginDenied
 from app.api.throttle import FAILURES, Throttle
 from app.api.tokens import TokenStore
 
@@ -72,11 +72,11 @@ def test_guessing_is_slow_and_tells_nothing_by_its_time(tmp_path: Path, figure: 
     for _ in range(ROUNDS):
         for kind, guess in guesses.items():
             began = time.perf_counter_ns()
-            assert isinstance(patient.check(visit(), basic(guess)), Denied)
+            assert isinstance(patient.check(visit(), basic(guess)), LoginDenied)
             taken[kind].append(time.perf_counter_ns() - began)
     medians = {kind: statistics.median(times) / 1000 for kind, times in taken.items()}
     strict = Login("opencode", PASSWORD, TokenStore(tmp_path))
-    compared = sum(strict.check(visit(), basic("guess")) == Denied() for _ in range(ROUNDS))
+    compared = sum(strict.check(visit(), basic("guess")) == LoginDenied() for _ in range(ROUNDS))
     figure(
         ", ".join(f"{kind}: {median:.1f} µs" for kind, median in medians.items())
         + f"; of {ROUNDS} guesses in a minute {compared + 1} were compared"

@@ -12,10 +12,10 @@ import psutil
 from database_meter import Spent, metered
 from running_app import RunningApp, make_workspace, running_app
 
-from app.agent.context.history import CLEARED
-from app.agent.context.tokens import estimate_request
+from app.context.history import CLEARED
+from app.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
-from app.provider.scripted import Call, Say, ScriptedProvider, SetUsage, Turn
+from app.provider.scripted.adapter import Call, Say, ScriptedProvider, SetUsage, Turn
 
 TURNS = 300
 WINDOW = 32_000

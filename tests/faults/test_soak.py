@@ -23,7 +23,7 @@ from real_server import MIB, RealServer, real_server
 from running_app import make_workspace, running_app
 from turns import configured
 
-from app.agent.instance import Instance
+from app.workspace.instance import Instance
 
 SECONDS = 60 * float(os.environ.get("OPENSESSION_SOAK_MINUTES") or (30 if LONG else 1 / 6))
 CLIENTS = 4

@@ -10,7 +10,7 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import call, configured, priced, requests, say, texts, types
 
-from app.agent.intake.command import SHELL_SECONDS, fill, references
+from app.intake.command import SHELL_SECONDS, fill, references
 
 COMMANDS: dict[str, Any] = {
     "greet": {"template": "Say hello to $1 from $2."},

@@ -18,7 +18,7 @@ from running_app import RunningApp, running_app, text_part
 from turns import assert_settled, requests, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock
-from app.provider.scripted import ScriptedProvider, Turn, parse_turn
+from app.provider.scripted.adapter import ScriptedProvider, Turn, parse_turn
 
 ROOT = Path(__file__).parents[2]
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]

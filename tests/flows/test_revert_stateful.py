@@ -20,6 +20,7 @@ from random_edits import edit, put
 from revert_steps import files
 from running_app import RunningApp, running_app
 
+from app.project.place import Place
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.session import CreateInput, RevertInput, Session
@@ -28,7 +29,6 @@ from app.session.revert import Reverts
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.util import ids
-from app.workspace.place import Place
 
 SEQUENCES = 500 if os.environ.get("OPENSESSION_LONG") else 25
 OPERATIONS = 12

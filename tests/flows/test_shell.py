@@ -185,13 +185,13 @@ async def test_a_command_whose_end_cannot_be_stored_is_closed_once_it_can(app: R
         commits.refused_text = '"completed":'
         (app.directory / "go").touch()
         assert (await running)["name"] == "StorageError"
-        assert app.services.runner.is_unsettled(session)
+        assert app.services.runner.has_unstored_end(session)
         commits.refused_text = None
     async with asyncio.timeout(20):
         while "completed" not in (await app.messages(session))[-1]["info"]["time"]:
             await asyncio.sleep(0.02)
     assert_settled(await app.messages(session))
-    await until(lambda: not app.services.runner.is_unsettled(session))
+    await until(lambda: not app.services.runner.has_unstored_end(session))
     assert await statuses(app) == {} and requests(app) == []
     app.provider.add([{"text": "Now."}])
     async with app.events() as events:

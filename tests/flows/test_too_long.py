@@ -9,12 +9,12 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, texts, tools
 
-from app.agent.context.tokens import estimate_request
-from app.agent.loop.compaction import MAX_TRIES, REPEATED_TOKENS
+from app.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
-from app.provider.scripted import Fail, Say, ScriptedProvider, SetUsage, Turn
+from app.provider.scripted.adapter import Fail, Say, ScriptedProvider, SetUsage, Turn
 from app.schema.message import AssistantMessage, AssistantTime
 from app.session.status import compacting
+from app.turn.compaction import MAX_TRIES, REPEATED_TOKENS
 from app.util import ids
 
 TOO_LONG: dict[str, Any] = {"status": 400, "message": "prompt is too long: 208310 tokens > 200000 maximum"}

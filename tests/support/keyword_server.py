@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 from app.cli import http_server
 from app.main import create_app
 from app.provider.base import ModelRequest, TextBlock, UserTurn
-from app.provider.scripted import ScriptedProvider, Turn, parse_turn
+from app.provider.scripted.adapter import ScriptedProvider, Turn, parse_turn
 from app.settings import Settings
 from app.wiring import Choices
 

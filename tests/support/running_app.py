@@ -29,7 +29,7 @@ from streaming_transport import StreamingTransport
 
 from app.api.services import Services
 from app.main import create_app
-from app.provider.scripted import Answer, ScriptedProvider, Step
+from app.provider.scripted.adapter import Answer, ScriptedProvider, Step
 from app.settings import Settings
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from storage_parts import HeldDatabase, Storage, open_storage
 
+from app.project.place import Place
 from app.schema.message import AssistantMessage, AssistantTime, Message, MessagePath, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Session, SessionTime
@@ -17,7 +18,6 @@ from app.session.quota import ProjectQuota
 from app.session.service import SessionService
 from app.session.status import Statuses
 from app.session.store import Store
-from app.workspace.place import Place
 
 DIRECTORY = "/d"
 PLACE = Place(DIRECTORY, "p", "/d", is_git=False)

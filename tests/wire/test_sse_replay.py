@@ -12,7 +12,7 @@ from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received
 
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
-from app.provider.scripted import ScriptedProvider
+from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.part import TextPart
 from app.session import replay as replaying
 from app.storage import queries

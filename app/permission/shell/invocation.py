@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.permission.arity import always_pattern
 from app.permission.rules import Sight, Subject
-from app.permission.shell.programs import Started
+from app.permission.shell.programs import StartedProgram
 from app.permission.shell.words import (
     Word,
     has_glob,
@@ -27,7 +27,7 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SimpleCommand:
     """A simple command before it is judged. `redirections` as typed."""
 
     words: Sequence[Word]
@@ -48,7 +48,9 @@ def text_of(words: Sequence[Word]) -> str:
     return " ".join(word.text for word in words)
 
 
-def as_judged(call: Call, flat: Sequence[Word], bare: str, started: Started, inner: Sequence[Invocation]) -> Invocation:
+def as_judged(
+    call: SimpleCommand, flat: Sequence[Word], bare: str, started: StartedProgram, inner: Sequence[Invocation]
+) -> Invocation:
     """`inner`: what the command starts under its own permission; its spellings and its sight become the command's."""
     text = text_of(call.words)
     others = spellings([word.plain for word in flat], reorder=started.is_covered or not started.commands)
@@ -62,7 +64,7 @@ def as_judged(call: Call, flat: Sequence[Word], bare: str, started: Started, inn
     return Invocation(Subject(text, distinct, sight), always)
 
 
-def _sight(call: Call, flat: Sequence[Word], bare: str, started: Started, inner: Sequence[Invocation]) -> Sight:
+def _sight(call: SimpleCommand, flat: Sequence[Word], bare: str, started: StartedProgram, inner: Sequence[Invocation]) -> Sight:
     sights = {started.sight, *(one.subject.sight for one in inner)}
     if call.is_unseen or "unseen" in sights or _is_name_unseen(call.words[0], flat[0]):
         return "unseen"

@@ -28,7 +28,7 @@ def changes_programs(assignment: str) -> bool:
 
 
 @dataclass(slots=True)
-class Started:
+class StartedProgram:
     """What a command runs besides itself.
 
     `scripts` are shell text; UNKNOWN in one stands for what only its run will show. `files` hold code. `in_place`: scripts run
@@ -220,11 +220,11 @@ _FOREIGN = _by_name(
 _MAKEFILES = re.compile(r"\0(?:-f|--file=?|--makefile=?)\0?([^\0\x01]+)")
 
 
-def started_by(name: str, args: Sequence[Word], stdin: Word) -> Started:
+def started_by(name: str, args: Sequence[Word], stdin: Word) -> StartedProgram:
     """`name`: without folder and in lower case. Every argument has one field. `stdin` has no field where nothing feeds it."""
     name = _entry_name(name)
     text = "".join(f"\0{_shown(word)}" for word in args) + (f"\1{_shown(stdin)}" if stdin.fields else "")
-    started = Started(in_place=name == "eval", is_covered=name in _COVERING)
+    started = StartedProgram(in_place=name == "eval", is_covered=name in _COVERING)
     _find_commands(started, name, args)
     _find_scripts(started, name, args, text)
     if spec := _SHELLS.get(name) or _INTERPRETERS.get(name):
@@ -259,7 +259,7 @@ def _shown(word: Word) -> str:
     return value(word) if word.is_known else UNKNOWN + word.text.strip("\"'")
 
 
-def _find_commands(started: Started, name: str, args: Sequence[Word]) -> None:
+def _find_commands(started: StartedProgram, name: str, args: Sequence[Word]) -> None:
     if name in _FIND_RUNS:
         started.placeholder = "{}"
         starts = (at + 1 for at, word in enumerate(args) if value(word) in _FIND_RUNS[name])
@@ -272,7 +272,7 @@ def _find_commands(started: Started, name: str, args: Sequence[Word]) -> None:
         _find_wrapped(started, name, args)
 
 
-def _find_wrapped(started: Started, name: str, args: Sequence[Word]) -> None:
+def _find_wrapped(started: StartedProgram, name: str, args: Sequence[Word]) -> None:
     found = list(_inner_commands(args, _WRAPPERS[name]))
     own = args[: len(args) - max(map(len, found), default=0)]
     if any(changes_programs(value(word)) or not word.is_known for word in own):
@@ -331,13 +331,13 @@ def _after_option(at: int, option: str, wrapper: Wrapper) -> list[int]:
     return [at + 1, at + 2] if option[-1] in wrapper.maybe_valued else [at + 1]
 
 
-def _find_scripts(started: Started, name: str, args: Sequence[Word], text: str) -> None:
+def _find_scripts(started: StartedProgram, name: str, args: Sequence[Word], text: str) -> None:
     for key in dict.fromkeys([name, *(f"{name}-{value(word)}" for word in args if name == "git")]):
         if key in _SCRIPTS:
             started.scripts += [found[1].replace("\0", " ") for found in re.finditer(_SCRIPTS[key], text, re.DOTALL)]
 
 
-def _interpret(started: Started, spec: Interpreter, args: Sequence[Word], stdin: Word, is_shell: bool) -> None:
+def _interpret(started: StartedProgram, spec: Interpreter, args: Sequence[Word], stdin: Word, is_shell: bool) -> None:
     options, rest = _options(args, spec.valued)
     letters = "".join(option for option in options if not option.startswith("--"))
     if any(letter in letters for letter in spec.inline) or any(map(_TAKES_CODE.match, options)):
@@ -366,7 +366,7 @@ def _options(args: Sequence[Word], valued: str) -> tuple[list[str], Sequence[Wor
     return options, args[at:]
 
 
-def _run_file(started: Started, file: Word, stdin: Word, is_shell: bool) -> None:
+def _run_file(started: StartedProgram, file: Word, stdin: Word, is_shell: bool) -> None:
     name = value(file)
     if file.is_known and not _STANDARD_INPUT.fullmatch(name) and (is_shell or name != "eval"):
         started.files.append(name)
@@ -376,7 +376,7 @@ def _run_file(started: Started, file: Word, stdin: Word, is_shell: bool) -> None
         started.sight = "unseen" if is_shell else "foreign"
 
 
-def _run_input(started: Started, stdin: Word, is_shell: bool) -> None:
+def _run_input(started: StartedProgram, stdin: Word, is_shell: bool) -> None:
     if is_shell:
         started.scripts.append(_shown(stdin))
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from app.permission.boundary import Boundary
 from app.permission.rules import Subject
 from app.permission.shell.files import OwnFiles
-from app.permission.shell.invocation import Call, Invocation, as_judged, flattened, holds_code, text_of
+from app.permission.shell.invocation import Invocation, SimpleCommand, as_judged, flattened, holds_code, text_of
 from app.permission.shell.nodes import (
     WORDS,
     belongs_to_command,
@@ -25,7 +25,7 @@ from app.permission.shell.nodes import (
     stray_arguments,
 )
 from app.permission.shell.paths import PATH_COMMANDS, PathCheck, Places, is_folder, looks_like_path
-from app.permission.shell.programs import Started, changes_programs, may_hold_commands, runs_its_arguments, started_by
+from app.permission.shell.programs import StartedProgram, changes_programs, may_hold_commands, runs_its_arguments, started_by
 from app.permission.shell.syntax import MAX_NODES, is_misread, parse
 from app.permission.shell.variables import Variables, surely_runs
 from app.permission.shell.words import (
@@ -286,7 +286,7 @@ class ShellReader:
             self._walk(child)
         with self._fed_by(inline):
             if words:
-                self._call(Call(words, self._stdin, typed, is_unseen))
+                self._call(SimpleCommand(words, self._stdin, typed, is_unseen))
         for child in node.named_children:
             if child in first:
                 continue
@@ -306,7 +306,7 @@ class ShellReader:
         is_unseen = any(changes_programs(node_text(setting)) for setting in settings)
         return joined([(one, read_word(one, self.variables.lookup)) for one in nodes]), is_unseen
 
-    def _call(self, call: Call) -> None:
+    def _call(self, call: SimpleCommand) -> None:
         self._calls += 1
         self._nodes += len(call.words) if self._calls > 1 else 0
         if self._calls > _DEEPEST_CALL or self._nodes > MAX_NODES:
@@ -314,7 +314,7 @@ class ShellReader:
         self._read_call(call)
         self._calls -= 1
 
-    def _read_call(self, call: Call) -> None:
+    def _read_call(self, call: SimpleCommand) -> None:
         flat = flattened(call.words)
         typed_name, name = call.words[0].text, value(flat[0])
         bare = (basename(name) or name).lower()
@@ -337,12 +337,12 @@ class ShellReader:
         self._judge(replace(call, is_unseen=call.is_unseen or not given[0].is_known), flat, bare, started)
         self._check_call(call, flat, bare, started)
 
-    def _judge(self, call: Call, flat: Sequence[Word], bare: str, started: Started) -> None:
+    def _judge(self, call: SimpleCommand, flat: Sequence[Word], bare: str, started: StartedProgram) -> None:
         """A command stands before what it starts."""
         before, self.invocations = self.invocations, []
         for words in started.commands:
             stdin = NO_INPUT if started.adds_input else call.stdin
-            self._call(Call(words, stdin, "", False, started.placeholder, started.adds_input, is_wrapped=True))
+            self._call(SimpleCommand(words, stdin, "", False, started.placeholder, started.adds_input, is_wrapped=True))
         unread = [script for script in started.scripts if not self._script(script, started.in_place)]
         if unread:
             self._report([text_of(call.words)])
@@ -375,7 +375,7 @@ class ShellReader:
         with self._own_places(), self.variables.of_child_process():
             yield
 
-    def _check_call(self, call: Call, flat: Sequence[Word], bare: str, started: Started) -> None:
+    def _check_call(self, call: SimpleCommand, flat: Sequence[Word], bare: str, started: StartedProgram) -> None:
         if bare in _MOVES:
             return
         inner = [] if started.is_covered else [word for words in started.commands for word in words]
@@ -428,7 +428,7 @@ def _may_set_any_variable(name: str, words: Sequence[Word]) -> bool:
     return name in _SETS_VARIABLES or (name == "printf" and any(value(word).startswith("-v") for word in words))
 
 
-def _as_run(call: Call, name: str, flat: Sequence[Word]) -> Sequence[Word]:
+def _as_run(call: SimpleCommand, name: str, flat: Sequence[Word]) -> Sequence[Word]:
     """With the words that only the run shows, where they decide what runs: `xargs env`, `find -exec {} x`."""
     if not runs_its_arguments(name) and not (call.placeholder and call.placeholder in value(flat[0])):
         return flat

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.api.event_tokens import LIFETIME_MS, MOST, EventTokens
-from app.api.login import ANYONE, Admitted, Denied, Login
+from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
 from app.api.throttle import FAILURES, MOST_ADDRESSES, WINDOW_SECONDS, Throttle
 from app.api.tokens import TokenNameTaken, TokenStore
 from app.util import clock
@@ -29,41 +29,41 @@ def tokens(tmp_path: Path) -> TokenStore:
 
 def test_without_a_password_or_a_token_anyone_is_let_in(tokens: TokenStore) -> None:
     login = Login("opencode", None, tokens)
-    assert login.check(visit(), None) == Admitted(ANYONE)
-    assert login.check(visit(), "Bearer whatever") == Admitted(ANYONE)
+    assert login.check(visit(), None) == AcceptedLogin(ANYONE)
+    assert login.check(visit(), "Bearer whatever") == AcceptedLogin(ANYONE)
 
 
 def test_a_password_is_compared_as_bytes_whatever_was_sent(tokens: TokenStore) -> None:
     login = Login("opencode", "pässword", tokens, Throttle(now=iter(range(0, 100_000, 100)).__next__))
     for odd in (None, "", "Basic", "Basic \x00", "Basic ====", "basic " + "A" * 100_000, "Digest x", "Bearer \udcff", "Bearer"):
-        assert isinstance(login.check(visit(), odd), Denied), odd
-    assert login.check(visit(), basic("opencode:pässword")) == Admitted("opencode")
+        assert isinstance(login.check(visit(), odd), LoginDenied), odd
+    assert login.check(visit(), basic("opencode:pässword")) == AcceptedLogin("opencode")
 
 
 def test_a_token_lets_its_owner_in_until_it_is_revoked(tokens: TokenStore, tmp_path: Path) -> None:
     token = tokens.create("laptop")
     login = Login("opencode", None, TokenStore(tmp_path))
-    assert login.check(visit(), f"Bearer {token}") == Admitted("token laptop")
-    assert login.check(visit(), f"bearer  {token} ") == Admitted("token laptop")
-    assert login.check(visit(), f"Bearer {token[:-1]}") == Denied()
+    assert login.check(visit(), f"Bearer {token}") == AcceptedLogin("token laptop")
+    assert login.check(visit(), f"bearer  {token} ") == AcceptedLogin("token laptop")
+    assert login.check(visit(), f"Bearer {token[:-1]}") == LoginDenied()
     assert tokens.revoke("laptop")
-    assert login.check(visit(), f"Bearer {token}") == Denied()
+    assert login.check(visit(), f"Bearer {token}") == LoginDenied()
 
 
 def test_a_server_that_was_closed_by_a_token_stays_closed(tokens: TokenStore, tmp_path: Path) -> None:
     login = Login("opencode", None, tokens)
     tokens.create("a")
-    assert login.check(visit(), None) == Denied()
+    assert login.check(visit(), None) == LoginDenied()
     tokens.revoke("a")
-    assert login.check(visit(), None) == Denied()
+    assert login.check(visit(), None) == LoginDenied()
     (tmp_path / "tokens.json").unlink()
-    assert login.check(visit(), None) == Denied()
+    assert login.check(visit(), None) == LoginDenied()
 
 
 def test_a_file_of_tokens_that_cannot_be_read_lets_nobody_in(tokens: TokenStore, tmp_path: Path) -> None:
     for content in ("", "[]", '{"a": 1, "b": {"hash": 5}, "c": {"hash": "é"}}'):
         (tmp_path / "tokens.json").write_text(content)
-        assert Login("opencode", None, tokens).check(visit(), "Bearer x") == Denied()
+        assert Login("opencode", None, tokens).check(visit(), "Bearer x") == LoginDenied()
 
 
 def test_a_token_expires(tokens: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,18 +89,18 @@ def test_after_so_many_wrong_logins_an_address_waits(tokens: TokenStore) -> None
     login = Login("opencode", "right", tokens, Throttle(now=lambda: now[0]))
     token = tokens.create("laptop")
     for _ in range(FAILURES - 1):
-        assert login.check(visit(), basic("opencode:wrong")) == Denied()
-    assert login.check(visit(), basic("opencode:wrong")) == Denied(int(WINDOW_SECONDS))
-    assert login.check(visit(), basic("opencode:right")) == Denied(int(WINDOW_SECONDS)), (
+        assert login.check(visit(), basic("opencode:wrong")) == LoginDenied()
+    assert login.check(visit(), basic("opencode:wrong")) == LoginDenied(int(WINDOW_SECONDS))
+    assert login.check(visit(), basic("opencode:right")) == LoginDenied(int(WINDOW_SECONDS)), (
         "the right one is not told from a wrong one"
     )
-    assert login.check(visit(), f"Bearer {token}") == Admitted("token laptop")
-    assert login.check(visit(), None) == Denied(), "who gives no login is asked for one"
-    assert login.check(visit(address="1.2.3.5"), basic("opencode:right")) == Admitted("opencode")
+    assert login.check(visit(), f"Bearer {token}") == AcceptedLogin("token laptop")
+    assert login.check(visit(), None) == LoginDenied(), "who gives no login is asked for one"
+    assert login.check(visit(address="1.2.3.5"), basic("opencode:right")) == AcceptedLogin("opencode")
     now[0] = WINDOW_SECONDS / 2
-    assert login.check(visit(), basic("opencode:right")) == Denied(int(WINDOW_SECONDS / 2))
+    assert login.check(visit(), basic("opencode:right")) == LoginDenied(int(WINDOW_SECONDS / 2))
     now[0] = WINDOW_SECONDS
-    assert login.check(visit(), basic("opencode:right")) == Admitted("opencode")
+    assert login.check(visit(), basic("opencode:right")) == AcceptedLogin("opencode")
 
 
 def test_an_ipv6_client_is_its_network(tokens: TokenStore) -> None:
@@ -125,11 +125,11 @@ def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
     for path in ("/event", "/global/event"):
         token, _ = login.event_tokens.issue()
         query = f"parts=delta&token={token}"
-        assert login.check(visit("/session", query), None) == Denied()
-        assert login.check(visit("/event", query, method="POST"), None) == Denied()
-        assert login.check(visit("/event", f"{query}&token=x"), None) == Denied()
-        assert login.check(visit(path, query), None) == Admitted("event token")
-        assert login.check(visit(path, query), None) == Denied()
+        assert login.check(visit("/session", query), None) == LoginDenied()
+        assert login.check(visit("/event", query, method="POST"), None) == LoginDenied()
+        assert login.check(visit("/event", f"{query}&token=x"), None) == LoginDenied()
+        assert login.check(visit(path, query), None) == AcceptedLogin("event token")
+        assert login.check(visit(path, query), None) == LoginDenied()
 
 
 def test_a_stream_token_is_short_lived_and_they_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

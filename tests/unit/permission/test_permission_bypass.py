@@ -4,11 +4,11 @@ import pytest
 from bypass_corpus import CORPUS, OUT, RULESETS
 
 from app.permission.boundary import Boundary
-from app.permission.rules import Allowed, Asked, Decision, Forbidden, decide
+from app.permission.rules import Allowed, Decision, Forbidden, NeedsApproval, decide_permission
 from app.permission.shell.analysis import analyse
 from app.schema.permission import Ruleset
 
-NAMES = {Allowed: "allow", Asked: "ask", Forbidden: "deny"}
+NAMES = {Allowed: "allow", NeedsApproval: "ask", Forbidden: "deny"}
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def strictest(decisions: list[Decision]) -> str:
 def judge(command: str, project: Path, rules: Ruleset) -> str:
     environment = {"HOME": str(project.parent / "home")}
     analysis = analyse(command, project, Boundary(project, project), environment)
-    outside = decide("external_directory", analysis.outside, rules, [])
-    return strictest([decide("bash", analysis.subjects, rules, []), outside])
+    outside = decide_permission("external_directory", analysis.outside, rules, [])
+    return strictest([decide_permission("bash", analysis.subjects, rules, []), outside])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.permission.rules import Allowed, Asked, Forbidden, Subject, applies, decide, evaluate, hidden_tools, unrestricted
+from app.permission.rules import (
+    Allowed,
+    Forbidden,
+    NeedsApproval,
+    Subject,
+    applies,
+    decide_permission,
+    evaluate,
+    hidden_tools,
+    unrestricted,
+)
 from app.schema.permission import Action, Rule, Ruleset
 
 actions = st.sampled_from(["allow", "deny", "ask"])
@@ -28,14 +38,14 @@ def test_the_last_rule_that_matches_wins_over_all_rulesets(name: str, thing: str
 @given(names, st.lists(things, max_size=4), rulesets, approvals)
 def test_a_configured_deny_beats_every_approval(name: str, asked: list[str], ruleset: Ruleset, approved: Ruleset) -> None:
     denied = any(evaluate(name, thing, ruleset).action == "deny" for thing in asked)
-    assert isinstance(decide(name, asked, ruleset, approved), Forbidden) == denied
+    assert isinstance(decide_permission(name, asked, ruleset, approved), Forbidden) == denied
 
 
 @given(names, st.lists(things, max_size=4), rulesets, approvals)
 def test_without_a_deny_each_pattern_needs_an_allow_or_an_approval(
     name: str, asked: list[str], ruleset: Ruleset, approved: Ruleset
 ) -> None:
-    decision = decide(name, asked, ruleset, approved)
+    decision = decide_permission(name, asked, ruleset, approved)
     if not isinstance(decision, Forbidden):
         free = all(evaluate(name, thing, ruleset, approved).action == "allow" for thing in asked)
         assert isinstance(decision, Allowed) == free
@@ -45,57 +55,57 @@ def test_without_a_deny_each_pattern_needs_an_allow_or_an_approval(
 def test_spellings_and_poor_sight_only_ever_restrict(
     name: str, thing: str, spellings: list[str], sight: str, ruleset: Ruleset, approved: Ruleset
 ) -> None:
-    order = [Allowed, Asked, Forbidden]
+    order = [Allowed, NeedsApproval, Forbidden]
     subject = Subject(thing, tuple(spellings), sight)  # type: ignore[arg-type]
-    plain = decide(name, [thing], ruleset, approved)
-    assert order.index(type(decide(name, [subject], ruleset, approved))) >= order.index(type(plain))
+    plain = decide_permission(name, [thing], ruleset, approved)
+    assert order.index(type(decide_permission(name, [subject], ruleset, approved))) >= order.index(type(plain))
 
 
 def test_a_deny_behind_an_ask_is_seen_before_anyone_is_asked() -> None:
-    assert isinstance(decide("bash", ["touch x", "rm x"], bash(("*", "ask"), ("rm *", "deny")), []), Forbidden)
+    assert isinstance(decide_permission("bash", ["touch x", "rm x"], bash(("*", "ask"), ("rm *", "deny")), []), Forbidden)
 
 
 def test_forbidden_carries_the_rules_of_that_permission() -> None:
     ruleset = [Rule(permission="edit", pattern="*", action="deny"), *bash(("*", "allow"), ("rm *", "deny"))]
-    assert decide("bash", ["rm x"], ruleset, []) == Forbidden(ruleset[1:])
+    assert decide_permission("bash", ["rm x"], ruleset, []) == Forbidden(ruleset[1:])
 
 
 def test_nothing_to_ask_about_is_allowed() -> None:
-    assert decide("bash", [], bash(("*", "deny")), []) == Allowed()
+    assert decide_permission("bash", [], bash(("*", "deny")), []) == Allowed()
 
 
 def test_no_rule_means_ask() -> None:
-    assert decide("bash", ["ls"], [], []) == Asked()
+    assert decide_permission("bash", ["ls"], [], []) == NeedsApproval()
 
 
 def test_a_rule_that_also_matches_the_text_does_not_count_against_its_spellings() -> None:
     subject = Subject("./gradlew build", ("gradlew build",))
-    assert decide("bash", [subject], bash(("*", "deny"), ("./gradlew *", "allow")), []) == Allowed()
+    assert decide_permission("bash", [subject], bash(("*", "deny"), ("./gradlew *", "allow")), []) == Allowed()
 
 
 def test_a_rule_evaded_by_spelling_counts() -> None:
     subject = Subject("/bin/rm x", ("rm x",))
-    assert isinstance(decide("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), []), Forbidden)
-    assert decide("bash", [subject], bash(("*", "allow"), ("rm *", "ask")), []) == Asked()
+    assert isinstance(decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), []), Forbidden)
+    assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "ask")), []) == NeedsApproval()
 
 
 def test_an_approved_spelling_is_not_asked_about_again() -> None:
     ruleset = bash(("*", "allow"), ("rm *", "ask"))
-    assert decide("bash", [Subject("/bin/rm x", ("rm x",))], ruleset, bash(("/bin/rm*", "allow"))) == Allowed()
-    assert decide("bash", [Subject("/bin/rm x", ("rm x",))], ruleset, bash(("rm*", "allow"))) == Allowed()
+    assert decide_permission("bash", [Subject("/bin/rm x", ("rm x",))], ruleset, bash(("/bin/rm*", "allow"))) == Allowed()
+    assert decide_permission("bash", [Subject("/bin/rm x", ("rm x",))], ruleset, bash(("rm*", "allow"))) == Allowed()
 
 
 def test_what_cannot_be_seen_is_asked_about_whatever_was_approved() -> None:
     subject = Subject("$CMD x", sight="unseen")
-    assert decide("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), bash(("*", "allow"))) == Asked()
-    assert decide("bash", [subject], bash(("*", "allow")), []) == Allowed()
+    assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), bash(("*", "allow"))) == NeedsApproval()
+    assert decide_permission("bash", [subject], bash(("*", "allow")), []) == Allowed()
 
 
 def test_a_foreign_program_needs_a_rule_that_names_it() -> None:
     subject = Subject("python -c 1", sight="foreign")
-    assert decide("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), []) == Asked()
-    assert decide("bash", [subject], bash(("*", "ask"), ("python *", "allow")), []) == Allowed()
-    assert decide("bash", [subject], bash(("*", "ask")), bash(("python -c*", "allow"))) == Allowed()
+    assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), []) == NeedsApproval()
+    assert decide_permission("bash", [subject], bash(("*", "ask"), ("python *", "allow")), []) == Allowed()
+    assert decide_permission("bash", [subject], bash(("*", "ask")), bash(("python -c*", "allow"))) == Allowed()
 
 
 def test_unrestricted_looks_behind_the_last_rule_for_everything() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.provider import known_providers as npm
-from app.provider.assembly import ProviderSettings, assemble
-from app.provider.catalogue import KnownCatalogue, known_info
-from app.provider.families import family_of
-from app.provider.known_providers import KnownProvider
-from app.provider.listing import auth_methods, config_providers, provider_list
-from app.provider.variants import derive_variants
+from app.provider.models import known_providers as npm
+from app.provider.models.assembly import ProviderSettings, assemble
+from app.provider.models.catalogue import KnownCatalogue, known_info
+from app.provider.models.families import family_of
+from app.provider.models.known_providers import KnownProvider
+from app.provider.models.listing import auth_methods, config_providers, provider_list
+from app.provider.models.variants import derive_variants
 from app.schema.model import (
     ApiAuth,
     CachePrice,
@@ -395,9 +395,10 @@ def test_families(model_id, reasoning, image, output):
 def test_the_price_data_and_the_sdks_are_not_loaded_for_a_config_provider():
     program = """
 import sys
-from app.provider import registry, listing
-from app.provider.assembly import ProviderSettings, assemble
-from app.provider.catalogue import KnownCatalogue
+from app.provider import registry
+from app.provider.models import listing
+from app.provider.models.assembly import ProviderSettings, assemble
+from app.provider.models.catalogue import KnownCatalogue
 settings = ProviderSettings(entries={"f": {"models": {"m": {}}, "options": {"baseURL": "http://x"}}})
 listing.config_providers(assemble(KnownCatalogue(), settings, {}, {})).wire_json()
 print([name for name in ("genai_prices", "openai", "anthropic", "rapidfuzz") if name in sys.modules])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.provider.base import Usage
-from app.provider.cost import tokens_and_cost
+from app.provider.models.cost import tokens_and_cost
 from app.schema.model import CachePrice, ModelPrice, Price
 from app.schema.part import CacheTokens, Tokens
 

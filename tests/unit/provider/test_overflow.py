@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, Reply, events_of
 
-from app.agent.loop.retry import retryable_reason
-from app.provider.anthropic import Anthropic
+from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import ApiFailure, ContextOverflow
-from app.provider.errors import answered, in_stream
-from app.provider.openai_chat import OpenAIChat
-from app.provider.openai_responses import OpenAIResponses
+from app.provider.openai_chat.adapter import OpenAIChat
+from app.provider.openai_responses.adapter import OpenAIResponses
+from app.provider.wire.errors import answered, in_stream
+from app.turn.retry import retryable_reason
 
 CORPUS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("overflow_corpus.json").read_text())
 """What servers answer, by kind: a refusal with its status and body, or an event within a stream."""

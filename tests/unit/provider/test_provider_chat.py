@@ -28,8 +28,8 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.chat_request import chat_body
-from app.provider.openai_chat import OpenAIChat
+from app.provider.openai_chat.adapter import OpenAIChat
+from app.provider.openai_chat.request import chat_body
 from app.schema.model import Capabilities, InterleavedField
 
 PNG = FileBlock("image/png", "data:image/png;base64,aGk=", "a.png")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of, sse
 
-from app.provider.anthropic import Anthropic
+from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, Usage
-from app.provider.openai_chat import OpenAIChat
-from app.provider.openai_responses import OpenAIResponses
+from app.provider.openai_chat.adapter import OpenAIChat
+from app.provider.openai_responses.adapter import OpenAIResponses
 
 
 def chat(server: FakeServer, **options: object) -> OpenAIChat:
@@ -199,7 +199,9 @@ async def test_openai_and_anthropic_need_a_key(adapter: type[OpenAIChat]) -> Non
 
 def test_no_sdk_is_imported_before_it_is_used() -> None:
     code = (
-        "import sys; from app.provider import anthropic as a, openai_chat as c, openai_responses as r\n"
+        "import sys; from app.provider.anthropic_messages import adapter as a\n"
+        "from app.provider.openai_chat import adapter as c\n"
+        "from app.provider.openai_responses import adapter as r\n"
         "c.OpenAIChat('x', api_key='k', base_url=None, headers={}, options={})\n"
         "assert not {'openai', 'anthropic', 'httpx2'} & set(sys.modules)"
     )

@@ -3,10 +3,10 @@ import json
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of
 
-from app.provider.anthropic import Anthropic
+from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import ApiFailure
-from app.provider.openai_chat import OpenAIChat
-from app.provider.openai_responses import OpenAIResponses
+from app.provider.openai_chat.adapter import OpenAIChat
+from app.provider.openai_responses.adapter import OpenAIResponses
 
 
 async def failure(server: FakeServer, adapter: type[OpenAIChat] = OpenAIChat) -> ApiFailure:

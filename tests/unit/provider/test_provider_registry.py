@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from app.provider import known_providers as npm
 from app.provider.base import FileBlock, ModelRequest, TextBlock, UserTurn
-from app.provider.catalogue import scripted_info
+from app.provider.models import known_providers as npm
+from app.provider.models.catalogue import scripted_info
 from app.provider.registry import Prepared, Providers, adapter_of, endpoint_of
-from app.provider.scripted import ScriptedProvider
+from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.model import Model, ModelApi, ProviderInfo
 
 
@@ -25,7 +25,7 @@ def info(*models: Model, key: str | None = None, **options: Any) -> ProviderInfo
     [
         ("@ai-sdk/openai-compatible", "openai_chat"),
         ("@ai-sdk/openai", "openai_responses"),
-        ("@ai-sdk/anthropic", "anthropic"),
+        ("@ai-sdk/anthropic", "anthropic_messages"),
         ("@ai-sdk/groq", "openai_chat"),
         ("something-else", "openai_chat"),
         ("scripted", "scripted"),

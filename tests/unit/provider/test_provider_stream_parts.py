@@ -12,10 +12,10 @@ from app.provider.base import (
     TextStart,
     ToolCall,
 )
-from app.provider.blocks import TurningBlocks
-from app.provider.sse import SseDecoder, parse_json
-from app.provider.think_tags import ThinkTags
-from app.provider.tool_inputs import ToolInputs, read_call
+from app.provider.openai_chat.think_tags import ThinkTags
+from app.provider.wire.blocks import TurningBlocks
+from app.provider.wire.sse import SseDecoder, parse_json
+from app.provider.wire.tool_inputs import ToolInputs, read_call
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])

@@ -32,9 +32,20 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.catalogue import scripted_info
-from app.provider.scripted import TITLE, Call, Cut, Fail, Say, ScriptedProvider, ScriptError, load_script, parse_step, play
-from app.provider.scripted_rules import answer, rules_provider, title
+from app.provider.models.catalogue import scripted_info
+from app.provider.scripted.adapter import (
+    TITLE,
+    Call,
+    Cut,
+    Fail,
+    Say,
+    ScriptedProvider,
+    ScriptError,
+    load_script,
+    parse_step,
+    play,
+)
+from app.provider.scripted.rules import answer, rules_provider, title
 
 TOOLS = ("read", "write", "edit", "bash", "glob", "todowrite", "question")
 

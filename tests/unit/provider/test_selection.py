@@ -1,7 +1,7 @@
 import pytest
 
-from app.provider.catalogue import KnownCatalogue, scripted_info
-from app.provider.selection import (
+from app.provider.models.catalogue import KnownCatalogue, scripted_info
+from app.provider.models.selection import (
     NoProviderError,
     ProviderModelNotFoundError,
     default_model,

@@ -1,6 +1,5 @@
 import pytest
 
-from app.provider import known_providers as npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
@@ -14,6 +13,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
+from app.provider.models import known_providers as npm
 from app.provider.transform import gemini_schema, prepare, prepare_messages, prepare_tools
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from app.schema.base import wire_name
-from app.schema.errors import MESSAGE_ERROR, BadRequest, Busy, NotFound
+from app.schema.errors import MESSAGE_ERROR, BadRequest, NotFound, SessionBusy
 from app.schema.event import AnyEvent
 from app.schema.message import MESSAGE, PromptInput
 from app.schema.part import PART, PartInput
@@ -267,7 +267,7 @@ def test_what_is_no_prompt_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_errors_of_requests_know_their_name_and_status() -> None:
     assert (NotFound.status, NotFound("m").body()) == (404, {"name": "NotFoundError", "data": {"message": "m"}})
-    busy = Busy("ses_1")
+    busy = SessionBusy("ses_1")
     assert (busy.status, busy.body()["name"], busy.body()["data"]["sessionID"]) == (409, "SessionBusyError", "ses_1")
     body = BadRequest("wrong", ["field"], {"field": 1}).body()
     issues = [{"code": "custom", "path": ["field"], "message": "wrong"}]

@@ -15,7 +15,15 @@ from app.schema.message import (
 )
 from app.schema.part import ModelRef, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Running, Started
-from app.session.revert_target import NO_SNAPSHOT, Target, find_target, first_trees, outer_trees, reported_edits, unknown_changes
+from app.session.revert_target import (
+    NO_SNAPSHOT,
+    RevertTarget,
+    find_target,
+    first_trees,
+    outer_trees,
+    reported_edits,
+    unknown_changes,
+)
 
 MODEL = ModelRef(provider_id="scripted", model_id="scripted")
 A, B, C = "a" * 40, "b" * 40, "c" * 40
@@ -72,7 +80,7 @@ def failed(tool: str, **arguments: Any) -> ToolPart:
     return ToolPart(**of("prt_failed"), call_id="call", tool=tool, state=state)
 
 
-def target(*messages: MessageWithParts) -> Target:
+def target(*messages: MessageWithParts) -> RevertTarget:
     found = find_target([user("msg_0"), *messages], "msg_0", None)
     assert found is not None
     return found

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from app.schema.errors import Busy
+from app.schema.errors import SessionBusy
 from app.session.gate import Hold, HoldKind, SessionGate
 
 SESSION = "ses_1"
@@ -41,7 +41,7 @@ async def test_a_session_that_nobody_holds_is_held_at_once(gate: SessionGate, ki
 async def test_what_meets_what(gate: SessionGate, asked: HoldKind, held: HoldKind) -> None:
     first = gate.request(SESSION, held)
     if asked not in NEVER_REFUSED and held not in BRIEF:
-        with pytest.raises(Busy):
+        with pytest.raises(SessionBusy):
             gate.request(SESSION, asked)
         return
     second = gate.request(SESSION, asked)
@@ -59,7 +59,7 @@ async def test_the_turn_of_a_prompt_comes_before_what_waits_for_the_prompt(gate:
     refused = gate.request(SESSION, waiting)
     turn = gate.request(SESSION, HoldKind.TURN)
     assert begun(turn)
-    with pytest.raises(Busy):
+    with pytest.raises(SessionBusy):
         await refused.granted
     gate.release(prompt)
     gate.release(refused)

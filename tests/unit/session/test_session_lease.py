@@ -9,7 +9,7 @@ import pytest
 from session_parts import Sessions, more_sessions, user
 from storage_parts import open_storage, saying
 
-from app.schema.errors import Busy
+from app.schema.errors import SessionBusy
 from app.session.lease import DEAD_AFTER_MS, Leases
 from app.storage import queries
 from app.storage.engine import Connection
@@ -42,7 +42,7 @@ async def hold_as(sessions: Sessions, owner: str, age: int = 0, generation: int 
 
 
 async def take_over_dead(sessions: Sessions) -> set[str]:
-    return await sessions.leases.take_over(sessions.leases.dead(await sessions.store.ask(queries.leases)))
+    return await sessions.leases.take_over(sessions.leases.dead(await sessions.store.query(queries.leases)))
 
 
 async def generation(sessions: Sessions) -> int:
@@ -52,7 +52,7 @@ async def generation(sessions: Sessions) -> int:
 
 async def test_a_session_that_a_live_server_runs_is_busy_elsewhere(sessions: Sessions, other: Sessions) -> None:
     await sessions.leases.take("ses_1")
-    with pytest.raises(Busy):
+    with pytest.raises(SessionBusy):
         await other.leases.take("ses_1")
     await other.close()
 
@@ -76,9 +76,9 @@ async def test_a_lease_is_taken_over_when_its_heartbeat_is_stale(sessions: Sessi
 
 async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
-    dead = sessions.leases.dead(await sessions.store.ask(queries.leases))
+    dead = sessions.leases.dead(await sessions.store.query(queries.leases))
     assert [await of.leases.take_over(dead) for of in (sessions, other)] == [{"ses_1"}, set()]
-    with pytest.raises(Busy):
+    with pytest.raises(SessionBusy):
         await other.leases.take("ses_1")
     await other.close()
 
@@ -86,7 +86,7 @@ async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Session
 async def test_a_process_with_the_same_name_and_number_is_respected(sessions: Sessions) -> None:
     """In another container, which counts its own processes."""
     await hold_as(sessions, f"{socket.gethostname()}:{os.getpid()}:1:x")
-    with pytest.raises(Busy):
+    with pytest.raises(SessionBusy):
         await sessions.leases.take("ses_1")
 
 
@@ -107,11 +107,11 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
     living.hold("living")
     guarded = Leases(sessions.storage.sql, sessions.storage.writer, locks)
     await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
-    with pytest.raises(Busy):
+    with pytest.raises(SessionBusy):
         await guarded.take("ses_1")
-    assert guarded.dead(await sessions.store.ask(queries.leases)) == []
+    assert guarded.dead(await sessions.store.query(queries.leases)) == []
     living.release()
-    assert len(guarded.dead(await sessions.store.ask(queries.leases))) == 1, "without a file the heartbeat decides"
+    assert len(guarded.dead(await sessions.store.query(queries.leases))) == 1, "without a file the heartbeat decides"
 
 
 async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessions, locks: ServerLocks, tmp_path: Path) -> None:
@@ -119,12 +119,12 @@ async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessi
     (tmp_path / "servers" / "killed.lock").touch()
     guarded = Leases(sessions.storage.sql, sessions.storage.writer, locks)
     await hold_as(sessions, "killed")
-    assert len(guarded.dead(await sessions.store.ask(queries.leases))) == 1
+    assert len(guarded.dead(await sessions.store.query(queries.leases))) == 1
 
 
 async def test_the_heartbeat_is_by_the_clock_that_judges_it(sessions: Sessions) -> None:
     await sessions.leases.take("ses_1")
-    (held,) = await sessions.store.ask(queries.leases)
+    (held,) = await sessions.store.query(queries.leases)
     assert 0 <= held.age < DEAD_AFTER_MS
 
 

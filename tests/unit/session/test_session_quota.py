@@ -12,13 +12,13 @@ from app.session.quota import ProjectQuota
 async def test_prompts_that_come_at_once_look_once_at_a_roomy_database(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch, most: int, looks: int
 ) -> None:
-    quota, asked, ask = ProjectQuota(sessions.store, most), 0, sessions.store.ask
+    quota, asked, ask = ProjectQuota(sessions.store, most), 0, sessions.store.query
 
     async def counted(*query: object) -> object:
         nonlocal asked
         asked += 1
         return await ask(*query)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sessions.store, "ask", counted)
+    monkeypatch.setattr(sessions.store, "query", counted)
     await asyncio.gather(*(quota.require_room("p") for _ in range(5)))
     assert asked == looks

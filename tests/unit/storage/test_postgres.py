@@ -23,7 +23,7 @@ from test_storage_writer import *  # noqa: F403
 from typer.testing import CliRunner
 
 from app import cli
-from app.schema.errors import Busy
+from app.schema.errors import SessionBusy
 from app.session.lease import Leases
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
@@ -257,7 +257,7 @@ async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storag
     one, two = Leases(storage.sql, storage.writer), Leases(other.sql, other.writer)
     for session_id in ids:
         outcomes = await asyncio.gather(one.take(session_id), two.take(session_id), return_exceptions=True)
-        assert {type(outcome) for outcome in outcomes} == {Lease, Busy}
+        assert {type(outcome) for outcome in outcomes} == {Lease, SessionBusy}
     await one.close()
     await two.close()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from app.storage.engine import Database, DatabaseUnusable, in_turn, make_engine, require_writable, write_turns
-from app.storage.turns import NoTurn, WriteTurns, has_reset_bug
+from app.storage.engine import Database, DatabaseUnusable, hold_writer_lock, make_engine, require_writable, writer_lock
+from app.storage.writer_lock import WriterLock, WriterLockTimeout, has_reset_bug
 
 
 @pytest.mark.parametrize(("version", "bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 53, 0), False)])
@@ -17,8 +17,8 @@ def test_which_versions_of_sqlite_have_the_bug(version: tuple[int, ...], bug: bo
 
 
 def test_one_waits_for_the_other_and_no_longer_than_its_patience(tmp_path: Path) -> None:
-    mine, theirs = WriteTurns(tmp_path / "a.db", 0.05), WriteTurns(tmp_path / "a.db", 5)
-    with theirs.held(), pytest.raises(NoTurn, match="another server"), mine.held():
+    mine, theirs = WriterLock(tmp_path / "a.db", 0.05), WriterLock(tmp_path / "a.db", 5)
+    with theirs.held(), pytest.raises(WriterLockTimeout, match="another server"), mine.held():
         pass
     with mine.held():
         waiting = threading.Thread(target=lambda: theirs.held().__enter__())
@@ -30,18 +30,18 @@ def test_one_waits_for_the_other_and_no_longer_than_its_patience(tmp_path: Path)
 
 
 def test_a_file_that_cannot_be_locked_is_an_error_of_the_storage(tmp_path: Path) -> None:
-    with pytest.raises(NoTurn, match="local disk"), WriteTurns(tmp_path / "gone" / "a.db", 0.05).held():
+    with pytest.raises(WriterLockTimeout, match="local disk"), WriterLock(tmp_path / "gone" / "a.db", 0.05).held():
         pass
 
 
 @pytest.mark.skipif(not has_reset_bug(), reason="this SQLite needs no turns")
 async def test_a_write_and_its_checkpoint_hold_the_turn(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'a.db'}")
-    other = WriteTurns(tmp_path / "a.db", 0.01)
+    other = WriterLock(tmp_path / "a.db", 0.01)
 
     def write(connection: Connection) -> None:
         connection.execute(text("CREATE TABLE t (x)"))
-        with pytest.raises(NoTurn), other.held():
+        with pytest.raises(WriterLockTimeout), other.held():
             pass
 
     await database.write(write)
@@ -50,10 +50,10 @@ async def test_a_write_and_its_checkpoint_hold_the_turn(tmp_path: Path) -> None:
 
 
 def test_other_databases_need_no_turns(tmp_path: Path) -> None:
-    turns = write_turns(make_engine(f"sqlite:///{tmp_path / 'a.db'}"))
+    turns = writer_lock(make_engine(f"sqlite:///{tmp_path / 'a.db'}"))
     assert (turns is None) is (sqlite3.sqlite_version_info >= (3, 51, 3))
-    assert write_turns(make_engine("sqlite://")) is None
-    with in_turn(None):
+    assert writer_lock(make_engine("sqlite://")) is None
+    with hold_writer_lock(None):
         pass
 
 

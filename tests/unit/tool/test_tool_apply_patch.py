@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import Rejected
-from app.tool.apply_patch import ApplyPatchParameters, ApplyPatchTool
+from app.permission.errors import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.file_batch import FileBatch, write_batch
-from app.tool.file_times import FileTimes
-from app.tool.locks import FileLocks
+from app.tool.builtin.apply_patch import ApplyPatchParameters, ApplyPatchTool
+from app.tool.files.file_batch import FileBatch, write_batch
+from app.tool.files.file_times import FileTimes
+from app.tool.files.locks import FileLocks
 
 
 @pytest.fixture
@@ -170,8 +170,8 @@ class TestAsking:
         ]
 
     async def test_refused_means_unchanged(self, ctx: ToolContext, host: FakeHost, project: Path) -> None:
-        host.refuse = Rejected()
-        with pytest.raises(Rejected):
+        host.refuse = PermissionRejected()
+        with pytest.raises(PermissionRejected):
             await patch(ctx, "*** Add File: a", "+x")
         assert tree(project) == {}
 

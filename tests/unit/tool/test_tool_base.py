@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.tool.base import ForeignTool, ToolContext, ToolResult
-from app.tool.invalid import InvalidTool
+from app.tool.builtin.invalid import InvalidTool
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.permission.errors import Denied
+from app.permission.errors import PermissionDenied
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.bash import BashParameters, BashTool
-from app.tool.environment import choose_shell, secret_names, without
+from app.tool.builtin.bash import BashParameters, BashTool
+from app.tool.process.environment import choose_shell, secret_names, without
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 
@@ -170,8 +170,8 @@ class TestPermission:
         assert host.asks[0].patterns == [str(project.parent)]
 
     async def test_nothing_runs_when_refused(self, ctx: ToolContext, host, project: Path) -> None:
-        host.refuse = Denied([])
-        with pytest.raises(Denied):
+        host.refuse = PermissionDenied([])
+        with pytest.raises(PermissionDenied):
             await run(ctx, "touch made")
         assert not (project / "made").exists()
 

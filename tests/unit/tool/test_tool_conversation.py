@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from app.permission.errors import Denied, Rejected
+from app.permission.errors import PermissionDenied, PermissionRejected
 from app.question.errors import QuestionRejected
 from app.schema.agent import Agent, Skill
 from app.schema.session import Todo
 from app.tool.base import SubagentRequest, ToolContext, ToolError, ToolResult
-from app.tool.batch import BatchParameters, BatchTool
-from app.tool.invalid import InvalidParameters, InvalidTool
-from app.tool.question import QuestionParameters, QuestionTool
-from app.tool.skill import SkillParameters, SkillTool
-from app.tool.task import TaskParameters, TaskTool
-from app.tool.todo import TodoReadParameters, TodoReadTool, TodoWriteParameters, TodoWriteTool
+from app.tool.builtin.batch import BatchParameters, BatchTool
+from app.tool.builtin.invalid import InvalidParameters, InvalidTool
+from app.tool.builtin.question import QuestionParameters, QuestionTool
+from app.tool.builtin.skill import SkillParameters, SkillTool
+from app.tool.builtin.task import TaskParameters, TaskTool
+from app.tool.builtin.todo import TodoReadParameters, TodoReadTool, TodoWriteParameters, TodoWriteTool
 
 TODOS = [
     {"content": "é", "status": "pending", "priority": "high", "id": "1"},
@@ -33,8 +33,8 @@ class TestTodo:
         assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("todowrite", ["*"], ["*"])]
 
     async def test_write_refused_stores_nothing(self, ctx: ToolContext, host) -> None:
-        host.refuse = Denied([])
-        with pytest.raises(Denied):
+        host.refuse = PermissionDenied([])
+        with pytest.raises(PermissionDenied):
             await TodoWriteTool().execute(TodoWriteParameters.model_validate({"todos": TODOS}), ctx)
         assert host.stored_todos == []
 
@@ -92,8 +92,8 @@ class TestTask:
         ]
 
     async def test_refused(self, ctx: ToolContext, host) -> None:
-        host.refuse = Rejected()
-        with pytest.raises(Rejected):
+        host.refuse = PermissionRejected()
+        with pytest.raises(PermissionRejected):
             await TaskTool([]).execute(TaskParameters.model_validate(self.ARGUMENTS), ctx)
         assert host.subagents == []
 
@@ -205,8 +205,8 @@ class TestBatch:
         assert result.metadata["failed"] == 1
 
     async def test_a_persons_no_reaches_the_turn_after_the_other_calls_are_done(self, ctx: ToolContext, host) -> None:
-        host.calls["bash"] = Rejected()
-        with pytest.raises(Rejected):
+        host.calls["bash"] = PermissionRejected()
+        with pytest.raises(PermissionRejected):
             await BatchTool().execute(batch_of("bash", "read"), ctx)
         assert [tool for tool, _ in host.called] == ["bash", "read"]
 

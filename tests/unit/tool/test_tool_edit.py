@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import Rejected
+from app.permission.errors import PermissionRejected
 from app.tool.base import PermissionAsk, ToolContext, ToolError, ToolResult
-from app.tool.edit import EditParameters, EditTool
-from app.tool.file_times import FileTimes
-from app.tool.locks import FileLocks
+from app.tool.builtin.edit import EditParameters, EditTool
+from app.tool.files.file_times import FileTimes
+from app.tool.files.locks import FileLocks
 
 
 class Workbench:
@@ -80,8 +80,8 @@ async def test_outside_is_asked_first(bench: Workbench, host: FakeHost, project:
 
 async def test_refused_means_unchanged(bench: Workbench, host: FakeHost) -> None:
     path = bench.file("a.txt", "one")
-    host.refuse = Rejected()
-    with pytest.raises(Rejected):
+    host.refuse = PermissionRejected()
+    with pytest.raises(PermissionRejected):
         await bench.edit("a.txt", "one", "two")
     assert (path.read_text(), host.edited, len(bench.locks)) == ("one", [], 0)
 

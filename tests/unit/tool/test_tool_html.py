@@ -1,4 +1,4 @@
-from app.tool import html
+from app.tool.web import html
 
 
 def test_markdown_keeps_the_structure() -> None:

@@ -4,9 +4,9 @@ import pytest
 from tool_host import FakeHost
 
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.file_times import FileTimes
-from app.tool.locks import FileLocks
-from app.tool.multiedit import MultiEditParameters, MultiEditTool
+from app.tool.builtin.multiedit import MultiEditParameters, MultiEditTool
+from app.tool.files.file_times import FileTimes
+from app.tool.files.locks import FileLocks
 
 Edit = dict[str, str | bool]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.tool import process
+from app.tool.process import process
 
 MARKER = "OPENSESSION_TEST_GROUP"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import Rejected
+from app.permission.errors import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.file_times import FileTimes
-from app.tool.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadParameters, ReadTool, _lines, _skip_lines
+from app.tool.builtin.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadParameters, ReadTool, _lines, _skip_lines
+from app.tool.files.file_times import FileTimes
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -140,8 +140,8 @@ class TestAsking:
         assert host.asks[1].patterns == [str(project.parent / "secret")]
 
     async def test_refused_means_not_even_looked_at(self, ctx: ToolContext, host: FakeHost, times: FileTimes) -> None:
-        host.refuse = Rejected()
-        with pytest.raises(Rejected):
+        host.refuse = PermissionRejected()
+        with pytest.raises(PermissionRejected):
             await read(ctx, "missing", times)
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.permission.errors import Rejected
-from app.tool import process, ripgrep
+from app.permission.errors import PermissionRejected
 from app.tool.base import ToolContext, ToolError
-from app.tool.glob import GlobParameters, GlobTool
-from app.tool.grep import GrepParameters, GrepTool
-from app.tool.list_files import ListParameters, ListTool
+from app.tool.builtin.glob import GlobParameters, GlobTool
+from app.tool.builtin.grep import GrepParameters, GrepTool
+from app.tool.builtin.list_files import ListParameters, ListTool
+from app.tool.process import process
+from app.tool.search import ripgrep
 
 
 def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
@@ -96,8 +97,8 @@ class TestGlob:
         assert result.output == str(outside / "a.py")
 
     async def test_a_refusal_reads_nothing(self, ctx: ToolContext, host) -> None:
-        host.refuse = Rejected()
-        with pytest.raises(Rejected):
+        host.refuse = PermissionRejected()
+        with pytest.raises(PermissionRejected):
             await run_glob(ctx, "*")
 
     async def test_links_are_followed_inside_but_not_out(self, ctx: ToolContext, project: Path) -> None:

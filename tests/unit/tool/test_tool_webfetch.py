@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.permission.errors import Rejected
-from app.tool import addresses
-from app.tool.addresses import Address, is_public
+from app.permission.errors import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.webfetch import MAX_BYTES, WebFetchParameters, WebFetchTool
+from app.tool.builtin.webfetch import MAX_BYTES, WebFetchParameters, WebFetchTool
+from app.tool.web import addresses
+from app.tool.web.addresses import Address, is_public
 
 LOOPBACK = ip_address("127.0.0.1")
 Answer = Callable[["Seen"], bytes]
@@ -153,8 +153,8 @@ class TestPages:
             await fetch(ctx, site.url("/none"))
 
     async def test_asks_first(self, ctx: ToolContext, host, site: Site) -> None:
-        host.refuse = Rejected()
-        with pytest.raises(Rejected):
+        host.refuse = PermissionRejected()
+        with pytest.raises(PermissionRejected):
             await fetch(ctx, site.url("/"), timeout=5)
         assert (host.asks[0].permission, host.asks[0].patterns, host.asks[0].always) == ("webfetch", [site.url("/")], ["*"])
         assert host.asks[0].metadata == {"url": site.url("/"), "format": "markdown", "timeout": 5}

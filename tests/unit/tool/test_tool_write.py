@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost
 
-from app.permission.errors import Rejected
+from app.permission.errors import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.file_times import FileTimes
-from app.tool.locks import FileLocks
-from app.tool.read import ReadParameters, ReadTool
-from app.tool.write import WriteParameters, WriteTool
+from app.tool.builtin.read import ReadParameters, ReadTool
+from app.tool.builtin.write import WriteParameters, WriteTool
+from app.tool.files.file_times import FileTimes
+from app.tool.files.locks import FileLocks
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ async def test_a_file_that_appears_while_asking_is_not_overwritten(
 
 
 async def test_refused_means_nothing_is_made(ctx: ToolContext, times: FileTimes, host: FakeHost, project: Path) -> None:
-    host.refuse = Rejected()
-    with pytest.raises(Rejected):
+    host.refuse = PermissionRejected()
+    with pytest.raises(PermissionRejected):
         await write(ctx, times, "some/folder/a.txt", "x")
     assert list(project.iterdir()) == []
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from app.project.discovery import discover
 from app.workspace.head import Head
-from app.workspace.project import discover
 
 
 def git(directory: Path, *arguments: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.workspace.project import OUTSIDE_GIT, Found, branch, discover
+from app.project.discovery import OUTSIDE_GIT, ProjectInfo, branch, discover
 
 IDENTITY = [
     "-c",
@@ -39,7 +39,7 @@ def roots(path: Path) -> list[str]:
 async def test_a_repository_and_its_subdirectories(tmp_path: Path) -> None:
     root = repository(tmp_path / "naïve repo", commits=3)
     (root / "deep" / "down").mkdir(parents=True)
-    found = Found(id=roots(root)[0], worktree=root, checkout=root, vcs="git")
+    found = ProjectInfo(id=roots(root)[0], worktree=root, checkout=root, vcs="git")
     assert await discover(root) == found
     assert await discover(root / "deep" / "down") == found
 
@@ -58,7 +58,7 @@ async def test_a_linked_worktree_belongs_to_the_same_project(tmp_path: Path) -> 
     linked = tmp_path / "linked"
     run_git(root, "worktree", "add", "--quiet", str(linked))
     (linked / "sub").mkdir()
-    assert await discover(linked / "sub") == Found(id=roots(root)[0], worktree=root, checkout=linked, vcs="git")
+    assert await discover(linked / "sub") == ProjectInfo(id=roots(root)[0], worktree=root, checkout=linked, vcs="git")
 
 
 async def test_a_clone_has_the_same_id(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ async def test_a_clone_has_the_same_id(tmp_path: Path) -> None:
 
 async def test_before_the_first_commit(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo", commits=0)
-    assert await discover(root) == Found(id="global", worktree=root, checkout=root, vcs="git")
+    assert await discover(root) == ProjectInfo(id="global", worktree=root, checkout=root, vcs="git")
 
 
 async def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
     inner, outer = repository(tmp_path / "inner"), repository(tmp_path / "outer")
     run_git(outer, "submodule", "add", "--quiet", str(inner), "sub")
-    assert await discover(outer / "sub") == Found(roots(inner)[0], outer / "sub", outer / "sub", "git")
+    assert await discover(outer / "sub") == ProjectInfo(roots(inner)[0], outer / "sub", outer / "sub", "git")
 
 
 async def test_a_git_directory_kept_elsewhere(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Finding files and directories by a few letters of their names, as people type them after an `@`."""
+
+import asyncio
+import heapq
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from app.tool.search import ripgrep
+
+MAX_FILES = 200_000
+SECONDS = 10.0
+"""What was listed by then is what is searched."""
+
+_SCATTERED = 4
+
+Kind = Literal["all", "file", "directory"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """Paths relative to the directory, sorted; a directory's ends with `/`. Hidden ones are not left out."""
+
+    files: Sequence[str]
+    directories: Sequence[str]
+
+    def of(self, kind: Kind) -> Sequence[str]:
+        if kind == "all":
+            return [*self.directories, *self.files]
+        return self.files if kind == "file" else self.directories
+
+
+class FileSearch:
+    """`fresh_seconds`: for so long a listing holds; people type a letter every 100 ms or so."""
+
+    def __init__(self, fresh_seconds: float = 2.0) -> None:
+        self._fresh_seconds = fresh_seconds
+        self._listings: dict[Path, asyncio.Task[FileNames]] = {}
+
+    async def find(self, directory: Path, query: str, kind: Kind, limit: int) -> list[str]:
+        """The best match first; without a query the first names, directories before files."""
+        if directory not in self._listings:
+            self._listings[directory] = asyncio.create_task(list_names(directory))
+            self._listings[directory].add_done_callback(lambda _: self._forget_later(directory))
+        # A listing whose client went away is still what the next one waits for.
+        names = await asyncio.shield(self._listings[directory])
+        return await asyncio.to_thread(best, query, names.of(kind), limit)
+
+    def _forget_later(self, directory: Path) -> None:
+        asyncio.get_running_loop().call_later(self._fresh_seconds, self._listings.pop, directory, None)
+
+
+async def list_names(directory: Path) -> FileNames:
+    """Ignore files are honoured. Symbolic links are left out: what they lead to in the project has a name of its own there."""
+    files: list[str] = []
+
+    def take(piece: bytes) -> bool:
+        files.append(piece.decode("utf-8", "replace"))
+        return len(files) < MAX_FILES
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS):
+            arguments = ["--files", "--no-follow", "--glob=!.git"]
+            await ripgrep.search(arguments, cwd=directory, end=b"\0", take=take, timeout=2 * SECONDS)
+    return await asyncio.to_thread(_named, files)
+
+
+def _named(files: Sequence[str]) -> FileNames:
+    nearest = {folder for file in files if (folder := file.rpartition("/")[0])}
+    directories = {f"{folder}/" for near in nearest for folder in (near, *_above(near))}
+    return FileNames(sorted(files), sorted(directories))
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders on the way to it, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def best(query: str, names: Sequence[str], limit: int) -> list[str]:
+    """Every word's letters stand in the name, in their order, in any case. Hidden names come after as good ones that are not,
+    unless the query names a hidden one.
+    """
+    words = query.lower().split()
+    prefers_hidden = query.strip().startswith(".") or "/." in query
+    if not words:
+        return heapq.nsmallest(limit, names, key=_is_hidden)
+    lowered = {name: name.lower() for name in names}
+    for word in words:
+        lowered = _with_letters(word, lowered)
+
+    def rank(name: str) -> tuple[bool, bool, float, int, str]:
+        badness = [_badness(word, lowered[name]) for word in words]
+        return max(badness) >= _SCATTERED, not prefers_hidden and _is_hidden(name), sum(badness), len(name), name
+
+    return heapq.nsmallest(limit, lowered, key=rank)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or "/." in name
+
+
+def _with_letters(word: str, lowered: dict[str, str]) -> dict[str, str]:
+    from rapidfuzz import process
+    from rapidfuzz.distance import LCSseq
+
+    hits = process.extract(word, lowered, scorer=LCSseq.similarity, processor=None, score_cutoff=len(word), limit=None)
+    return {name: low for low, _, name in hits}
+
+
+def _badness(word: str, path: str) -> float:
+    """0 for the very name, then what starts with the word, what has it in its name, in its path, and what has it scattered."""
+    name = PurePosixPath(path).name
+    if word in (name, path):
+        return 0
+    if name.startswith(word) or path.startswith(word):
+        return 1
+    if word in name:
+        return 2
+    return 3 if word in path else _scattered(word, path)
+
+
+def _scattered(word: str, path: str) -> float:
+    from rapidfuzz import fuzz
+
+    return _SCATTERED + 1 - fuzz.partial_ratio(word, path) / 100

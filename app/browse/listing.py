@@ -1,0 +1,64 @@
+"""The entries of one directory."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.browse.reach import AllowedPaths, FileForbidden
+from app.schema.browse import FileNode
+from app.tool.search import ripgrep
+from app.util.git import git
+
+_LEFT_OUT = {".git", ".DS_Store"}
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectoryEntry:
+    name: str
+    is_directory: bool
+
+
+async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
+    """Directories first, then by name; nothing when there is no such directory. Raises FileForbidden, BadRequest."""
+    entries = await asyncio.to_thread(_entries, reach, name)
+    ignored = await _ignored(reach.real(name), entries) if entries and reach.is_git else set()
+    folder = reach.full(name)
+    return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
+
+
+def _entries(reach: AllowedPaths, name: str) -> list[_DirectoryEntry]:
+    try:
+        with reach.open(name) as folder, os.scandir(folder) as found:
+            entries = [_DirectoryEntry(one.name, _is_directory(reach, name, one)) for one in found if one.name not in _LEFT_OUT]
+    except PermissionError as error:
+        raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
+    except OSError:
+        return []
+    return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name))
+
+
+def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
+    """A link counts as what it leads to, but only within the project."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()
+
+
+async def _ignored(folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
+    """`./` keeps git from reading a name as a pathspec."""
+    asked = b"\0".join(b"./" + os.fsencode(entry.name) for entry in entries)
+    result = await git(["check-ignore", "-z", "--stdin"], Path(folder), stdin=asked)
+    return {os.fsdecode(name).removeprefix("./") for name in result.stdout.split(b"\0") if name}
+
+
+def _node(reach: AllowedPaths, folder: str, entry: _DirectoryEntry, ignored: bool) -> FileNode:
+    full = f"{folder.rstrip('/')}/{entry.name}"
+    return FileNode(
+        name=ripgrep.shown(Path(entry.name)),
+        path=ripgrep.shown(Path(reach.relative(full))),
+        absolute=ripgrep.shown(Path(full)),
+        type="directory" if entry.is_directory else "file",
+        ignored=ignored,
+    )

@@ -1,0 +1,75 @@
+"""How far a client may look: into the project, as far as it lies in the trees that this server works in.
+
+What was opened is judged by where it really is, so that no link put there between check and use leads out.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.permission.boundary import Boundary
+from app.project.place import Place
+from app.schema.errors import BadRequest, ServiceError
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""Opening a FIFO would wait for a writer."""
+
+
+class FileForbidden(ServiceError):
+    status = 403
+    name = "FileForbiddenError"
+
+
+class AllowedPaths:
+    """`allows` says of a path without symlinks whether the server may work there."""
+
+    def __init__(self, place: Place, allows: Callable[[str], bool]) -> None:
+        self.directory = place.directory
+        self.worktree = place.worktree
+        self.is_git = place.is_git
+        self._boundary = Boundary(Path(place.directory), Path(place.worktree))
+        self._allows = allows
+
+    def full(self, name: str) -> str:
+        """The path that a client's name stands for, links not followed; OpenCode's clients call the directory itself `/`."""
+        if "\0" in name:
+            raise BadRequest("A path cannot contain a NUL character", ["path"], name)
+        return os.path.normpath(os.path.join(self.directory, name if name.strip("/") else "."))  # noqa: PTH118
+
+    def relative(self, full: str) -> str:
+        return os.path.relpath(full, self.directory)
+
+    def includes(self, path: str) -> bool:
+        """Of an absolute path, links followed."""
+        return self._boundary.inside(path) and self._allows(os.path.realpath(path))
+
+    def real(self, name: str) -> str:
+        """Without symlinks. Raises FileForbidden when that leads out."""
+        real = os.path.realpath(self.full(name))
+        self._require(real, name)
+        return real
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[int]:
+        """A descriptor to read from while the block runs. Raises FileForbidden, BadRequest, OSError."""
+        descriptor = os.open(self.real(name), _FLAGS)
+        try:
+            self._require(path_of(descriptor), name)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _require(self, real: str, name: str) -> None:
+        if not self.includes(real):
+            raise FileForbidden(f"{name} is outside the project", path=name)
+
+
+def path_of(descriptor: int) -> str:
+    """Where an open file is, whatever its name leads to by now."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, b"\0" * 1024).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115

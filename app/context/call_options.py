@@ -1,0 +1,37 @@
+"""The parameters of a call, in the fields of ModelRequest."""
+
+from dataclasses import asdict
+from typing import Any
+
+from app.config.flags import Flags
+from app.provider.call_options import OUTPUT_TOKEN_MAX, call_options
+from app.schema.agent import Agent
+from app.schema.message import UserMessage
+from app.schema.model import Model
+from app.workspace.instance import Instance
+
+
+def request_options(instance: Instance, model: Model, agent: Agent, user: UserMessage, *, small: bool = False) -> dict[str, Any]:
+    """`small`: a side task such as a title."""
+    options = call_options(
+        model,
+        agent,
+        user.variant,
+        small=small,
+        session_id=user.session_id,
+        flags=instance.flags,
+        provider_options=instance.connected[model.provider_id].options,
+        origin={
+            "project": instance.place.project_id,
+            "session": user.session_id,
+            "request": user.id,
+            "client": instance.flags.client,
+        },
+    )
+    return asdict(options)
+
+
+def output_cap(model: Model, flags: Flags) -> int:
+    """Tokens kept free for the answer."""
+    cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
+    return min(model.limit.output, cap) or cap

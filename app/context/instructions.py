@@ -1,0 +1,141 @@
+"""Instruction files for the model: AGENTS.md and its kin, and what `instructions` in the configuration names (§7.5)."""
+
+import asyncio
+import glob
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from app.config.flags import Flags
+from app.context.instruction_pages import InstructionPages
+from app.schema.message import MessageWithParts
+from app.schema.part import ToolPart
+from app.schema.tool_state import Completed
+from app.util import paths
+from app.workspace.instance import Instance
+
+LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
+MAX_BYTES = 1_000_000
+MAX_NEARBY_BYTES = 32_000
+"""Of a file that comes with what a tool read."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionScope:
+    """Where to look: from `directory` up to `worktree`."""
+
+    directory: Path
+    worktree: Path
+    flags: Flags
+    configured: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, instance: Instance) -> "InstructionScope":
+        place = instance.place
+        return cls(Path(place.directory), Path(place.worktree), instance.flags, instance.config.instructions)
+
+    @property
+    def upward(self) -> list[Path]:
+        """The directory, its parents, up to and with the worktree; outside git only the directory itself, or instructions of
+        unrelated parents would leak in."""
+        if self.worktree == Path("/"):
+            return [self.directory]
+        parents = [self.directory, *self.directory.parents]
+        return parents[: parents.index(self.worktree) + 1] if self.worktree in parents else [self.directory]
+
+
+async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
+    """One text for each file and URL that has something to say, in the order of discovery."""
+    files, fetched = await asyncio.gather(asyncio.to_thread(_read_files, scope), pages.texts(_urls(scope.configured)))
+    return [f"Instructions from: {place}\n{text}" for place, text in (*files, *fetched) if text.strip()]
+
+
+async def near(path: Path, scope: InstructionScope, shown: set[str]) -> dict[str, str]:
+    """Path → text of the instruction files of the directories from a file's own up to the scope's, without those that are in the
+    system prompt or `shown`. They are `shown` from now on, also to what runs at the same time."""
+    found = [place for place in await asyncio.to_thread(_nearby, path, scope) if str(place) not in shown]
+    shown.update(map(str, found))
+    texts = [await asyncio.to_thread(_read, place, MAX_NEARBY_BYTES) for place in found]
+    return {str(place): text for place, text in zip(found, texts, strict=True) if text.strip()}
+
+
+def shown_in(history: Sequence[MessageWithParts]) -> set[str]:
+    """The instruction files that came with what was read in a conversation, as far as the model is still sent it."""
+    reads = (part.state for message in history for part in message.parts if isinstance(part, ToolPart) and part.tool == "read")
+    sent = (state for state in reads if isinstance(state, Completed) and state.time.compacted is None)
+    return {path for state in sent for path in state.metadata.get("loaded", ())}
+
+
+def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
+    if scope.flags.disable_project_config or scope.directory not in path.parents:
+        return []
+    below = takewhile(lambda place: place != scope.directory, path.parents)
+    found = [file for place in below if (file := _first_of(place)) is not None and file != path]
+    in_system = set(_configured(scope)) if found else set()
+    return [file for file in found if file not in in_system]
+
+
+def _first_of(place: Path) -> Path | None:
+    return next((place / name for name in LOCAL_NAMES if (place / name).is_file()), None)
+
+
+def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
+    found = dict.fromkeys((*_local(scope), *_global(scope.flags), *_configured(scope)))
+    return [(str(path), _read(path)) for path in found]
+
+
+def _read(path: Path, most: int = MAX_BYTES) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _local(scope: InstructionScope) -> list[Path]:
+    """All files of the first name that is found anywhere, the nearest first."""
+    if scope.flags.disable_project_config:
+        return []
+    for name in LOCAL_NAMES:
+        if matches := [place / name for place in scope.upward if (place / name).is_file()]:
+            return matches
+    return []
+
+
+def _global(flags: Flags) -> list[Path]:
+    candidates = [paths.opencode_config_dir() / "AGENTS.md"]
+    if not flags.disable_claude_code_prompt:
+        candidates.append(paths.home() / ".claude" / "CLAUDE.md")
+    if flags.config_dir:
+        candidates.append(Path(flags.config_dir) / "AGENTS.md")
+    return [path for path in candidates if path.is_file()][:1]
+
+
+def _configured(scope: InstructionScope) -> Iterable[Path]:
+    for pattern in scope.configured:
+        if _is_url(pattern):
+            continue
+        for place in _bases(pattern, scope):
+            relative = pattern.removeprefix("~/").removeprefix("/")
+            matches = glob.glob(relative, root_dir=place, recursive=True, include_hidden=True)  # noqa: PTH207  hidden files count
+            yield from sorted(place / match for match in matches if (place / match).is_file())
+
+
+def _bases(pattern: str, scope: InstructionScope) -> list[Path]:
+    """The directories that a pattern is relative to."""
+    if pattern.startswith("~/"):
+        return [paths.home()]
+    if Path(pattern).is_absolute():
+        return [Path("/")]
+    if scope.flags.disable_project_config:
+        return [Path(scope.flags.config_dir)] if scope.flags.config_dir else []
+    return scope.upward
+
+
+def _is_url(pattern: str) -> bool:
+    return pattern.startswith(("http://", "https://"))
+
+
+def _urls(configured: Iterable[str]) -> list[str]:
+    return [pattern for pattern in configured if _is_url(pattern)]

@@ -1,0 +1,221 @@
+"""A file in a prompt: read for the model when it is text or a directory, embedded when it is an image or another binary."""
+
+import asyncio
+import base64
+import mimetypes
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
+
+import orjson
+
+from app.mcp.values import McpFailure
+from app.provider.models.selection import find as find_model
+from app.schema.errors import BadRequest, unknown
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.file import FileContent, FilePart, ResourceSource
+from app.schema.message import UserMessage
+from app.schema.part import FilePartInput, Part, TextPart
+from app.session.store import Store
+from app.tool.base import Tool, ToolContext, ToolError, ToolResult
+from app.tool.builtin.list_files import ListParameters, ListTool
+from app.tool.builtin.read import ReadParameters, ReadTool
+from app.tool.files.file_times import FileTimes
+from app.tool.files.text_file import open_without_waiting
+from app.tool.truncation import OutputStore
+from app.turn.call_host import Unattended
+from app.util import ids
+from app.workspace.instance import Instance
+
+MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _AttachedFile:
+    """A file part on its way into a message."""
+
+    instance: Instance
+    message: UserMessage
+    input: FilePartInput
+    id: str
+
+    def part(self, **changes: Any) -> FilePart:
+        return self._file(self.input.model_copy(update=changes), self.id)
+
+    def extra(self, file: FileContent) -> FilePart:
+        return self._file(file.model_copy(update={"filename": file.filename or self.input.filename}), ids.ascending("part"))
+
+    def _file(self, file: FileContent, part_id: str) -> FilePart:
+        content = file.model_dump(exclude={"id"})
+        return FilePart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, **content)
+
+    def text(self, text: str) -> TextPart:
+        """What the model reads; people see the file part."""
+        part_id = ids.ascending("part")
+        return TextPart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, text=text, synthetic=True)
+
+    def called(self, tool: str, arguments: dict[str, Any]) -> TextPart:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return self.text(f"The {tool} tool was called with this input: {orjson.dumps(given).decode()}")
+
+    def context(self) -> ToolContext:
+        """The person named the file, so nobody is asked for leave to read it."""
+        place = self.instance.place
+        model = find_model(
+            self.instance.connected, self.message.model.provider_id, self.message.model.model_id, self.instance.known
+        )
+        return ToolContext(
+            session_id=self.message.session_id,
+            message_id=self.message.id,
+            call_id=self.id,
+            agent=self.instance.agents[self.message.agent],
+            model=model,
+            directory=Path(place.directory),
+            worktree=Path(place.worktree),
+            host=Unattended(),
+            bypass_directory_check=True,
+        )
+
+
+class FileReader:
+    def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes, outputs: OutputStore) -> None:
+        self._store = store
+        self._read = read
+        self._list = listing
+        self._times = times
+        self._outputs = outputs
+
+    async def read(self, instance: Instance, message: UserMessage, part: FilePartInput, part_id: str) -> list[Part]:
+        """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file is not there."""
+        file = _AttachedFile(instance, message, part, part_id)
+        if isinstance(part.source, ResourceSource):
+            return await self._of_resource(file, part.source)
+        url = _split(part.url)
+        if url.scheme == "file":
+            return await self._of_path(file, Path(unquote(url.path)), url)
+        if url.scheme == "data" and part.mime == "text/plain":
+            return [file.called("read", {"filePath": part.filename}), file.text(data_text(part.url)), file.part()]
+        return [file.part()]
+
+    async def _of_resource(self, file: _AttachedFile, source: ResourceSource) -> list[Part]:
+        """What an MCP server holds, read by it."""
+        called = file.text(f"The resource {file.input.filename or source.uri} ({source.uri}) was read from {source.client_name}")
+        try:
+            content = await file.instance.mcp.resource(source.client_name, source.uri)
+        except McpFailure as failure:
+            return [called, self._failed(file, failure)]
+        bounded = [await self._outputs.bound(text, may_delegate=False) for text in content.texts]
+        binary = [file.text(f"[Binary content of type {found.mime}]") for found in content.files]
+        return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
+
+    async def _of_path(self, file: _AttachedFile, path: Path, url: SplitResult) -> list[Part]:
+        try:
+            found = await asyncio.to_thread(path.stat)
+        except (OSError, ValueError) as error:
+            raise BadRequest(f"There is no file {path} that can be read: {error}", ["parts"], file.input.url) from error
+        if stat.S_ISDIR(found.st_mode):
+            return await self._directory(file, path)
+        if file.input.mime == "text/plain":
+            return await self._text(file, path, line_range(url.query))
+        return await self._embedded(file, path)
+
+    async def _directory(self, file: _AttachedFile, path: Path) -> list[Part]:
+        called = file.called("list", {"path": str(path)})
+        result = await self._run(file, self._list, ListParameters(path=str(path)))
+        if isinstance(result, TextPart):
+            return [called, result]
+        return [called, file.text(result.output), file.part(mime="application/x-directory")]
+
+    async def _text(self, file: _AttachedFile, path: Path, lines: tuple[int | None, int | None]) -> list[Part]:
+        offset, limit = lines
+        called = file.called("read", {"filePath": str(path), "offset": offset, "limit": limit})
+        result = await self._run(file, self._read, ReadParameters(file_path=str(path), offset=offset, limit=limit))
+        if isinstance(result, TextPart):
+            return [called, result]
+        files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
+        return [called, file.text(result.output), *files]
+
+    async def _embedded(self, file: _AttachedFile, path: Path) -> list[Part]:
+        data = await asyncio.to_thread(_read_bounded, path)
+        mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        self._times.record(file.message.session_id, path)
+        url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
+        return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
+
+    async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
+        """The result, or what the model is told of the failure; the prompt goes on without the file."""
+        try:
+            return await tool.execute(arguments, file.context())
+        except (ToolError, OSError) as error:
+            return self._failed(file, error)
+
+    def _failed(self, file: _AttachedFile, error: Exception) -> TextPart:
+        change = self._store.change(file.message.session_id, file.instance.place.directory)
+        failure = ErrorOfSession(session_id=file.message.session_id, error=unknown(str(error)))
+        change.announce(EventSessionError(properties=failure))
+        self._store.post(change)
+        return file.text(f"Reading {file.input.filename or file.input.url} failed: {error}")
+
+
+def _stored_resource(file: _AttachedFile, binaries: Sequence[FileContent]) -> list[FilePart]:
+    """One that is text stands in the message for people to see, as the model has read it; the model is sent the others."""
+    if not binaries:
+        return [file.part(mime="text/plain")]
+    first, *others = binaries
+    return [file.part(mime=first.mime, url=first.url), *map(file.extra, others)]
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        split = urlsplit(url)
+    except ValueError as error:
+        raise BadRequest(f"The url of a file part cannot be read: {error}", ["parts", "url"], url) from error
+    if not split.scheme:
+        raise BadRequest("The url of a file part needs a scheme, as file:///path has", ["parts", "url"], url)
+    return split
+
+
+def line_range(query: str) -> tuple[int | None, int | None]:
+    """`start=2&end=3` (lines from 1, both included) → (lines to skip, lines to read)."""
+    values = parse_qs(query)
+    start, end = (_line_number(values.get(name, [""])[0]) for name in ("start", "end"))
+    if start is None:
+        return None, None
+    offset = max(start - 1, 0)
+    return offset, None if end is None else max(end - offset, 1)
+
+
+def _line_number(text: str) -> int | None:
+    """No file has a line whose number is longer than that."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def data_text(url: str) -> str:
+    """What a `data:` URL of text says. Raises BadRequest for what is not base64 although it says so."""
+    head, _, payload = url.partition(",")
+    raw = unquote_to_bytes(payload)
+    if not head.endswith(";base64"):
+        return raw.decode("utf-8", "replace")
+    standard = raw.translate(bytes.maketrans(b"-_", b"+/"))
+    try:
+        return base64.b64decode(standard + b"=" * (-len(standard) % 4)).decode("utf-8", "replace")
+    except ValueError as error:
+        raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
+
+
+def _read_bounded(path: Path) -> bytes:
+    """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
+    try:
+        with open(path, "rb", opener=open_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadRequest(f"{path} is not a regular file", ["parts"])
+            data = file.read(MAX_EMBEDDED_BYTES + 1) or b""
+    except OSError as error:
+        raise BadRequest(f"{path} cannot be read: {error.strerror}", ["parts"]) from error
+    if len(data) > MAX_EMBEDDED_BYTES:
+        raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
+    return data

@@ -1,0 +1,84 @@
+"""Prompting a session: store the prompt and start its turn in one step, return the answer."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from app.intake.user_message import Intake, StoredPrompt
+from app.runs.runner import Run, Runner
+from app.schema.errors import NotFound, ServiceError
+from app.schema.message import MessageWithParts, PromptInput
+from app.session.gate import HoldKind, SessionGate
+from app.session.store import Store
+from app.workspace.instance import Instance
+
+log = logging.getLogger(__name__)
+
+
+class NoAnswer(ServiceError):
+    """The turn ended before it could store so much as an error: the database is out of reach."""
+
+    name = "NoAnswerError"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedPrompt:
+    """`run` answers it; None where no answer is wanted, or the prompt was sent before and has its answer."""
+
+    message: MessageWithParts
+    known: bool
+    run: Run | None
+
+
+class Prompts:
+    def __init__(self, store: Store, intake: Intake, runner: Runner, gate: SessionGate) -> None:
+        self._store = store
+        self._intake = intake
+        self._runner = runner
+        self._gate = gate
+        self._background: set[asyncio.Task[bytes]] = set()
+
+    async def accept(
+        self, instance: Instance, session_id: str, prompt: PromptInput, *, rules_from_tools: bool = True, nested: bool = False
+    ) -> AcceptedPrompt:
+        """Store a prompt and start the turn that answers it, or join the one that runs: no other request comes in between. Waits
+        for what changes the session's messages. What the prompt asks for wrongly is raised before anything is stored.
+
+        `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
+        """
+        prepared = await self._intake.prepare(instance, session_id, prompt)
+        async with self._gate.hold(session_id, HoldKind.PROMPT):
+            stored = await self._intake.store(instance, session_id, prepared, rules_from_tools=rules_from_tools)
+            wants_run = not prompt.no_reply and await self._is_unanswered(session_id, stored)
+            run = self._runner.start(session_id, instance, nested=nested) if wants_run else None
+        return AcceptedPrompt(stored.message, stored.known, run)
+
+    async def _is_unanswered(self, session_id: str, stored: StoredPrompt) -> bool:
+        if not stored.known or self._runner.is_running(session_id):
+            return True
+        return await self._store.answer_json(session_id, stored.message.info.id) is None
+
+    async def answer(self, session_id: str, accepted: AcceptedPrompt) -> bytes:
+        """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
+        if accepted.run is not None:
+            await accepted.run.over.wait()
+        prompt_id = accepted.message.info.id
+        answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else None
+        answered = answered or await self._store.answer_json(session_id)
+        if not answered or self._runner.has_unstored_end(session_id):
+            raise NoAnswer(f"The prompt {prompt_id} got no answer that could be stored; see the server's log")
+        return answered
+
+    def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
+        """Answer in the background; what goes wrong is stored with the answer."""
+        task = asyncio.create_task(self.answer(session_id, accepted))
+        self._background.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[bytes]) -> None:
+        self._background.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, NotFound):
+            log.info("a prompt got no answer: %s", error)
+        elif error is not None:
+            log.error("a prompt got no answer: %s", error)

@@ -1,0 +1,144 @@
+"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from app.agent.definitions import default_agent
+from app.agent.definitions import find as find_agent
+from app.intake import shell
+from app.intake.command import Commands
+from app.intake.prompts import Prompts
+from app.intake.user_message import Intake
+from app.project.registry import Projects
+from app.runs.runner import Runner
+from app.schema.errors import Conflict
+from app.schema.event import CommandRun, EventCommandExecuted
+from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
+from app.schema.part import ModelRef
+from app.schema.session import RevertInput, Session
+from app.session.gate import HoldKind, SessionGate
+from app.session.revert import Reverts
+from app.session.store import Store
+from app.storage import queries
+from app.turn import compaction, hooks
+from app.turn.turn_scope import TurnScope, TurnServices
+from app.workspace.instance import Instance
+
+T = TypeVar("T")
+
+INIT = "init"
+
+
+class SessionActions:
+    def __init__(
+        self,
+        services: TurnServices,
+        prompts: Prompts,
+        intake: Intake,
+        runner: Runner,
+        gate: SessionGate,
+        reverts: Reverts,
+        commands: Commands,
+        projects: Projects,
+    ) -> None:
+        self._services = services
+        self._store: Store = services.store
+        self._prompts = prompts
+        self._intake = intake
+        self._runner = runner
+        self._gate = gate
+        self._reverts = reverts
+        self._commands = commands
+        self._projects = projects
+
+    async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
+        """The JSON of the message that answers."""
+        await self._store.session_json(session_id)
+        prompt = await self._commands.prompt(instance, wanted, await self._intake.last_model(session_id))
+        prompt = await hooks.command_parts(instance.hooks, session_id, wanted, prompt)
+        answer = await self._prompts.answer(session_id, await self._prompts.accept(instance, session_id, prompt))
+        await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
+        return answer
+
+    async def init(self, instance: Instance, session_id: str, wanted: InitInput) -> None:
+        """Write the project's AGENTS.md, by the command of that name."""
+        model = f"{wanted.provider_id}/{wanted.model_id}"
+        await self.command(
+            instance, session_id, CommandInput(command=INIT, arguments="", message_id=wanted.message_id, model=model)
+        )
+
+    async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
+        """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
+        await self._store.session_json(session_id)
+        scope = TurnScope(self._services, instance, session_id)
+        find_agent(instance.agents, wanted.agent)
+
+        async def run() -> MessageWithParts:
+            await self._require_new(session_id, wanted.message_id)
+            await self._reverts.settle(instance.place, session_id)
+            return await shell.run(scope, wanted)
+
+        return await self._runner.exclusively(session_id, instance.place.directory, HoldKind.SHELL, run, announced=True)
+
+    async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
+        """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
+        stored. The turn begins with the session still held."""
+        await self._store.session_json(session_id)
+        scope = TurnScope(self._services, instance, session_id)
+        model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
+        scope.model(model)
+        async with self._gate.hold(session_id, HoldKind.SUMMARIZE):
+            await self._reverts.settle(instance.place, session_id)
+            await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
+            run = self._runner.start(session_id, instance)
+        await run.over.wait()
+
+    async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
+        """Raises SessionBusy, Aborted, SnapshotFailed."""
+        await self._store.session_json(session_id)
+        return await self._runner.exclusively(
+            session_id,
+            instance.place.directory,
+            HoldKind.REVERT,
+            lambda: _to_its_end(self._reverts.revert(instance.place, instance.snapshots, session_id, wanted)),
+        )
+
+    async def unrevert(self, instance: Instance, session_id: str) -> Session:
+        """Raises SessionBusy, Aborted, SnapshotFailed."""
+        await self._store.session_json(session_id)
+        return await self._runner.exclusively(
+            session_id,
+            instance.place.directory,
+            HoldKind.REVERT,
+            lambda: _to_its_end(self._reverts.unrevert(instance.place, instance.snapshots, session_id)),
+        )
+
+    async def _require_new(self, session_id: str, message_id: str | None) -> None:
+        row = await self._store.query(queries.input_hash, session_id, message_id) if message_id else None
+        if row is not None:
+            raise Conflict(
+                f"Message {message_id} exists already. A command is not run a second time: use a new id for a new one."
+            )
+
+    async def _agent(self, instance: Instance, session_id: str) -> str:
+        """The newest prompt's, else the default one."""
+        newest = await self._store.newest_prompt(session_id)
+        return newest.agent if newest else default_agent(instance.agents, instance.config).name
+
+    async def _announce_command(self, instance: Instance, session_id: str, wanted: CommandInput, answer_id: str) -> None:
+        if wanted.command == INIT:
+            await self._projects.initialized(instance.place.project_id)
+        ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
+        change = self._store.change(session_id, instance.place.directory)
+        change.announce(EventCommandExecuted(properties=ran))
+        await self._store.commit(change)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """An abort waits: files that were reverted without the session's knowing could not be put back."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task

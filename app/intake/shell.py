@@ -1,0 +1,98 @@
+"""A command that the user runs in a session, stored as a call of the bash tool, so that the model sees it (behaviour §4.6)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from app.agent.definitions import find as find_agent
+from app.agent.definitions import prompt_text
+from app.intake.user_message import default_model_of, model_of_session
+from app.schema.agent import Agent
+from app.schema.message import AssistantMessage, MessageWithParts, ShellInput
+from app.schema.model import Model
+from app.schema.part import ModelRef, ToolPart
+from app.tool.base import ToolContext, ToolError, ToolResult
+from app.tool.builtin.bash import BashParameters, BashTool
+from app.turn import decide
+from app.turn.call_host import Unattended
+from app.turn.part_writer import PartWriter
+from app.turn.turn_scope import TurnScope
+from app.util import clock, ids
+
+LONGEST_MS = 24 * 3600 * 1000
+"""A command that a person started runs until it ends or is aborted; some bound there must be."""
+
+
+class _Screen(Unattended):
+    """The person sees what their command prints; nobody is asked, they asked for it themselves."""
+
+    def __init__(self, writer: PartWriter, part: ToolPart) -> None:
+        self._writer = writer
+        self._part = part
+        self.output = ""
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        self.output = (metadata or {}).get("output", "")
+        self._writer.tool_progress(self._part, title, metadata)
+
+
+async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
+    """The answer with the finished call. An abort ends the command; what it had printed is the output.
+
+    Raises ProviderModelNotFoundError before anything is stored."""
+    agent = find_agent(scope.instance.agents, wanted.agent)
+    model = wanted.model or agent.model or await _model(scope)
+    known = scope.model(model)
+    user = scope.new_user(agent.name, model)
+    user.id = wanted.message_id or user.id
+    await scope.put_message(user, [scope.synthetic_text(user, prompt_text("shell-notice"))])
+    message = scope.new_assistant(user, agent.name, model)
+    writer = PartWriter(scope.store, scope.directory, message)
+    writer.put_message()
+    part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
+    try:
+        await writer.stored()
+        await _run_command(scope, agent, known, writer, part, wanted.command)
+    finally:
+        await asyncio.shield(_finish(writer, message))
+    return MessageWithParts.model_construct(info=message, parts=[part])
+
+
+async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
+    screen = _Screen(writer, part)
+    context = ToolContext(
+        session_id=scope.session_id,
+        message_id=part.message_id,
+        call_id=part.call_id,
+        agent=agent,
+        model=model,
+        directory=Path(scope.instance.place.directory),
+        worktree=Path(scope.instance.place.worktree),
+        host=screen,
+    )
+    arguments = BashParameters(command=command, description="", timeout=LONGEST_MS)
+    try:
+        result = await scope.services.toolbox.bash.execute(arguments, context)
+    except asyncio.CancelledError:
+        # Who asked for the command gets what it had printed, whoever aborted it.
+        writer.tool_completed(part, ToolResult("", screen.output, {"output": screen.output, "description": ""}))
+        return
+    except ToolError as error:
+        writer.tool_failed(part, f"Error: {error}")
+        return
+    metadata = {"output": result.metadata["output"], "description": ""}
+    writer.tool_completed(part, ToolResult("", result.output, metadata))
+
+
+async def _finish(writer: PartWriter, message: AssistantMessage) -> None:
+    message.time.completed = clock.now_ms()
+    writer.settle()
+    writer.put_message()
+    await writer.stored()
+
+
+async def _model(scope: TurnScope) -> ModelRef:
+    """The conversation's model, else the session's, else the default one."""
+    session, history = await scope.store.conversation(scope.session_id)
+    user = decide.last_user(history)
+    return user.model if user else model_of_session(session) or default_model_of(scope.instance)

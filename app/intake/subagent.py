@@ -1,0 +1,127 @@
+"""A task given to another agent: a session of its own under the caller's, never with more rights than the caller's."""
+
+import asyncio
+from typing import Any
+
+from app.intake.prompts import AcceptedPrompt, Prompts
+from app.permission.inheritance import child_rules
+from app.runs.runner import Runner
+from app.schema.agent import Agent
+from app.schema.message import AssistantMessage, MessageWithParts, PromptInput
+from app.schema.part import ModelRef, Part, TextPart, TextPartInput, ToolPart
+from app.schema.permission import Rule, Ruleset
+from app.schema.session import Session
+from app.schema.tool_state import Completed, Running
+from app.session.service import new_session
+from app.session.store import Store
+from app.tool.base import SubagentRequest, ToolError, ToolResult
+from app.turn.call_host import Caller
+from app.workspace.instance import Instance
+
+
+class SubagentSessions:
+    """`prompts` and `runner` are set by the wiring: they stand above what they run."""
+
+    prompts: Prompts
+    runner: Runner
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def run(self, caller: Caller, part: ToolPart, request: SubagentRequest) -> ToolResult:
+        agent = caller.instance.agents.get(request.agent)
+        if agent is None:
+            raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")
+        session = await self._session(caller, agent, request)
+        model = agent.model or _model_of(caller)
+        progress = _Progress(caller, part, session.id, model)
+        progress.show()
+        with self._store.watching(session.id, progress.saw):
+            answer = await self._prompt(caller.instance, session.id, agent, model, request.prompt)
+        return _result(request, answer, progress.metadata())
+
+    async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
+        off = _switched_off(agent, instance)
+        prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=text)])
+        accepting = asyncio.create_task(self.prompts.accept(instance, session_id, prompt, rules_from_tools=False, nested=True))
+        try:
+            answer = await self.prompts.answer(session_id, await asyncio.shield(accepting))
+            return MessageWithParts.model_validate_json(answer)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._stop(session_id, accepting))
+            raise
+
+    async def _stop(self, session_id: str, accepting: asyncio.Task[AcceptedPrompt]) -> None:
+        """A prompt that was being accepted is stored; its answer is then that it was aborted."""
+        await asyncio.wait({accepting})
+        if accepting.exception() is None:
+            await self.runner.abort(session_id)
+
+    async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:
+        if request.session_id:
+            return await self._resumed(caller, request.session_id)
+        own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, caller.instance)]
+        async with self._store.lock(caller.session.id):  # rules that are set meanwhile hold for the child too
+            above = await self._store.session(caller.session.id)
+            parent = [*caller.agent.permission, *(above.permission or [])]
+            rules = child_rules(parent, agent.permission, own)
+            title = f"{request.description} (@{agent.name} subagent)"
+            session = new_session(caller.instance.place, title, caller.session.id, rules)
+            change = self._store.change(session.id, caller.instance.place.directory)
+            change.create_session(session)
+            await self._store.commit(change)
+        return session
+
+    async def _resumed(self, caller: Caller, session_id: str) -> Session:
+        """Only a session that this one started may be taken up again: another's could have more rights."""
+        session = await self._store.session(session_id)
+        if session.parent_id != caller.session.id:
+            raise ToolError(f"Session {session_id} is not a task of this conversation. Leave session_id out to start a new one.")
+        return session
+
+
+class _Progress:
+    """What the caller's part shows of the child: its tool calls so far."""
+
+    def __init__(self, caller: Caller, part: ToolPart, session_id: str, model: ModelRef) -> None:
+        self._caller = caller
+        self._part = part
+        self._session_id = session_id
+        self._model = model
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    def saw(self, part: Part) -> None:
+        if isinstance(part, ToolPart):
+            titled = part.state.title if isinstance(part.state, Running | Completed) and part.state.title else None
+            state = {"status": part.state.status, **({"title": titled} if titled else {})}
+            self._calls[part.id] = {"id": part.id, "tool": part.tool, "state": state}
+            self.show()
+
+    def show(self) -> None:
+        self._caller.writer.tool_progress(self._part, None, self.metadata())
+
+    def metadata(self) -> dict[str, Any]:
+        return {"summary": list(self._calls.values()), "sessionId": self._session_id, "model": self._model.wire()}
+
+
+def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
+    """A subagent keeps no todo list of its own, gives out tasks only where its rules speak of them, and has none of the tools
+    that the configuration keeps for primary agents."""
+    may_delegate = any(rule.permission == "task" for rule in agent.permission)
+    tools = ["todowrite", "todoread", *([] if may_delegate else ["task"]), *instance.config.experimental.primary_tools]
+    return dict.fromkeys(tools, False)
+
+
+def _model_of(caller: Caller) -> ModelRef:
+    message = caller.writer.message
+    return ModelRef(provider_id=message.provider_id, model_id=message.model_id)
+
+
+def _result(request: SubagentRequest, answer: MessageWithParts, metadata: dict[str, Any]) -> ToolResult:
+    info = answer.info
+    if isinstance(info, AssistantMessage) and info.error is not None:
+        raise ToolError(f"The subagent failed: {getattr(info.error.data, 'message', info.error.name)}")
+    texts = [part.text for part in answer.parts if isinstance(part, TextPart)]
+    text = texts[-1] if texts else ""
+    output = f"{text}\n\n<task_metadata>\nsession_id: {metadata['sessionId']}\n</task_metadata>"
+    return ToolResult(title=request.description, output=output, metadata=metadata)

@@ -1,0 +1,174 @@
+"""From what a client sends to a stored user message (behaviour §4.3, §4.4)."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from itertools import chain
+
+from app.agent.definitions import default_agent, find
+from app.intake.resolve import Resolver
+from app.provider.models.selection import default_model
+from app.provider.models.selection import find as find_model
+from app.schema.errors import Conflict, TooMany
+from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.part import ModelRef
+from app.schema.permission import Rule, Ruleset
+from app.schema.session import Session
+from app.session.quota import ProjectQuota
+from app.session.revert import Reverts
+from app.session.service import check_part_size
+from app.session.store import Store
+from app.storage import queries
+from app.turn import hooks
+from app.util import clock, ids
+from app.workspace.instance import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """`message` is what is to be stored; None when the client has sent it before. `content`: a hash of what it says."""
+
+    input: PromptInput
+    content: str
+    message: MessageWithParts | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrompt:
+    """`known`: the client had sent this message before; it was not stored again."""
+
+    message: MessageWithParts
+    known: bool = False
+
+
+class TooManyPrompts(TooMany):
+    name = "TooManyPromptsError"
+
+    def __init__(self, session_id: str, most: int) -> None:
+        super().__init__(
+            f"{most} prompts of {session_id} wait for their answer already (OPENSESSION_MAX_WAITING_PROMPTS). "
+            "This one was not stored: send it again when some are answered."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLimits:
+    """Of the parts that clients send, and of a session's prompts without an answer."""
+
+    part_bytes: int
+    waiting_prompts: int
+
+
+class Intake:
+    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts, limits: PromptLimits, quota: ProjectQuota) -> None:
+        self._store = store
+        self._quota = quota
+        self._limits = limits
+        self._reverts = reverts
+        self._resolver = resolver
+
+    async def prepare(self, instance: Instance, session_id: str, prompt: PromptInput) -> PreparedPrompt:
+        """Read all that a prompt names; nothing is stored.
+
+        Raises NotFound, BadRequest (unknown agent, missing file), ProviderModelNotFoundError, Conflict (a message id used for
+        something else), TooLarge, ProjectFull.
+        """
+        for part in prompt.parts:
+            check_part_size(part, self._limits.part_bytes)
+        content = _hash(prompt)
+        if await self._is_known(session_id, prompt, content):
+            return PreparedPrompt(prompt, content, None)
+        await self._quota.require_room(instance.place.project_id)
+        message = await self._message(instance, session_id, prompt)
+        parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
+        return PreparedPrompt(prompt, content, parts)
+
+    async def store(
+        self, instance: Instance, session_id: str, prepared: PreparedPrompt, *, rules_from_tools: bool = True
+    ) -> StoredPrompt:
+        """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller holds the
+        session. Raises NotFound, also for a known message that was deleted meanwhile, Conflict, TooManyPrompts."""
+        prompt, message = prepared.input, prepared.message
+        async with self._store.lock(session_id):
+            if message is None or await self._is_known(session_id, prompt, prepared.content):
+                assert prompt.message_id is not None
+                return StoredPrompt(await self._store.message(session_id, prompt.message_id), known=True)
+            tools = prompt.tools if rules_from_tools else None
+            await self._commit(instance, message, prepared.content, tools, waits=not prompt.no_reply)
+        return StoredPrompt(message)
+
+    async def _is_known(self, session_id: str, prompt: PromptInput, content: str) -> bool:
+        return prompt.message_id is not None and await self._is_stored(session_id, prompt.message_id, content)
+
+    async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
+        row = await self._store.query(queries.input_hash, session_id, message_id)
+        if row is not None and row.input_hash != content:
+            raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
+        return row is not None
+
+    async def _message(self, instance: Instance, session_id: str, prompt: PromptInput) -> UserMessage:
+        agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
+        if prompt.model and not prompt.no_reply:
+            find_model(instance.connected, prompt.model.provider_id, prompt.model.model_id, instance.known)
+        return UserMessage(
+            id=prompt.message_id or ids.ascending("message"),
+            session_id=session_id,
+            time=UserTime(created=clock.now_ms()),
+            agent=agent.name,
+            model=prompt.model or agent.model or await self.last_model(session_id) or default_model_of(instance),
+            system=prompt.system,
+            tools=prompt.tools or None,
+            variant=prompt.variant,
+        )
+
+    async def last_model(self, session_id: str) -> ModelRef | None:
+        """Of the newest prompt; before the first one, the model that the session was created with."""
+        newest = await self._store.newest_prompt(session_id)
+        return newest.model if newest else model_of_session(await self._store.session(session_id))
+
+    async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
+        """Everything is resolved before anything is stored; the order is the client's."""
+        pieces = await asyncio.gather(*(self._resolver.resolve(instance, message, part) for part in prompt.parts))
+        return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
+
+    async def _commit(
+        self, instance: Instance, message: MessageWithParts, content: str, tools: dict[str, bool] | None, *, waits: bool
+    ) -> None:
+        """What was reverted goes, the message, its parts and the session's touch come, in one transaction; under its lock."""
+        session, waiting = await self._store.session_and_waiting_prompts(message.info.session_id)
+        if waits and waiting >= self._limits.waiting_prompts:
+            raise TooManyPrompts(session.id, self._limits.waiting_prompts)
+        change = self._store.change(session.id, instance.place.directory)
+        session = await self._reverts.clean(change, session)
+        session.time.updated = clock.now_ms()
+        if tools:
+            session.permission = _rules(session, tools)
+        change.put_message(message.info, content, waits=waits)
+        for part in message.parts:
+            change.put_part(part)
+        change.update_session(session)
+        await self._store.commit(change)
+
+
+def model_of_session(session: Session) -> ModelRef | None:
+    """The one it was created with."""
+    model = session.model
+    return ModelRef(provider_id=model.provider_id, model_id=model.id) if model else None
+
+
+def default_model_of(instance: Instance) -> ModelRef:
+    """What answers where nobody named a model."""
+    return default_model(instance.connected, instance.config.model, instance.config.provider or None)
+
+
+def _hash(prompt: PromptInput) -> str:
+    return hashlib.sha256(prompt.wire_json()).hexdigest()
+
+
+def _rules(session: Session, tools: dict[str, bool]) -> Ruleset:
+    """The `tools` map stands for the session's rules. A subagent's session keeps its own, which hold its parent's limits: for it
+    the map can only take away."""
+    rules = [Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()]
+    if session.parent_id is None:
+        return rules
+    return [*(session.permission or []), *(rule for rule in rules if rule.action == "deny")]

@@ -1,0 +1,72 @@
+"""Which project a directory belongs to."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from app.util.git import git
+
+NO_PROJECT = "global"
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class ProjectInfo:
+    """`id`: the smallest root commit of the repository, `global` outside git and before the first commit.
+    `worktree`: the repository's main checkout; `checkout`: the one that the directory lies in. Both `/` outside git.
+    `git_dir`: the checkout's, None outside git.
+    """
+
+    id: str
+    worktree: Path
+    checkout: Path
+    vcs: Literal["git"] | None
+    git_dir: Path | None = field(default=None, compare=False)
+
+
+OUTSIDE_GIT = ProjectInfo(NO_PROJECT, _ROOT, _ROOT, None)
+
+
+async def discover(directory: Path) -> ProjectInfo:
+    """The project of a directory. One that does not exist, or a machine without git, is outside git: never an error."""
+    places, roots = await asyncio.gather(_places(directory), _root_commits(directory, "--all"))
+    if places is None:
+        return OUTSIDE_GIT
+    # A detached HEAD that no ref reaches is all that some CI checkouts have.
+    roots = roots or await _root_commits(directory, "HEAD")
+    return ProjectInfo(min(roots, default=NO_PROJECT), places.main_checkout(), places.checkout, "git", places.git_dir)
+
+
+async def branch(directory: Path) -> str | None:
+    """The branch checked out, also before its first commit; None when HEAD is detached or there is no git."""
+    result = await git(["symbolic-ref", "--quiet", "--short", "HEAD"], directory)
+    return result.text if result.ok else None
+
+
+@dataclass(frozen=True)
+class _Places:
+    checkout: Path
+    git_dir: Path
+    common_dir: Path
+
+    def main_checkout(self) -> Path:
+        """The parent of the common git directory, except where that lies elsewhere: submodules, `--separate-git-dir`."""
+        is_linked_worktree = self.git_dir != self.common_dir
+        if is_linked_worktree or self.common_dir.name == ".git":
+            return self.common_dir.parent
+        return self.checkout
+
+
+async def _places(directory: Path) -> _Places | None:
+    asked = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
+    result = await git(["rev-parse", *asked], directory)
+    if not result.ok:
+        return None
+    checkout, git_dir, common_dir = (Path(line) for line in result.stdout.decode(errors="surrogateescape").splitlines())
+    return _Places(checkout, git_dir, (directory / common_dir).resolve())
+
+
+async def _root_commits(directory: Path, revisions: str) -> list[str]:
+    result = await git(["rev-list", "--max-parents=0", revisions], directory, timeout=300)
+    return result.text.split() if result.ok else []

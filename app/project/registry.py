@@ -1,0 +1,82 @@
+"""The record of projects that have been worked in."""
+
+import asyncio
+
+from pydantic import ValidationError
+
+from app.bus.base import Event
+from app.project.discovery import NO_PROJECT, ProjectInfo
+from app.project.place import Place
+from app.schema.errors import NotFound
+from app.schema.event import EventProjectUpdated
+from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
+from app.storage import queries, tables
+from app.storage.bodies import is_sound
+from app.storage.engine import Database
+from app.storage.statements import Statements
+from app.storage.writer import Change, Writer
+from app.util import clock
+
+
+class Projects:
+    def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
+        self._database = database
+        self._sql = sql
+        self._writer = writer
+        self._changing = asyncio.Lock()
+        """Held while a project is read, changed and written back."""
+
+    async def get(self, project_id: str) -> Project:
+        body = await self._database.read(lambda connection: queries.body_of(connection, tables.PROJECT, id=project_id))
+        if body is None:
+            raise NotFound(f"Project not found: {project_id}")
+        try:
+            return Project.model_validate_json(body)
+        except ValidationError as error:
+            raise NotFound(f"What is stored of project {project_id} is damaged") from error
+
+    async def all_json(self) -> bytes:
+        bodies = await self._database.read(queries.projects)
+        return b"[%b]" % b",".join(body.encode() for body in bodies if is_sound(body))
+
+    async def seen(self, place: Place, found: ProjectInfo) -> None:
+        """Somebody works in a project: note it, and take over sessions that began before its directory was a repository."""
+        async with self._changing:
+            change = self._change(await self._as_found(found))
+            if found.id != NO_PROJECT:
+                moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
+                change.writes.append((self._sql.move_sessions, [moved]))
+            await self._writer.commit(change)
+
+    async def _as_found(self, found: ProjectInfo) -> Project:
+        now = clock.now_ms()
+        try:
+            project = await self.get(found.id)
+        except NotFound:
+            project = Project(id=found.id, worktree=str(found.worktree), time=ProjectTime(created=now, updated=now))
+        project.worktree, project.vcs, project.time.updated = str(found.worktree), found.vcs, now
+        if found.checkout != found.worktree and str(found.checkout) not in project.sandboxes:
+            project.sandboxes = [*project.sandboxes, str(found.checkout)]
+        return project
+
+    async def initialized(self, project_id: str) -> None:
+        """Its AGENTS.md has been written."""
+        async with self._changing:
+            project = await self.get(project_id)
+            project.time.initialized = project.time.updated = clock.now_ms()
+            await self._writer.commit(self._change(project))
+
+    async def update(
+        self, project_id: str, *, name: str | None, icon: ProjectIcon | None, commands: ProjectCommands | None
+    ) -> Project:
+        given = {"name": name, "icon": icon, "commands": commands}
+        async with self._changing:
+            project = await self.get(project_id)
+            updated = project.model_copy(update={key: value for key, value in given.items() if value is not None})
+            updated.time.updated = clock.now_ms()
+            await self._writer.commit(self._change(updated))
+        return updated
+
+    def _change(self, project: Project) -> Change:
+        row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
+        return Change([(self._sql.put_project, [row])], [Event(EventProjectUpdated(properties=project).wire_json())])

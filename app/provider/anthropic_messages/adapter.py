@@ -1,0 +1,187 @@
+"""Anthropic's messages."""
+
+import re
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from app.provider.anthropic_messages.request import METADATA_KEY, anthropic_body
+from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, Usage
+from app.provider.wire.blocks import Blocks
+from app.provider.wire.connection import IDLE_SECONDS, Payload, ProviderConnection, SdkClient, converse, idle_seconds
+from app.provider.wire.errors import in_stream, missing_key
+from app.provider.wire.tool_inputs import ToolInputs
+
+if TYPE_CHECKING:
+    import httpx2
+
+_NO_KEY = "none"
+_API_VERSION = "2023-06-01"
+"""The SDK names 2026-10-21, which refuses every request with a temperature, top_p or top_k and which compatible servers may not
+know. A configured `anthropic-version` header takes precedence."""
+_VERSION_AT_END = re.compile(r"/v1/?$")
+_REASONS: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool-calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content-filter",
+}
+
+
+class Anthropic:
+    """`options` are the provider's own: `timeout` (ms of silence, false: for ever)."""
+
+    def __init__(
+        self,
+        provider_id: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        headers: dict[str, str],
+        options: dict[str, Any],
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self._provider_id = provider_id
+        self._api_key = api_key
+        self._base_url = base_url
+        self._headers = headers
+        self._connection = ProviderConnection(self._client, idle_seconds=idle_seconds(options, idle))
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        return converse(self._connection, "/v1/messages", anthropic_body(request), request.headers, MessagesReader())
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    def _client(self, timeout: "httpx2.Timeout") -> SdkClient:
+        headers = self._signed_headers()
+        from anthropic import AsyncAnthropic
+
+        client = AsyncAnthropic(api_key=self._api_key or _NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout)
+        client.base_url = _VERSION_AT_END.sub("", str(client.base_url))
+        return SdkClient(client, headers)
+
+    def _signed_headers(self) -> dict[str, Any]:
+        """The SDK signs with a bearer token, the documented header `x-api-key` is what every compatible server reads."""
+        names = {name.lower() for name in self._headers}
+        own = {"anthropic-version": _API_VERSION, **self._headers}
+        if "authorization" in names:
+            return own
+        if not (self._api_key or "x-api-key" in names):
+            raise missing_key(self._provider_id)
+        from anthropic import Omit
+
+        key = {} if "x-api-key" in names else {"x-api-key": self._api_key}
+        return {**own, **key, "Authorization": Omit()}
+
+
+class MessagesReader:
+    def __init__(self) -> None:
+        self.finished = False
+        self._blocks = Blocks()
+        self._calls = ToolInputs()
+        self._whole_inputs: dict[int, Payload] = {}
+        self._signatures: dict[str, str] = {}
+        self._sealed: dict[str, str] = {}
+        self._usage: dict[str, int] = {}
+        self._reason: FinishReason | None = None
+        self._handlers = {
+            "message_start": self._message_start,
+            "content_block_start": self._block_start,
+            "content_block_delta": self._block_delta,
+            "content_block_stop": self._block_stop,
+            "message_delta": self._message_delta,
+            "message_stop": self._message_stop,
+            "error": self._error,
+        }
+
+    def read(self, payload: Payload) -> list[StreamEvent]:
+        kind = payload.get("type")
+        handler = self._handlers.get("error" if kind is None and payload.get("error") else str(kind))
+        return handler(payload) if handler else []
+
+    def end(self) -> list[StreamEvent]:
+        events = self._blocks.end_all()
+        return events if self._reason is None else [*events, Finish(self._reason, self._counted())]
+
+    def _message_start(self, payload: Payload) -> list[StreamEvent]:
+        self._count((payload.get("message") or {}).get("usage"))
+        return []
+
+    def _block_start(self, payload: Payload) -> list[StreamEvent]:
+        index, block = payload["index"], payload.get("content_block") or {}
+        match block.get("type"):
+            case "text":
+                return [*self._blocks.start("text", str(index)), *self._blocks.delta("text", str(index), block.get("text") or "")]
+            case "thinking":
+                self._signatures[str(index)] = block.get("signature") or ""
+                started = self._blocks.start("reasoning", str(index))
+                return [*started, *self._blocks.delta("reasoning", str(index), block.get("thinking") or "")]
+            case "redacted_thinking":
+                self._sealed[str(index)] = block.get("data") or ""
+                return self._blocks.start("reasoning", str(index), self._facts(str(index)))
+            case "tool_use":
+                self._whole_inputs[index] = block.get("input") or {}
+                return [*self._calls.start(index, block["id"], block["name"])]
+            case _:
+                return []
+
+    def _block_delta(self, payload: Payload) -> list[StreamEvent]:
+        index, delta = payload["index"], payload.get("delta") or {}
+        match delta.get("type"):
+            case "text_delta":
+                return self._blocks.delta("text", str(index), delta.get("text") or "")
+            case "thinking_delta":
+                return self._blocks.delta("reasoning", str(index), delta.get("thinking") or "")
+            case "signature_delta":
+                self._signatures[str(index)] = self._signatures.get(str(index), "") + (delta.get("signature") or "")
+            case "input_json_delta" if index in self._calls:
+                self._whole_inputs.pop(index, None)
+                self._calls.append(index, delta.get("partial_json") or "")
+        return []
+
+    def _block_stop(self, payload: Payload) -> list[StreamEvent]:
+        index = payload["index"]
+        if index not in self._calls:
+            return self._blocks.end(str(index), self._facts(str(index)))
+        if whole := self._whole_inputs.pop(index, None):
+            self._calls.append(index, orjson.dumps(whole).decode())
+        return [self._calls.finish(index)]
+
+    def _facts(self, block_id: str) -> Metadata | None:
+        """What must return with a reasoning block for Anthropic to accept it."""
+        if block_id in self._sealed:
+            return {METADATA_KEY: {"redactedData": self._sealed[block_id]}}
+        signature = self._signatures.get(block_id)
+        return {METADATA_KEY: {"signature": signature}} if signature else None
+
+    def _message_delta(self, payload: Payload) -> list[StreamEvent]:
+        self._count(payload.get("usage"))
+        if reason := (payload.get("delta") or {}).get("stop_reason"):
+            self._reason = _REASONS.get(reason, "unknown")
+        return []
+
+    def _message_stop(self, _payload: Payload) -> list[StreamEvent]:
+        self.finished = True
+        return []
+
+    def _error(self, payload: Payload) -> list[StreamEvent]:
+        raise in_stream(payload)
+
+    def _count(self, usage: Payload | None) -> None:
+        """Counts are cumulative; some servers give the input only at the end, with a zero at the start."""
+        for name, value in (usage or {}).items():
+            if isinstance(value, int):
+                self._usage[name] = max(value, self._usage.get(name, 0))
+
+    def _counted(self) -> Usage:
+        return Usage(
+            input=self._usage.get("input_tokens", 0),
+            output=self._usage.get("output_tokens", 0),
+            cache_read=self._usage.get("cache_read_input_tokens", 0),
+            cache_write=self._usage.get("cache_creation_input_tokens", 0),
+        )

@@ -1,0 +1,197 @@
+"""A ModelRequest as the body of POST /v1/messages."""
+
+import re
+from typing import Any, assert_never
+
+from app.provider.base import (
+    AssistantTurn,
+    FileBlock,
+    ModelMessage,
+    ModelRequest,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolTurn,
+    UserTurn,
+)
+from app.provider.wire.files import file_kind, inline, unsendable
+from app.provider.wire.options import present, renamed
+from app.schema.model import Model
+
+Json = dict[str, Any]
+
+METADATA_KEY = "anthropic"
+_DEFAULT_MAX_TOKENS = 32_000
+_BEFORE_ANSWER = "[What was asked here had no text.]"
+_EPHEMERAL = {"type": "ephemeral"}
+_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+_UNMARKABLE = ("thinking", "redacted_thinking")
+_OPTION_NAMES = {
+    "metadata": "metadata",
+    "serviceTier": "service_tier",
+    "service_tier": "service_tier",
+    "stopSequences": "stop_sequences",
+    "stop_sequences": "stop_sequences",
+    "toolChoice": "tool_choice",
+    "tool_choice": "tool_choice",
+    "contextManagement": "context_management",
+    "context_management": "context_management",
+    "outputConfig": "output_config",
+    "output_config": "output_config",
+    "container": "container",
+}
+
+
+def anthropic_body(request: ModelRequest) -> Json:
+    """Options that the API doesn't know are left out: it refuses them."""
+    options = request.options
+    thinking = _thinking(options.get("thinking"))
+    sampling = {} if _thinks(thinking) else present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
+    body = {
+        "model": request.model.api.id,
+        "max_tokens": _max_tokens(request, thinking),
+        "stream": True,
+        **present(system=[_text(text) for text in request.system if text.strip()] or None),
+        "messages": _messages(request.messages),
+        **sampling,
+        **present(thinking=thinking, tools=[_tool(tool) for tool in request.tools] or None),
+        **present(output_config=present(effort=options.get("effort")) or None),
+        **{_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES},
+    }
+    _mark_for_cache(body)
+    return body
+
+
+def _thinking(option: Any) -> Json | None:
+    return renamed(option, {"budgetTokens": "budget_tokens"}) if isinstance(option, dict) else None
+
+
+def _thinks(thinking: Json | None) -> bool:
+    return thinking is not None and thinking.get("type") != "disabled"
+
+
+def _max_tokens(request: ModelRequest, thinking: Json | None) -> int:
+    """The API counts thinking within `max_tokens`; ours counts the answer alone."""
+    limit = _output_limit(request.model)
+    wanted = request.max_output_tokens or min(limit or _DEFAULT_MAX_TOKENS, _DEFAULT_MAX_TOKENS)
+    total = wanted + int((thinking or {}).get("budget_tokens") or 0)
+    return min(total, limit) if limit else total
+
+
+def _output_limit(model: Model) -> int | None:
+    return model.limit.output or None
+
+
+def _tool(tool: ToolSpec) -> Json:
+    return {"name": tool.id, "description": tool.description, "input_schema": tool.parameters}
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
+    """Turns of one role in a row become one message; a turn with nothing to say is left out. The first must be the user's."""
+    messages: list[Json] = []
+    for turn in turns:
+        role, content = _role_and_content(turn)
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += content
+        elif content:
+            messages.append({"role": role, "content": content})
+    if messages and messages[0]["role"] == "assistant":
+        messages.insert(0, {"role": "user", "content": [_text(_BEFORE_ANSWER)]})
+    _trim_prefill(messages)
+    return messages
+
+
+def _trim_prefill(messages: list[Json]) -> None:
+    """An answer that the model is to continue must not end in white space."""
+    if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
+        last = messages[-1]["content"][-1]
+        last["text"] = last["text"].rstrip()
+
+
+def _role_and_content(turn: ModelMessage) -> tuple[str, list[Json]]:
+    match turn:
+        case UserTurn(content):
+            return "user", [part for block in content for part in _user_part(block)]
+        case AssistantTurn(content):
+            return "assistant", [part for block in content for part in _assistant_part(block)]
+        case ToolTurn(content):
+            return "user", [_tool_result(result) for result in content]
+        case _:
+            assert_never(turn)
+
+
+def _user_part(block: TextBlock | FileBlock) -> list[Json]:
+    if isinstance(block, FileBlock):
+        return [_file(block)]
+    return [_text(block.text)] if block.text.strip() else []
+
+
+def _assistant_part(block: TextBlock | ReasoningBlock | ToolCallBlock) -> list[Json]:
+    match block:
+        case TextBlock(text):
+            return [_text(text)] if text.strip() else []
+        case ReasoningBlock():
+            return _reasoning(block)
+        case ToolCallBlock():
+            return [{"type": "tool_use", "id": _id(block.call_id), "name": block.tool, "input": block.input}]
+        case _:
+            assert_never(block)
+
+
+def _reasoning(block: ReasoningBlock) -> list[Json]:
+    """Only what Anthropic signed or sealed itself may return to it."""
+    facts = (block.metadata or {}).get(METADATA_KEY) or {}
+    if "redactedData" in facts:
+        return [{"type": "redacted_thinking", "data": facts["redactedData"]}]
+    if facts.get("signature"):
+        return [{"type": "thinking", "thinking": block.text, "signature": facts["signature"]}]
+    return []
+
+
+def _tool_result(result: ToolResultBlock) -> Json:
+    content: str | list[Json] = result.text
+    if result.files:
+        content = [*([_text(result.text)] if result.text.strip() else []), *map(_file, result.files)]
+    return {
+        "type": "tool_result",
+        "tool_use_id": _id(result.call_id),
+        "content": content,
+        **present(is_error=True if result.is_error else None),
+    }
+
+
+def _id(call_id: str) -> str:
+    return _NOT_IN_IDS.sub("_", call_id)
+
+
+def _file(file: FileBlock) -> Json:
+    match file_kind(file):
+        case "image":
+            return {"type": "image", "source": _source(file)}
+        case "pdf":
+            return {"type": "document", "source": _source(file), **present(title=file.filename)}
+        case _:
+            return _text(unsendable(file))
+
+
+def _source(file: FileBlock) -> Json:
+    content = inline(file)
+    if content is None:
+        return {"type": "url", "url": file.url}
+    return {"type": "base64", "media_type": content.mime, "data": content.base64}
+
+
+def _mark_for_cache(body: Json) -> None:
+    """The first two system blocks and the last two messages: four marks are all that the API allows."""
+    for block in body.get("system", [])[:2]:
+        block["cache_control"] = _EPHEMERAL
+    for message in body["messages"][-2:]:
+        markable = [block for block in message["content"] if block["type"] not in _UNMARKABLE]
+        if markable:
+            markable[-1]["cache_control"] = _EPHEMERAL

@@ -1,0 +1,110 @@
+"""A model that `opencode.json` describes, on top of what the catalogue knows of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.provider.models import known_providers as npm
+from app.provider.models.known_providers import KnownProvider
+from app.provider.models.merging import merge_layers
+from app.schema.model import (
+    CachePrice,
+    Capabilities,
+    InterleavedField,
+    Modalities,
+    Model,
+    ModelApi,
+    ModelLimit,
+    ModelPrice,
+    Price,
+)
+
+Entry = Mapping[str, Any]
+"""One `provider.<id>` of `opencode.json`, or one model in it, already validated."""
+
+
+def configured_model(
+    provider_id: str, model_id: str, fields: Entry, entry: Entry, listed: Model | None, provider: KnownProvider | None
+) -> Model:
+    """A model of `opencode.json`: its own fields, else those of the listed model that it names, else the defaults.
+
+    Unlike OpenCode, the price tier over 200k tokens and `limit.input` survive a mention in the config.
+    """
+    base = listed or _blank(provider_id, model_id)
+    renamed = fields.get("id") not in (None, model_id)
+    return Model(
+        id=model_id,
+        provider_id=provider_id,
+        api=_api(fields, entry, listed, provider, model_id),
+        name=fields.get("name") or (model_id if renamed else base.name),
+        family=fields.get("family") or base.family or "",
+        capabilities=_capabilities(fields, base.capabilities),
+        cost=_cost(fields.get("cost"), base.cost),
+        limit=base.limit.model_copy(update=_limits(fields)),
+        status=fields.get("status") or base.status,
+        options=merge_layers(base.options, fields.get("options")),
+        headers=merge_layers(base.headers, fields.get("headers")),
+        release_date=fields.get("release_date") or base.release_date,
+    )
+
+
+def _blank(provider_id: str, model_id: str) -> Model:
+    return Model(id=model_id, provider_id=provider_id, api=ModelApi(id=model_id, npm=npm.OPENAI_COMPATIBLE), name=model_id)
+
+
+def _api(fields: Entry, entry: Entry, listed: Model | None, provider: KnownProvider | None, model_id: str) -> ModelApi:
+    own_npm = (fields.get("provider") or {}).get("npm") or entry.get("npm")
+    known_npm = listed.api.npm if listed else provider.npm if provider else npm.OPENAI_COMPATIBLE
+    known_url = listed.api.url if listed else provider.url if provider else None
+    return ModelApi(
+        id=fields.get("id") or (listed.api.id if listed else model_id),
+        url=entry.get("api") or known_url,
+        npm=own_npm or known_npm,
+    )
+
+
+def _capabilities(fields: Entry, base: Capabilities) -> Capabilities:
+    given = {
+        "temperature": fields.get("temperature"),
+        "reasoning": fields.get("reasoning"),
+        "attachment": fields.get("attachment"),
+        "toolcall": fields.get("tool_call"),
+        "interleaved": _interleaved(fields.get("interleaved")),
+        **_media(fields.get("modalities") or {}),
+    }
+    return base.model_copy(update={key: value for key, value in given.items() if value is not None})
+
+
+def _interleaved(given: bool | Entry | None) -> bool | InterleavedField | None:
+    return InterleavedField.model_validate(given) if isinstance(given, Mapping) else given
+
+
+def _media(modalities: Entry) -> dict[str, Modalities]:
+    """`{"input": ["text", "image"]}` → which of the five media are on; a side that is not listed is left out."""
+    names = Modalities.model_fields
+    return {
+        side: Modalities(**{name: name in modalities[side] for name in names})
+        for side in ("input", "output")
+        if side in modalities
+    }
+
+
+def _limits(fields: Entry) -> dict[str, int]:
+    limit = fields.get("limit") or {}
+    return {key: int(limit[key]) for key in ModelLimit.model_fields if limit.get(key) is not None}
+
+
+def _cost(given: Entry | None, base: ModelPrice) -> ModelPrice:
+    if not given:
+        return base
+    over = given.get("context_over_200k")
+    tier = _price(over, base.experimental_over_200k or Price()) if over else base.experimental_over_200k
+    price = _price(given, base)
+    return ModelPrice(input=price.input, output=price.output, cache=price.cache, experimental_over_200k=tier)
+
+
+def _price(given: Entry, base: Price) -> Price:
+    return Price(
+        input=given.get("input", base.input),
+        output=given.get("output", base.output),
+        cache=CachePrice(read=given.get("cache_read", base.cache.read), write=given.get("cache_write", base.cache.write)),
+    )

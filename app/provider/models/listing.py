@@ -1,0 +1,56 @@
+"""The answers of GET /config/providers, GET /provider and GET /provider/auth; secrets are masked."""
+
+from app.provider.models.assembly import ProviderSettings
+from app.provider.models.catalogue import Known, known_info
+from app.provider.models.selection import Connected, best_model
+from app.schema.base import Wire
+from app.schema.model import Model, ProviderAuthMethod, ProviderInfo
+from app.util.secrets import MASK, masked, masked_headers
+
+
+class ConnectedProviders(Wire):
+    """`default` is the model that a client preselects, by provider."""
+
+    providers: list[ProviderInfo]
+    default: dict[str, str]
+
+
+class ProviderList(Wire):
+    all: list[ProviderInfo]
+    default: dict[str, str]
+    connected: list[str]
+
+
+def config_providers(connected: Connected) -> ConnectedProviders:
+    return ConnectedProviders(providers=[_masked(info) for info in connected.values()], default=_defaults(connected))
+
+
+def provider_list(known: Known, connected: Connected, settings: ProviderSettings) -> ProviderList:
+    """Every provider that could be used here. Loads the models of all known providers."""
+    offered = {id_: known_info(known, provider) for id_, provider in known.providers.items() if settings.allows(id_)}
+    merged = {**offered, **connected}
+    return ProviderList(all=[_masked(info) for info in merged.values()], default=_defaults(merged), connected=list(connected))
+
+
+def auth_methods(known: Known) -> dict[str, list[ProviderAuthMethod]]:
+    return {provider_id: [ProviderAuthMethod(type="api", label="API key")] for provider_id in known.providers}
+
+
+def _defaults(infos: Connected) -> dict[str, str]:
+    return {info.id: best_model(info) for info in infos.values() if info.models}
+
+
+def _masked(info: ProviderInfo) -> ProviderInfo:
+    return info.model_copy(
+        update={
+            "key": MASK if info.key else None,
+            "options": masked(info.options),
+            "models": {model_id: _masked_model(model) for model_id, model in info.models.items()},
+        }
+    )
+
+
+def _masked_model(model: Model) -> Model:
+    if not (model.headers or model.options):
+        return model
+    return model.model_copy(update={"headers": masked_headers(model.headers), "options": masked(model.options)})

@@ -1,0 +1,137 @@
+"""Which model a prompt runs on: parsed, looked up, or chosen when nobody said."""
+
+from collections.abc import Iterable, Mapping
+
+from app.provider.models.catalogue import Known
+from app.schema.errors import ServiceError
+from app.schema.model import Model, ProviderInfo
+from app.schema.part import ModelRef
+
+Connected = Mapping[str, ProviderInfo]
+
+_PREFERRED = ("gpt-5", "claude-sonnet-4", "big-pickle", "gemini-3-pro")
+"""Names that a default model should carry; the later, the better."""
+
+_SMALL = (
+    "claude-haiku-4-5",
+    "claude-haiku-4.5",
+    "3-5-haiku",
+    "3.5-haiku",
+    "gemini-3-flash",
+    "gemini-2.5-flash",
+    "gpt-5-nano",
+)
+_SMALL_BY_PROVIDER = {
+    "opencode": ("gpt-5-nano",),
+    "github-copilot": ("gpt-5-mini", "claude-haiku-4.5", *_SMALL),
+    "scripted": ("title",),
+}
+_SIMILAR_ENOUGH = 55
+
+
+class ProviderModelNotFoundError(ServiceError):
+    status = 400
+    name = "ProviderModelNotFoundError"
+
+    def __init__(self, provider_id: str, model_id: str, suggestions: list[str]) -> None:
+        hint = f"Did you mean {' or '.join(suggestions)}? " if suggestions else ""
+        super().__init__(
+            f"There is no model {provider_id}/{model_id}. {hint}GET /config/providers lists the models that can be used.",
+            providerID=provider_id,
+            modelID=model_id,
+            suggestions=suggestions,
+        )
+
+
+class NoProviderError(ServiceError):
+    status = 400
+    name = "NoProviderError"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No provider is connected: set an API key, PUT one to /auth/{providerID}, or configure one in opencode.json."
+        )
+
+
+def parse_model(name: str) -> ModelRef:
+    """`openrouter/openai/gpt-5` → provider `openrouter`, model `openai/gpt-5`."""
+    provider_id, _, model_id = name.partition("/")
+    return ModelRef(provider_id=provider_id, model_id=model_id)
+
+
+def find(connected: Connected, provider_id: str, model_id: str, known: Known | None = None) -> Model:
+    """The model of that name; with `known`, a listed model is found by its dated name too.
+
+    Raises ProviderModelNotFoundError.
+    """
+    models = connected[provider_id].models if provider_id in connected else {}
+    model = models.get(model_id) or _aliased(models, provider_id, model_id, known)
+    if model is None:
+        raise ProviderModelNotFoundError(provider_id, model_id, _suggestions(connected, provider_id, model_id))
+    return model
+
+
+def _aliased(models: Mapping[str, Model], provider_id: str, model_id: str, known: Known | None) -> Model | None:
+    listed = models.get(known.listed_as(provider_id, model_id) or "") if known and models else None
+    if listed is None:
+        return None
+    return listed.model_copy(update={"id": model_id, "api": listed.api.model_copy(update={"id": model_id})})
+
+
+def _suggestions(connected: Connected, provider_id: str, model_id: str) -> list[str]:
+    """At most three: models of that provider, or providers with such a name."""
+    if provider_id in connected:
+        return _similar(model_id, connected[provider_id].models)
+    return _similar(provider_id, connected)
+
+
+def _similar(name: str, choices: Iterable[str]) -> list[str]:
+    from rapidfuzz import process  # only for an error: not worth loading at the start
+
+    return [choice for choice, _, _ in process.extract(name, list(choices), limit=3, score_cutoff=_SIMILAR_ENOUGH)]
+
+
+def default_model(connected: Connected, configured: str | None = None, config_providers: Iterable[str] | None = None) -> ModelRef:
+    """`configured` is config.model; `config_providers` the ids of config.provider, None where the config has no such key."""
+    if configured:
+        return parse_model(configured)
+    wanted = None if config_providers is None else set(config_providers)
+    info = next((info for info in connected.values() if wanted is None or info.id in wanted), None)
+    info = info or next(iter(connected.values()), None)
+    if info is None:
+        raise NoProviderError()
+    return ModelRef(provider_id=info.id, model_id=best_model(info))
+
+
+def best_model(info: ProviderInfo) -> str:
+    """The id that a client should preselect."""
+    return sort_models(info.models.values())[0].id
+
+
+def sort_models(models: Iterable[Model]) -> list[Model]:
+    by_id = sorted(models, key=lambda model: model.id, reverse=True)
+    return sorted(by_id, key=lambda model: (_is_title_model(model), -_preference(model.id), "latest" not in model.id))
+
+
+def _preference(model_id: str) -> int:
+    return next((rank for rank, name in enumerate(_PREFERRED) if name in model_id), -1)
+
+
+def _is_title_model(model: Model) -> bool:
+    return model.provider_id == "scripted" and model.id == "title"
+
+
+def small_model(
+    connected: Connected, provider_id: str, configured: str | None = None, known: Known | None = None
+) -> Model | None:
+    """The cheap model for titles: the configured one, else a small one of the same provider."""
+    if configured:
+        ref = parse_model(configured)
+        return find(connected, ref.provider_id, ref.model_id, known)
+    found = _small_of(connected.get(provider_id), _SMALL_BY_PROVIDER.get(provider_id, _SMALL))
+    return found or _small_of(connected.get("opencode"), _SMALL_BY_PROVIDER["opencode"])
+
+
+def _small_of(info: ProviderInfo | None, names: Iterable[str]) -> Model | None:
+    models = info.models.values() if info else ()
+    return next((model for name in names for model in models if name in model.id), None)

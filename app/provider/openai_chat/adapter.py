@@ -1,0 +1,156 @@
+"""OpenAI's chat completions, which most other providers and local servers speak too."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import orjson
+
+from app.provider.base import Finish, FinishReason, ModelRequest, StreamEvent, Usage
+from app.provider.openai_chat.request import chat_body
+from app.provider.openai_chat.think_tags import ThinkTags
+from app.provider.wire.blocks import TurningBlocks
+from app.provider.wire.connection import IDLE_SECONDS, Payload, converse
+from app.provider.wire.errors import in_stream
+from app.provider.wire.openai_client import openai_connection
+from app.provider.wire.tool_inputs import ToolInputs
+from app.util import ids
+
+_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool-calls",
+    "function_call": "tool-calls",
+    "content_filter": "content-filter",
+    "error": "error",
+}
+
+
+class OpenAIChat:
+    """`options` are the provider's own: `timeout` (ms of silence, false: for ever), `includeUsage`."""
+
+    def __init__(
+        self,
+        provider_id: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        headers: dict[str, str],
+        options: dict[str, Any],
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self._connection = openai_connection(provider_id, api_key, base_url, headers, options, idle)
+        self._include_usage = options.get("includeUsage") is not False
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        body = chat_body(request, include_usage=self._include_usage)
+        return converse(self._connection, "/chat/completions", body, request.headers, ChatReader())
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class ChatReader:
+    """The usage comes after the finish reason, so the stream is read to its end."""
+
+    finished = False
+
+    def __init__(self) -> None:
+        self._blocks = TurningBlocks()
+        self._think = ThinkTags()
+        self._calls = ToolInputs()
+        self._last_call = -1
+        self._called = False
+        self._usage = Usage()
+        self._reason: FinishReason | None = None
+
+    def read(self, payload: Payload) -> list[StreamEvent]:
+        if payload.get("error") or payload.get("object") == "error":
+            raise in_stream(payload)
+        if usage := payload.get("usage"):
+            self._usage = _usage(usage)
+        choices = payload.get("choices")
+        return self._choice(choices[0]) if choices else []
+
+    def end(self) -> list[StreamEvent]:
+        events = self._end_blocks()
+        return events if self._reason is None else [*events, Finish(self._reason, self._usage)]
+
+    def _choice(self, choice: Payload) -> list[StreamEvent]:
+        delta = choice.get("delta") or {}
+        events = [*self._blocks.say("reasoning", _reasoning(delta)), *self._content(delta.get("content"))]
+        for call in delta.get("tool_calls") or ():
+            events += self._tool_delta(call)
+        if reason := choice.get("finish_reason"):
+            events += self._stop(reason)
+        return events
+
+    def _content(self, content: Any) -> list[StreamEvent]:
+        if not content:
+            return []
+        if isinstance(content, str):
+            return [event for kind, text in self._think.feed(content) for event in self._blocks.say(kind, text)]
+        return [event for part in content for event in self._part(part)]
+
+    def _part(self, part: Payload) -> list[StreamEvent]:
+        """Mistral streams content as a list when it reasons."""
+        if part.get("type") == "thinking":
+            text = "".join(piece.get("text") or "" for piece in part.get("thinking") or ())
+            return self._blocks.say("reasoning", text)
+        return self._blocks.say("text", part.get("text") or "")
+
+    def _tool_delta(self, delta: Payload) -> list[StreamEvent]:
+        function = delta.get("function") or {}
+        key = self._key(delta, function.get("name"))
+        started = self._calls.start(key, delta.get("id") or ids.call_id(), function.get("name") or "")
+        self._calls.append(key, _fragment(function.get("arguments")))
+        if not started:
+            return []
+        self._called = True
+        return [*self._end_blocks(), *started]
+
+    def _key(self, delta: Payload, name: str | None) -> int:
+        """Calls are told apart by index. Some servers give none, or 0 to every call: there a new id with a name is a new call."""
+        index, call_id = delta.get("index"), delta.get("id")
+        key = index if isinstance(index, int) else max(self._last_call, 0)
+        if key in self._calls and name and call_id and self._calls.given_id(key) != call_id:
+            key = self._last_call + 1
+        self._last_call = max(self._last_call, key)
+        return key
+
+    def _stop(self, reason: str) -> list[StreamEvent]:
+        """Some servers say `stop` although they called tools."""
+        known = _REASONS.get(reason, "unknown")
+        self._reason = "tool-calls" if known == "stop" and self._called else known
+        return [*self._end_blocks(), *self._calls.finish_all()]
+
+    def _end_blocks(self) -> list[StreamEvent]:
+        held = [event for kind, text in self._think.flush() for event in self._blocks.say(kind, text)]
+        return [*held, *self._blocks.end()]
+
+
+def _reasoning(delta: Payload) -> str:
+    text = delta.get("reasoning_content") or delta.get("reasoning")
+    if isinstance(text, str):
+        return text
+    return "".join(detail.get("text") or detail.get("summary") or "" for detail in delta.get("reasoning_details") or ())
+
+
+def _fragment(arguments: Any) -> str:
+    """Some servers send the arguments as an object instead of its JSON."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return orjson.dumps(arguments).decode()
+
+
+def _usage(usage: Payload) -> Usage:
+    prompt = usage.get("prompt_tokens_details") or {}
+    completion = usage.get("completion_tokens_details") or {}
+    read = prompt.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
+    written = prompt.get("cache_write_tokens") or 0
+    return Usage(
+        input=max((usage.get("prompt_tokens") or 0) - read - written, 0),
+        output=usage.get("completion_tokens") or 0,
+        reasoning=completion.get("reasoning_tokens") or 0,
+        cache_read=read,
+        cache_write=written,
+    )

@@ -1,0 +1,325 @@
+"""A provider without a language model: it plays turns that were written down, or answers by rule (scripted_rules).
+
+A turn is a list of steps, written as objects:
+
+    {"text": "…", "chunks": 4, "delay": 0}    streamed text, in so many pieces, so many seconds before each
+    {"reasoning": "…", "chunks": 4, "delay": 0}
+    {"tool": name, "args": {…}, "id": "…"}    a call; "raw": "…" instead of args sends that text as the arguments
+    {"sleep": seconds}
+    {"wait": asyncio.Event}                   in Python only: goes on when the event is set
+    {"status": 429, "headers": {…}, "body": …, "message": "…"}   the request fails with this HTTP answer
+    {"cut": true}                             the stream ends here without a finish
+    {"usage": {"input": 100, "output": 20, "reasoning": 0, "cache_read": 0, "cache_write": 0}}
+    {"finish": "stop" | "length" | …}         default: tool-calls after a call, else stop
+
+A script file, named by OPENSESSION_SCRIPT, is `{"turns": [turn, …]}`. Each request of a model plays the next turn; a model with
+`title` in its id answers with a title and takes none.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, assert_never, get_args
+
+import orjson
+
+from app.provider.base import (
+    ApiFailure,
+    Finish,
+    FinishReason,
+    InvalidToolCall,
+    ModelRequest,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEvent,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+    Usage,
+)
+from app.provider.wire.errors import is_retryable, refused
+from app.util import ids
+
+TITLE = "A scripted title"
+DEFAULT_USAGE = Usage(input=100, output=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Text or reasoning in `chunks` pieces, `delay` seconds before each."""
+
+    text: str
+    kind: Literal["text", "reasoning"] = "text"
+    chunks: int = 4
+    delay: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`raw` replaces the JSON of `args`: what is not a JSON object becomes an InvalidToolCall."""
+
+    tool: str
+    args: Mapping[str, Any]
+    id: str | None = None
+    raw: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    event: asyncio.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Wherever it stands in a turn, the request fails before anything is streamed, as a real HTTP error does."""
+
+    status: int
+    headers: Mapping[str, str] | None = None
+    body: str | None = None
+    message: str = "scripted"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The connection breaks: what is open is closed and no Finish comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetUsage:
+    """The named fields of Usage; the others keep their default."""
+
+    fields: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SetFinish:
+    reason: FinishReason
+
+
+Step = Say | Call | Sleep | Wait | Fail | Cut | SetUsage | SetFinish
+Turn = Sequence[Step]
+Answer = Callable[[ModelRequest], Turn]
+"""Decides what to answer to a request."""
+
+
+class ScriptError(ValueError):
+    """The script is not written as this module says."""
+
+
+class ScriptedProvider:
+    """`turns` are played in order, then `otherwise` answers; `title` answers the title models. `requests` are all that came,
+    unless they are not to be kept."""
+
+    def __init__(
+        self,
+        turns: Iterable[Sequence[Step | Mapping[str, Any]]] = (),
+        *,
+        otherwise: Answer | None = None,
+        title: Answer | None = None,
+        keeps_requests: bool = True,
+    ) -> None:
+        self.requests: list[ModelRequest] = []
+        self._keeps_requests = keeps_requests
+        self._turns: deque[Turn] = deque(parse_turn(turn) for turn in turns)
+        self._otherwise = otherwise or _say_ok
+        self._title = title or _say_title
+
+    @property
+    def turns_left(self) -> int:
+        return len(self._turns)
+
+    def add(self, *turns: Sequence[Step | Mapping[str, Any]]) -> None:
+        self._turns.extend(parse_turn(turn) for turn in turns)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if self._keeps_requests:
+            self.requests.append(request)
+        return play(self._turn_for(request))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _turn_for(self, request: ModelRequest) -> Turn:
+        if "title" in request.model.id:
+            return self._title(request)
+        return self._turns.popleft() if self._turns else self._otherwise(request)
+
+
+def _say_ok(request: ModelRequest) -> Turn:
+    return (Say("ok"),)
+
+
+def _say_title(request: ModelRequest) -> Turn:
+    return (Say(TITLE),)
+
+
+def load_script(path: Path) -> list[Turn]:
+    """The turns of a script file. Raises ScriptError."""
+    try:
+        script = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ScriptError(f"The script {path} cannot be read: {error}") from error
+    if not isinstance(script, dict) or not isinstance(script.get("turns"), list):
+        raise ScriptError(f'The script {path} must be an object with "turns": a list of turns, each a list of steps')
+    return [parse_turn(turn) for turn in script["turns"]]
+
+
+def parse_turn(turn: Sequence[Step | Mapping[str, Any]]) -> Turn:
+    if isinstance(turn, str | Mapping) or not isinstance(turn, Sequence):
+        raise ScriptError(f"A turn is a list of steps, not {turn!r}")
+    return tuple(parse_step(step) if isinstance(step, Mapping) else step for step in turn)
+
+
+def parse_step(step: Mapping[str, Any]) -> Step:
+    """A step is known by the one key that names its kind. Raises ScriptError."""
+    kind = next((key for key in _STEPS if key in step), None)
+    if kind is None:
+        raise ScriptError(f"{dict(step)!r} is no step; a step has one of the keys {', '.join(_STEPS)}")
+    try:
+        return _STEPS[kind](**{key: value for key, value in step.items() if key != kind}, value=step[kind])
+    except (TypeError, ValueError) as error:
+        raise ScriptError(f"The step {dict(step)!r} is not understood: {error}") from error
+
+
+def _text(value: str, chunks: int = 4, delay: float = 0) -> Step:
+    return Say(value, "text", chunks, delay)
+
+
+def _reasoning(value: str, chunks: int = 4, delay: float = 0) -> Step:
+    return Say(value, "reasoning", chunks, delay)
+
+
+def _call(value: str, args: Mapping[str, Any] | None = None, id: str | None = None, raw: str | None = None) -> Step:
+    return Call(value, args or {}, id, raw)
+
+
+def _fail(value: int, headers: Mapping[str, str] | None = None, body: Any = None, message: str = "scripted") -> Step:
+    text = body if body is None or isinstance(body, str) else orjson.dumps(body).decode()
+    return Fail(value, headers, text, message)
+
+
+def _usage(value: Mapping[str, int]) -> Step:
+    unknown = set(value) - {field.name for field in fields(Usage)}
+    if unknown:
+        raise ValueError(f"usage has no {', '.join(sorted(unknown))}")
+    return SetUsage(value)
+
+
+def _finish(value: FinishReason) -> Step:
+    if value not in get_args(FinishReason):
+        raise ValueError(f"a finish is one of {', '.join(get_args(FinishReason))}")
+    return SetFinish(value)
+
+
+_STEPS: dict[str, Callable[..., Step]] = {
+    "text": _text,
+    "reasoning": _reasoning,
+    "tool": _call,
+    "sleep": lambda value: Sleep(value),
+    "wait": lambda value: Wait(value),
+    "status": _fail,
+    "cut": lambda value: Cut(),
+    "usage": _usage,
+    "finish": _finish,
+}
+
+
+async def play(turn: Turn) -> AsyncGenerator[StreamEvent, None]:
+    """The turn as a stream. Raises ApiFailure for a turn with a Fail."""
+    if failure := next((step for step in turn if isinstance(step, Fail)), None):
+        raise _failure(failure)
+    yield StreamStart()
+    for number, step in enumerate(turn):
+        if isinstance(step, Cut):
+            return
+        async for event in _play_step(step, str(number)):
+            yield event
+    yield Finish(_reason(turn), _usage_of(turn))
+
+
+async def _play_step(step: Step, block_id: str) -> AsyncGenerator[StreamEvent, None]:
+    match step:
+        case Say():
+            async for event in _say(step, block_id):
+                yield event
+        case Call():
+            for event in _call_events(step):
+                yield event
+        case Sleep(seconds):
+            await asyncio.sleep(seconds)
+        case Wait(event):
+            await event.wait()
+        case Fail() | Cut() | SetUsage() | SetFinish():
+            """These say how the whole turn goes; `play` has read them."""
+        case _:
+            assert_never(step)
+
+
+async def _say(step: Say, block_id: str) -> AsyncGenerator[StreamEvent, None]:
+    start, delta, end = _BLOCKS[step.kind]
+    yield start(block_id)
+    for piece in pieces(step.text, step.chunks):
+        if step.delay:
+            await asyncio.sleep(step.delay)
+        yield delta(block_id, piece)
+    yield end(block_id)
+
+
+_BLOCKS: dict[str, tuple[Callable[[str], StreamEvent], Callable[[str, str], StreamEvent], Callable[[str], StreamEvent]]] = {
+    "text": (TextStart, TextDelta, TextEnd),
+    "reasoning": (ReasoningStart, ReasoningDelta, ReasoningEnd),
+}
+
+
+def pieces(text: str, count: int) -> list[str]:
+    """At most `count` pieces of equal length, the last one shorter."""
+    size = max(1, -(-len(text) // max(1, count)))
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _call_events(call: Call) -> list[StreamEvent]:
+    call_id = call.id or ids.call_id()
+    started = ToolInputStart(call_id, call.tool)
+    if call.raw is None:
+        return [started, ToolCall(call_id, call.tool, dict(call.args))]
+    try:
+        args = orjson.loads(call.raw)
+    except orjson.JSONDecodeError as error:
+        return [started, InvalidToolCall(call_id, call.tool, call.raw, str(error))]
+    if not isinstance(args, dict):
+        return [started, InvalidToolCall(call_id, call.tool, call.raw, "The arguments are not a JSON object")]
+    return [started, ToolCall(call_id, call.tool, args)]
+
+
+def _failure(step: Fail) -> ApiFailure:
+    return refused(
+        step.message,
+        status=step.status,
+        retryable=is_retryable(step.status),
+        headers=dict(step.headers or {}),
+        body=step.body,
+    )
+
+
+def _reason(turn: Turn) -> FinishReason:
+    stated = next((step.reason for step in turn if isinstance(step, SetFinish)), None)
+    return stated or ("tool-calls" if any(isinstance(step, Call) for step in turn) else "stop")
+
+
+def _usage_of(turn: Turn) -> Usage:
+    stated: dict[str, int] = {}
+    for step in turn:
+        if isinstance(step, SetUsage):
+            stated |= step.fields
+    return Usage(**{"input": DEFAULT_USAGE.input, "output": DEFAULT_USAGE.output, **stated})

@@ -1,0 +1,268 @@
+"""What the scripted provider answers on its own: the last message of the user, read as a command.
+
+It is no language model and says so. It is there so that a first run without any key shows streaming, tools, permissions and
+revert, and so that client developers have a backend that always does the same.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, takewhile
+from pathlib import PurePath
+from typing import Any
+
+from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolResultBlock, ToolTurn, UserTurn
+from app.provider.scripted.adapter import Call, Fail, Say, ScriptedProvider, SetUsage, Step, Turn
+
+WORD_SECONDS = 0.015
+"""Between two words: slow enough to be seen streaming, fast enough not to bore."""
+
+MAX_TOKENS = 20_000
+_CHARACTERS_A_TOKEN = 4
+_TITLE_WORDS = 8
+
+_SAID_MEANWHILE = re.compile(r"<system-reminder>\n[^\n]+:\n(.*)\n\n[^\n]+\n</system-reminder>", re.DOTALL)
+"""What the user wrote while the model was at work comes wrapped."""
+
+HELP = """\
+I am the scripted provider: no language model, only a few rules. I am here because no API key is set, so that you can try the \
+server, its tools, permissions and revert.
+
+What I understand:
+
+- `list files`
+- `read PATH`: outside the project, such as `/etc/hosts`, it asks for permission first
+- `write PATH: CONTENT`
+- `edit PATH: OLD -> NEW`
+- `run COMMAND`
+- `todo ITEM, ITEM, …`
+- `ask QUESTION: ANSWER, ANSWER, …`
+- `think`: reasoning before the answer
+- `long N`: an answer of N tokens
+- `fail STATUS`: a failed request, for example `fail 429` (retried) or `fail 400`
+- `help`
+
+For real answers set an API key, for example `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, or configure a provider in `opencode.json`.\
+"""
+
+
+def rules_provider(turns: list[Turn] | None = None) -> ScriptedProvider:
+    """Plays `turns`, then answers by rule."""
+    return ScriptedProvider(turns or (), otherwise=answer, title=title, keeps_requests=False)
+
+
+def answer(request: ModelRequest) -> Turn:
+    """Closes after tool results, else does what the user asked."""
+    last = next((message for message in reversed(request.messages) if not isinstance(message, AssistantTurn)), None)
+    steps = _go_on(request, last) if isinstance(last, ToolTurn) else _obey(request, last)
+    return (*steps, _usage(request, steps))
+
+
+def title(request: ModelRequest) -> Turn:
+    """The first words of what the user wrote."""
+    words = next((text for message in reversed(request.messages) for text in _texts(message)), "").split()
+    return (Say(" ".join(words[:_TITLE_WORDS])[:50] or "New session", chunks=1),)
+
+
+def _texts(message: ModelMessage | None) -> Iterator[str]:
+    if isinstance(message, UserTurn):
+        yield from (_as_typed(block.text) for block in message.content if isinstance(block, TextBlock) and block.text.strip())
+
+
+def _as_typed(text: str) -> str:
+    found = _SAID_MEANWHILE.fullmatch(text)
+    return found[1] if found else text
+
+
+def _obey(request: ModelRequest, message: ModelMessage | None) -> Turn:
+    """A message may hold reminders and file contents beside what the user typed: the first text that is a command counts."""
+    texts = list(_texts(message))
+    commands = (_command(request, text.strip()) for text in texts)
+    return next((steps for steps in commands if steps is not None), None) or _explain(texts[0] if texts else "")
+
+
+def _command(request: ModelRequest, text: str) -> Turn | None:
+    for pattern, rule in _RULES:
+        if found := pattern.fullmatch(text):
+            return rule(request, *found.groups())
+    return None
+
+
+def _explain(text: str) -> Turn:
+    return (_speak(HELP if not text else f"“{_short(text)}” is not a command that I know.\n\n{HELP}"),)
+
+
+def _help(request: ModelRequest) -> Turn:
+    return (_speak(HELP),)
+
+
+def _list_files(request: ModelRequest) -> Turn:
+    return _use(request, "I will list the files.", {"list": {}, "glob": {"pattern": "*"}, "bash": _bash("ls")})
+
+
+def _read(request: ModelRequest, path: str) -> Turn:
+    return _use(request, f"I will read {path}.", {"read": {"filePath": path}})
+
+
+def _write(request: ModelRequest, path: str, content: str) -> Turn:
+    return _use(
+        request,
+        f"I will write {path}.",
+        {"write": {"filePath": path, "content": content}, "apply_patch": {"patchText": _new_file(path, content)}},
+    )
+
+
+def _edit(request: ModelRequest, path: str, old: str, new: str) -> Turn:
+    """`edit` refuses a file that was not read in this session, so it is read first; the edit follows when that is done."""
+    edit = Call("edit", {"filePath": path, "oldString": old, "newString": new})
+    done = _done_since_user(request)
+    if "edit" in done:
+        return ()
+    if "read" in done and "edit" in _offered(request):
+        return (_speak("Now I will edit it."), edit)
+    first = "read" if "edit" in _offered(request) else "edit"
+    return _use(request, f"I will read {path}, then edit it.", {first: {"filePath": path}})
+
+
+def _write_over(request: ModelRequest, results: ToolTurn, path: str, content: str) -> Turn:
+    """`write` refuses to replace a file that was not read in this session: it is read, and then written."""
+    last = results.content[-1]
+    if last.tool == "read":
+        return (_speak("Now I will write it."), Call("write", {"filePath": path, "content": content}))
+    if not last.is_error or "read" in _done_since_user(request):
+        return ()
+    return (_speak("It is there already, so I will read it first."), Call("read", {"filePath": path}))
+
+
+def _done_since_user(request: ModelRequest) -> set[str]:
+    """The tools that answered since the user's last message."""
+    since = takewhile(lambda message: not isinstance(message, UserTurn), reversed(request.messages))
+    return {result.tool for message in since if isinstance(message, ToolTurn) for result in message.content}
+
+
+def _run(request: ModelRequest, command: str) -> Turn:
+    return _use(request, f"I will run `{command}`.", {"bash": _bash(command)})
+
+
+def _todo(request: ModelRequest, items: str) -> Turn:
+    todos = [
+        {"id": str(number), "content": item.strip(), "status": "pending", "priority": "medium"}
+        for number, item in enumerate(items.split(","), start=1)
+        if item.strip()
+    ]
+    return _use(request, f"I will note {len(todos)} items.", {"todowrite": {"todos": todos}})
+
+
+def _ask(request: ModelRequest, question: str, answers: str) -> Turn:
+    options = [{"label": answer.strip(), "description": "One of the answers"} for answer in answers.split(",") if answer.strip()]
+    asked = {"question": question, "header": "Question", "options": options}
+    return _use(request, "I will ask you.", {"question": {"questions": [asked]}})
+
+
+def _think(request: ModelRequest) -> Turn:
+    thought = "The user asks me to think. I have no thoughts, but I can show where they would be."
+    return (Say(thought, "reasoning", _words(thought), WORD_SECONDS), _speak("I have thought about it: I am a list of rules."))
+
+
+def _long(request: ModelRequest, count: str) -> Turn:
+    tokens = min(int(count), MAX_TOKENS)
+    return (Say("".join(f"tok{number} ".ljust(8) for number in range(tokens)), chunks=tokens),)
+
+
+def _fail(request: ModelRequest, status: str) -> Turn:
+    body = f'{{"error":{{"message":"asked to fail with {status}"}}}}'
+    return (Fail(int(status), {"retry-after-ms": "1000"}, body, f"You asked me to fail with {status}."),)
+
+
+_WRITE = re.compile(r"write ([^\s:]+): ?(.*)", re.IGNORECASE | re.DOTALL)
+_MUST_BE_READ = "You must read"
+_EDIT = re.compile(r"edit ([^\s:]+): ?(.+?) ?-> ?(.*)", re.IGNORECASE | re.DOTALL)
+
+Rule = Callable[..., Turn]
+_RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), rule)
+    for pattern, rule in (
+        (r"help[.!?]?", _help),
+        (r"(?:list files|ls)[.!?]?", _list_files),
+        (r"read (\S+)", _read),
+        (_WRITE.pattern, _write),
+        (_EDIT.pattern, _edit),
+        (r"run (.+)", _run),
+        (r"todo:? (.+)", _todo),
+        (r"ask ([^:]+): ?(.+)", _ask),
+        (r"think[.!?]?", _think),
+        (r"long (\d{1,6})", _long),
+        (r"fail ([45]\d\d)", _fail),
+    )
+)
+
+
+def _use(request: ModelRequest, announcement: str, choices: Mapping[str, Mapping[str, Any]]) -> Turn:
+    """The first of these tools that this agent has."""
+    offered = _offered(request)
+    tool = next((name for name in choices if name in offered), None)
+    if tool is None:
+        return (_speak(f"That needs the tool `{next(iter(choices))}`, which this agent does not have."),)
+    return (_speak(announcement), Call(tool, choices[tool]))
+
+
+def _offered(request: ModelRequest) -> set[str]:
+    return {tool.id for tool in request.tools}
+
+
+def _bash(command: str) -> dict[str, str]:
+    return {"command": command, "description": f"Runs {_short(command)}"}
+
+
+def _new_file(path: str, content: str) -> str:
+    lines = "\n".join(f"+{line}" for line in content.split("\n"))
+    return f"*** Begin Patch\n*** Add File: {PurePath(path)}\n{lines}\n*** End Patch"
+
+
+def _go_on(request: ModelRequest, results: ToolTurn) -> Turn:
+    """An edit has a second step, and so has writing over a file; every other command is done with its tool."""
+    return _second_step(request, results) or _closing(results)
+
+
+def _second_step(request: ModelRequest, results: ToolTurn) -> Turn:
+    if any(result.is_error and _MUST_BE_READ not in result.text for result in results.content):
+        return ()
+    user = next((message for message in reversed(request.messages) if isinstance(message, UserTurn)), None)
+    texts = [text.strip() for text in _texts(user)]
+    edits = (_edit(request, *found.groups()) for text in texts if (found := _EDIT.fullmatch(text)))
+    writes = (_write_over(request, results, *found.groups()) for text in texts if (found := _WRITE.fullmatch(text)))
+    return next(chain(edits, writes), ())
+
+
+def _closing(results: ToolTurn) -> Turn:
+    return (_speak("\n".join(_report(result) for result in results.content)),)
+
+
+def _report(result: ToolResultBlock) -> str:
+    if result.is_error:
+        return f"`{result.tool}` failed: {_short(result.text)}"
+    lines = len(result.text.splitlines())
+    return f"`{result.tool}` is done; it answered with {lines} {'line' if lines == 1 else 'lines'}."
+
+
+def _speak(text: str) -> Say:
+    return Say(text, chunks=_words(text), delay=WORD_SECONDS)
+
+
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+def _short(text: str) -> str:
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    return line if len(line) <= 80 else f"{line[:79]}…"
+
+
+def _usage(request: ModelRequest, steps: Turn) -> Step:
+    """Estimated, so that clients have numbers to show."""
+    sent = sum(map(len, request.system)) + sum(_length(message) for message in request.messages)
+    said = sum(len(step.text) for step in steps if isinstance(step, Say))
+    return SetUsage({"input": sent // _CHARACTERS_A_TOKEN + 1, "output": said // _CHARACTERS_A_TOKEN + 1})
+
+
+def _length(message: ModelMessage) -> int:
+    return sum(len(block.text) for block in message.content if isinstance(block, TextBlock | ToolResultBlock))

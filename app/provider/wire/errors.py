@@ -1,0 +1,188 @@
+"""What a provider's failures mean: an HTTP answer, a broken connection or an error object inside a stream → ApiFailure."""
+
+import errno
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from app.provider.base import ApiFailure, ContextOverflow, MissingKey
+from app.provider.wire.overflow import is_context_overflow
+from app.provider.wire.sse import parse_json
+
+if TYPE_CHECKING:
+    import httpx2
+
+_RETRYABLE_STATUS = {408, 409, 429}
+_TRANSIENT_WORDS = (
+    "overloaded",
+    "rate_limit",
+    "too_many_requests",
+    "exhausted",
+    "unavailable",
+    "server_error",
+    "internal",
+    "api_error",
+    "timeout",
+    "no_kv_space",
+)
+_MESSAGE_LIMIT = 2000
+
+
+def missing_key(provider_id: str) -> MissingKey:
+    return MissingKey(provider_id, f"No API key for the provider {provider_id}: set its environment variable or options.apiKey")
+
+
+def is_retryable(status: int) -> bool:
+    return status in _RETRYABLE_STATUS or status >= 500
+
+
+def failure_of(error: BaseException, url: str) -> ApiFailure | None:
+    """Reads an exception of an SDK or of the HTTP library beneath it; None if it tells of no failure of the provider."""
+    import httpx2
+
+    response = getattr(error, "response", None)
+    if isinstance(response, httpx2.Response):
+        return answered(response.status_code, dict(response.headers), response.text, url)
+    if isinstance(error, UnicodeEncodeError):
+        return ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
+    chain = list(_causes(error))
+    for cause in chain:
+        if isinstance(cause, OSError) and cause.errno == errno.ECONNRESET:
+            return _reset(cause, url)
+    for cause in chain:
+        if isinstance(cause, httpx2.RequestError):
+            return _transport(cause, url)
+    return None
+
+
+def answered(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
+    """The provider answered, but with an error."""
+    return refused(
+        _message(status, body),
+        status=status,
+        retryable=is_retryable(status),
+        headers={name.lower(): value for name, value in headers.items()},
+        body=body,
+        metadata={"url": url},
+    )
+
+
+def refused(
+    message: str,
+    *,
+    status: int | None,
+    retryable: bool,
+    body: str | None,
+    headers: dict[str, str] | None = None,
+    metadata: dict[str, str] | None = None,
+) -> ApiFailure:
+    """What the provider said, as the kind of failure that it is."""
+    if is_context_overflow(message, status, body):
+        return ContextOverflow(message, status=status, headers=headers, body=body, metadata=metadata)
+    return ApiFailure(message, status=status, retryable=retryable, headers=headers, body=body, metadata=metadata)
+
+
+def no_stream(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
+    """A success whose body is no event stream: an error object, or a page of something else at that address."""
+    said = _said(_parsed(body))
+    host = urlsplit(url).netloc
+    failure = answered(status, headers, body, url)
+    failure.message = said or _limited(f"{host} did not answer with an event stream: {body.strip()}")
+    return failure
+
+
+def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
+    """An error that came as an event, after the answer had begun. `payload` is that event."""
+    error = payload.get("error") or payload
+    facts = error if isinstance(error, dict) else {}
+    status = _status_of(facts)
+    kinds = " ".join(str(facts.get(key) or "") for key in ("type", "code", "status")).lower()
+    transient = any(word in kinds for word in _TRANSIENT_WORDS)
+    body = orjson.dumps(payload).decode()
+    message = _said(payload) or _limited(body)
+    return refused(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
+
+
+def unreadable_event(data: bytes, url: str) -> ApiFailure:
+    text = data.decode(errors="replace")
+    return ApiFailure(_limited(f"An event of the stream is not a JSON object: {text}"), body=text, metadata={"url": url})
+
+
+def _message(status: int, body: str) -> str:
+    """`error.message` of the body alone if it has one; else the reason phrase with what else the body says."""
+    parsed = _parsed(body)
+    error = parsed.get("error") if isinstance(parsed, dict) else None
+    if isinstance(error, dict) and (message := _text(error.get("message"))):
+        return message
+    phrase = _phrase(status)
+    told = _said(parsed) or _limited(body.strip())
+    return f"{phrase}: {told}" if told else phrase
+
+
+def _said(parsed: Any) -> str | None:
+    if not isinstance(parsed, dict):
+        return None
+    error = parsed.get("error")
+    inner = error.get("message") if isinstance(error, dict) else error
+    return _text(inner) or _text(parsed.get("message"))
+
+
+def _text(value: Any) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def _parsed(body: str) -> Any:
+    try:
+        return parse_json(body)
+    except ValueError:
+        return None
+
+
+def _limited(text: str) -> str:
+    return text if len(text) <= _MESSAGE_LIMIT else text[:_MESSAGE_LIMIT] + "…"
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return f"HTTP status {status}"
+
+
+def _status_of(facts: Mapping[str, Any]) -> int | None:
+    numbers = (facts.get(key) for key in ("code", "status"))
+    return next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _reset(error: OSError, url: str) -> ApiFailure:
+    metadata = {"url": url, "code": "ECONNRESET", "syscall": "read", "message": str(error)}
+    return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
+
+
+def _transport(error: "httpx2.RequestError", url: str) -> ApiFailure:
+    import httpx2
+
+    host = urlsplit(url).netloc
+    ours = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.TooManyRedirects)
+    match error:
+        case httpx2.ConnectTimeout():
+            message = f"{host} did not accept a connection in time"
+        case httpx2.TimeoutException():
+            message = f"{host} was silent for too long"
+        case httpx2.ConnectError():
+            message = f"Cannot connect to {host}: {error}"
+        case httpx2.RemoteProtocolError() | httpx2.ReadError():
+            message = f"{host} broke the connection off before the answer was complete"
+        case _:
+            message = f"The request to {host} failed: {error or type(error).__name__}"
+    metadata = {"url": url, "code": type(error).__name__}
+    return ApiFailure(message, retryable=not isinstance(error, ours), metadata=metadata)

@@ -1,0 +1,68 @@
+"""The tool calls of one stream whose arguments are still arriving."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.provider.base import InvalidToolCall, Metadata, ToolCall, ToolInputStart
+from app.provider.wire.sse import parse_json
+from app.util import ids
+
+
+def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:
+    """No arguments at all means an empty object."""
+    try:
+        value: Any = parse_json(raw) if raw.strip() else {}
+    except ValueError as error:
+        return InvalidToolCall(call_id, tool, raw, f"The arguments are not valid JSON: {error}")
+    if not isinstance(value, dict):
+        return InvalidToolCall(call_id, tool, raw, "The arguments are JSON, but not an object")
+    return ToolCall(call_id, tool, value, metadata)
+
+
+@dataclass(slots=True)
+class _ToolInput:
+    given_id: str
+    call_id: str
+    tool: str
+    raw: list[str]
+
+
+class ToolInputs:
+    """Calls by the key that the wire format gives them (an index)."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _ToolInput] = {}
+        self._ids: set[str] = set()
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._open
+
+    def given_id(self, key: int) -> str:
+        return self._open[key].given_id
+
+    def start(self, key: int, call_id: str, tool: str) -> list[ToolInputStart]:
+        """The event comes once, when the name is known: some servers send it after the id."""
+        if key not in self._open:
+            self._open[key] = _ToolInput(call_id, self._unused(call_id), "", [])
+        call = self._open[key]
+        if call.tool or not tool:
+            return []
+        call.tool = tool
+        return [ToolInputStart(call.call_id, tool)]
+
+    def _unused(self, call_id: str) -> str:
+        """Some servers give the same id to several calls; a call and its result are told from others by it."""
+        unused = ids.call_id() if call_id in self._ids else call_id
+        self._ids.add(unused)
+        return unused
+
+    def append(self, key: int, fragment: str) -> None:
+        self._open[key].raw.append(fragment)
+
+    def finish(self, key: int) -> ToolCall | InvalidToolCall:
+        call = self._open.pop(key)
+        return read_call(call.call_id, call.tool, "".join(call.raw))
+
+    def finish_all(self) -> list[ToolCall | InvalidToolCall]:
+        """Every call that was started."""
+        return [self.finish(key) for key, call in tuple(self._open.items()) if call.tool]

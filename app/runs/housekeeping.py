@@ -1,0 +1,88 @@
+"""What a running server tidies up from time to time: the journal, idle workspaces, old tool outputs and snapshots."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app.bus.memory import MemoryBus
+from app.runs.runner import Runner
+from app.session.replay import Replay
+from app.tool.truncation import OutputStore
+from app.util import clock
+from app.util.failure_log import FailureLog
+from app.workspace.branches import Branches
+from app.workspace.instances import Instances
+
+log = logging.getLogger(__name__)
+
+SECOND = 1.0
+MINUTE = 60.0
+HOUR = 3600.0
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        replay: Replay,
+        instances: Instances,
+        branches: Branches,
+        runner: Runner,
+        bus: MemoryBus,
+        outputs: OutputStore,
+        idle_seconds: float,
+    ) -> None:
+        self._branches = branches
+        self._replay = replay
+        self._instances = instances
+        self._runner = runner
+        self._bus = bus
+        self._outputs = outputs
+        self._idle_seconds = idle_seconds
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        chores: list[tuple[str, float, Callable[[], Awaitable[Any]]]] = [
+            ("looking for other branches", SECOND, self._branches.look),
+            ("trimming the event journal", MINUTE, self._replay.trim),
+            ("closing idle directories", min(MINUTE, self._idle_seconds), self.evict),
+            ("removing old tool outputs", HOUR, self.remove_old_outputs),
+            ("collecting old snapshots", HOUR, self.collect_snapshots),
+        ]
+        self._tasks = [asyncio.create_task(repeat(*chore), name=f"housekeeping: {chore[0]}") for chore in chores]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def evict(self) -> None:
+        """Workspaces that nobody has used for long, no turn runs in and no client listens to."""
+        busy = self._runner.directories() | self._bus.directories()
+        for directory in self._instances.workspaces.evict_idle(busy):
+            await self._instances.close_one(directory)
+
+    async def remove_old_outputs(self) -> None:
+        await self._outputs.cleanup(clock.now_ms())
+
+    async def collect_snapshots(self) -> None:
+        for snapshots in self._instances.snapshots():
+            await snapshots.gc()
+
+
+async def repeat(
+    what: str,
+    every: float,
+    chore: Callable[[], Awaitable[Any]],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> None:
+    """Every so many seconds. A chore that fails is tried again the next time."""
+    failures = FailureLog(log, what)
+    while True:
+        await sleep(every)
+        try:
+            await chore()
+            failures.worked()
+        except Exception as error:  # noqa: BLE001  no chore may end the others
+            failures.failed(error)

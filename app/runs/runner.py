@@ -1,0 +1,278 @@
+"""Turns as tasks: a prompt starts its session's task or joins it, an abort ends it.
+
+The session's gate says when a task may begin; its lease keeps other servers out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from app.runs.turn_end_retries import TurnEndRetries
+from app.schema.errors import Aborted, MessageError, NotFound
+from app.schema.message import MessagePath
+from app.schema.session import Busy as BusyStatus
+from app.schema.session import Idle
+from app.session.gate import Hold, HoldKind, SessionGate
+from app.session.lease import Leases
+from app.session.status import Statuses
+from app.session.store import Store
+from app.storage.engine import StorageError
+from app.storage.writer import StaleLease
+from app.turn import stored_error
+from app.turn.errors import aborted
+from app.turn.turn import Turn
+from app.workspace.instance import Instance
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_RUNNING = 100
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A session's task, from the request for its hold until the session is free again.
+
+    `instance` is what the next turn runs with; None for work that is no turn. `discarded`: its session is deleted.
+    """
+
+    directory: str
+    hold: Hold
+    instance: Instance | None = None
+    joined: bool = False
+    nested: bool = False
+    begun: bool = False
+    ending: bool = False
+    aborted: bool = False
+    discarded: bool = False
+    task: asyncio.Task[Any] | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def begin(self) -> None:
+        """Wait for the hold. Raises CancelledError when it was aborted by then."""
+        await self.hold.granted
+        self.begun = True
+        if self.aborted:
+            raise asyncio.CancelledError
+
+    def abort(self) -> None:
+        """Once: a second cancellation would interrupt what the first one makes it store. One that has not begun is not cancelled:
+        its task would not run at all, or would store its end while the run before it still writes."""
+        if not self.aborted:
+            self.aborted = self.ending = True
+            self.joined = False
+            if self.begun and self.task is not None:
+                self.task.cancel()
+
+    def join(self, instance: Instance) -> None:
+        self.joined = True
+        if instance.place.directory == self.directory:
+            self.instance = instance
+
+    def take_joined(self) -> bool:
+        joined, self.joined = self.joined, False
+        return joined
+
+
+MakeTurn = Callable[[str, Instance, Callable[[], bool]], Turn]
+"""(session, instance, joined) → the turn."""
+
+
+class Runner:
+    """At most `most_running` sessions are answered at once; others are busy and wait for their turn. A subagent's session runs
+    in its parent's place: had it to wait, parents could wait for children for ever."""
+
+    def __init__(
+        self,
+        store: Store,
+        statuses: Statuses,
+        leases: Leases,
+        gate: SessionGate,
+        make_turn: MakeTurn,
+        most_running: int = MOST_RUNNING,
+    ) -> None:
+        self._store = store
+        self._statuses = statuses
+        self._leases = leases
+        self._gate = gate
+        self._make_turn = make_turn
+        self._runs: dict[str, list[Run]] = {}
+        """By session, in the order of their holds: the last one may wait for the others to end."""
+        self._places = asyncio.Semaphore(most_running)
+        self._turn_end_retries = TurnEndRetries(store, statuses, gate)
+
+    def is_running(self, session_id: str) -> bool:
+        return session_id in self._runs
+
+    def has_unstored_end(self, session_id: str) -> bool:
+        """Its last turn's end could not be stored yet."""
+        return session_id in self._turn_end_retries
+
+    def directories(self) -> set[str]:
+        return {run.directory for runs in self._runs.values() for run in runs}
+
+    def sessions_of(self, directory: str) -> list[str]:
+        return [session_id for session_id, runs in self._runs.items() if any(run.directory == directory for run in runs)]
+
+    def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> Run:
+        """Answer what is stored: join the turn that runs, or start one when what holds the session ends. Cancelling who waits
+        for the run does not stop it. `nested`: the caller is a turn itself.
+
+        A turn runs with one instance to its end: that of a prompt that joins it serves the next turn."""
+        newest = self._runs[session_id][-1] if session_id in self._runs else None
+        if newest is not None and not newest.ending:
+            newest.join(instance)
+            return newest
+        run = Run(instance.place.directory, self._gate.request(session_id, HoldKind.TURN), instance, nested=nested)
+        self._runs.setdefault(session_id, []).append(run)
+        self._statuses.mark_busy(session_id, run.directory)
+        run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
+        return run
+
+    async def exclusively(
+        self,
+        session_id: str,
+        directory: str,
+        kind: HoldKind,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        announced: bool = False,
+    ) -> T:
+        """Do something that needs the session idle and holds it meanwhile (shell, revert). Raises SessionBusy, Aborted.
+
+        A caller that goes away does not stop it; an abort does. `announced`: its end is announced as the session's being idle.
+        """
+        run = Run(directory, self._gate.request(session_id, kind), ending=True)
+        self._runs.setdefault(session_id, []).append(run)
+        task = run.task = asyncio.create_task(self._alone(session_id, run, work, announced), name=f"{kind.name} {session_id}")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise Aborted(session_id) from None
+            raise
+
+    async def _alone(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
+        try:
+            await run.begin()
+            self._store.hold(await self._leases.take(session_id))
+            await self._turn_end_retries.settle(session_id)
+            return await self._recorded(session_id, run, work)
+        finally:
+            await asyncio.shield(self._end(session_id, run, announced=announced))
+
+    async def _recorded(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What it could not store may have left a message open: that is closed later. Nothing else is, as nobody was prompted."""
+        try:
+            return await work()
+        except StaleLease:
+            raise
+        except StorageError:
+            if await stored_error.has_open_answer(self._store, session_id):
+                self._turn_end_retries.add(session_id, run.directory)
+            raise
+
+    async def abort(self, session_id: str) -> None:
+        """Returns when what ran, or waited to, is over and its record settled. Nothing happens when the session is idle already.
+        What is prompted from now on gets a turn of its own."""
+        runs = list(self._runs.get(session_id, ()))
+        for run in runs:
+            run.abort()
+        for run in runs:
+            await run.over.wait()
+
+    def discard(self, session_id: str) -> None:
+        """The session is deleted, and held for that: a turn that waits for the hold's end has nothing to answer."""
+        for run in self._runs.get(session_id, ()):
+            run.discarded = True
+        self._turn_end_retries.forget(session_id)
+        self._statuses.forget(session_id)
+
+    async def all_over(self) -> None:
+        """Returns when nothing runs."""
+        while self._runs:
+            await next(iter(self._runs.values()))[0].over.wait()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.abort(session_id) for session_id in list(self._runs)))
+        await self._turn_end_retries.close()
+
+    async def _run(self, session_id: str, run: Run) -> None:
+        try:
+            await run.begin()
+            if not run.discarded:
+                await self._answer(session_id, run)
+        except asyncio.CancelledError:
+            log.info("the turn of %s was aborted", session_id)
+            await asyncio.shield(self._answer_with(session_id, run, aborted()))
+        except StaleLease:
+            run.ending = True
+            log.warning("another server runs %s now: its turn ends here", session_id)
+        except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
+            run.ending = True
+            await self._answer_with(session_id, run, stored_error.of_turn(session_id, error))
+        finally:
+            run.ending = True
+            await asyncio.shield(self._end(session_id, run))
+
+    async def _answer(self, session_id: str, run: Run) -> None:
+        self._store.hold(await self._leases.take(session_id))
+        await self._turn_end_retries.settle(session_id)
+        async with await self._place(session_id, run):
+            await self._turns(session_id, run)
+
+    async def _place(self, session_id: str, run: Run) -> AbstractAsyncContextManager[None]:
+        if run.nested:
+            return nullcontext()
+        if self._places.locked():
+            await self._statuses.set(session_id, run.directory, BusyStatus())
+        return self._places
+
+    async def _turns(self, session_id: str, run: Run) -> None:
+        while True:
+            assert run.instance is not None
+            with run.instance.resources.in_use():
+                await self._make_turn(session_id, run.instance, run.take_joined).run()
+            if not run.joined:
+                return
+
+    async def _answer_with(self, session_id: str, run: Run, error: MessageError) -> None:
+        """For a prompt that no turn got to: the turn itself answers for all that comes after."""
+        try:
+            await stored_error.answer_with(self._store, session_id, MessagePath(cwd=run.directory, root=run.directory), error)
+        except NotFound:
+            log.info("%s is deleted: its turn has nothing to answer", session_id)
+        except StaleLease:
+            log.warning("another server runs %s now, and answers its prompts", session_id)
+        except Exception:
+            log.exception("the end of the turn of %s could not be stored", session_id)
+            self._turn_end_retries.add(session_id, run.directory)
+
+    async def _end(self, session_id: str, run: Run, *, announced: bool = True) -> None:
+        """Idle is announced last, when all else of the turn is stored, be it later; not while another run waits, whose prompt is
+        open. It is stored under the lease: the prompts of a session that another server runs are not closed."""
+        runs = self._runs[session_id]
+        is_last = runs[-1] is run and not run.discarded
+        ends = announced and run.begun and is_last and not self.has_unstored_end(session_id)
+        try:
+            idle = self._statuses.set(session_id, run.directory, Idle()) if ends else None
+            if run.begun:
+                self._store.release(session_id)
+                self._leases.drop(session_id)
+            if idle is not None:
+                await idle
+        except StaleLease:
+            self._statuses.leave(session_id, run.directory)
+        except Exception:
+            log.exception("the end of the turn of %s could not be stored", session_id)
+            self._turn_end_retries.add(session_id, run.directory)
+        finally:
+            runs.remove(run)
+            if not runs:
+                del self._runs[session_id]
+            run.over.set()
+            self._gate.release(run.hold)

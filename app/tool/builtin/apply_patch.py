@@ -1,0 +1,195 @@
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, assert_never
+
+from pydantic import Field
+
+from app.schema.base import Wire
+from app.tool import descriptions
+from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
+from app.tool.files import diff_text, patch_text, text_file
+from app.tool.files.diff_text import FileDelta
+from app.tool.files.file_batch import FileBatch, write_batch
+from app.tool.files.file_times import FileTimes
+from app.tool.files.locks import FileLocks
+from app.tool.files.patch_text import AddFile, DeleteFile, PatchChange, PatchError, UpdateFile
+
+_MARKS = {"add": "A", "update": "M", "move": "M", "delete": "D"}
+
+
+class ApplyPatchParameters(Wire):
+    patch_text: Annotated[str, Field(description="The whole patch, from *** Begin Patch to *** End Patch")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One change of the patch with its files located."""
+
+    change: PatchChange
+    path: Path
+    target: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    type: Literal["add", "update", "move", "delete"]
+    path: Path
+    move_path: Path | None
+    before: str
+    after: str
+    delta: FileDelta
+
+    @property
+    def result_path(self) -> Path:
+        return self.move_path or self.path
+
+    def wire(self, ctx: ToolContext) -> dict[str, Any]:
+        entry = {
+            "filePath": str(self.path),
+            "relativePath": relative_name(ctx, self.result_path),
+            "type": self.type,
+            "diff": self.delta.text,
+            "before": self.before,
+            "after": self.after,
+            "additions": self.delta.additions,
+            "deletions": self.delta.deletions,
+        }
+        return entry | ({"movePath": str(self.move_path)} if self.move_path else {})
+
+
+class ApplyPatchTool(Tool[ApplyPatchParameters]):
+    """Changes several files at once: everything is checked before anyone is asked, and either all of it is done or nothing."""
+
+    id = "apply_patch"
+    parameters = ApplyPatchParameters
+
+    def __init__(self, times: FileTimes, locks: FileLocks) -> None:
+        self._times = times
+        self._locks = locks
+
+    def description(self) -> str:
+        return descriptions.load(self.id)
+
+    async def execute(self, args: ApplyPatchParameters, ctx: ToolContext) -> ToolResult:
+        steps = _located(ctx, _parsed(args.patch_text))
+        paths = _touched(steps)
+        for path in paths:
+            await ask_if_outside(ctx, path)
+        async with self._locks.hold_all(paths):
+            batch, planned = await asyncio.to_thread(_plan, steps)
+            metadata = _metadata(ctx, planned)
+            await ctx.host.ask(_edit_ask(ctx, paths, metadata))
+            require_in_place(ctx, *paths)
+            for path, stamp in (await text_file.finish_in_thread(write_batch, batch)).items():
+                self._times.record(ctx.session_id, path, stamp)
+        for plan in planned:
+            if plan.type != "delete":
+                await ctx.host.file_edited(plan.result_path)
+        return _result(ctx, planned, metadata)
+
+
+def _parsed(text: str) -> list[PatchChange]:
+    if not text.strip():
+        raise ToolError("patchText is required")
+    try:
+        changes = patch_text.parse(text)
+    except PatchError as error:
+        raise _unverified(error) from error
+    if not changes:
+        raise ToolError("patch rejected: empty patch")
+    return changes
+
+
+def _unverified(error: Exception) -> ToolError:
+    return ToolError(f"apply_patch verification failed: {error}")
+
+
+def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_Step]:
+    for change in changes:
+        _require_no_link(ctx, change)
+    return [_Step(change, locate(ctx, change.path), _move_target(ctx, change)) for change in changes]
+
+
+def _require_no_link(ctx: ToolContext, change: PatchChange) -> None:
+    """Paths are followed to the real file: taking that away would leave the link, which is what was named."""
+    takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
+    if takes_away and (ctx.directory / change.path).is_symlink():
+        raise _unverified(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
+
+
+def _move_target(ctx: ToolContext, change: PatchChange) -> Path | None:
+    return locate(ctx, change.move_to) if isinstance(change, UpdateFile) and change.move_to else None
+
+
+def _touched(steps: list[_Step]) -> list[Path]:
+    """Each file once, in the patch's order."""
+    return list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
+
+
+def _plan(steps: list[_Step]) -> tuple[FileBatch, list[_Planned]]:
+    batch = FileBatch()
+    try:
+        planned = [_apply(batch, step) for step in steps]
+        batch.encoded()
+    except (PatchError, ToolError) as error:
+        raise _unverified(error) from error
+    return batch, planned
+
+
+def _apply(batch: FileBatch, step: _Step) -> _Planned:
+    path = step.path
+    before = batch.text(path)
+    match step.change:
+        case AddFile(content=content):
+            batch.put(path, content)
+            return _planned("add", path, None, before or "", content)
+        case DeleteFile():
+            batch.remove(path)
+            return _planned("delete", path, None, _existing(before, path, "delete"), "")
+        case UpdateFile(chunks=chunks):
+            text = _existing(before, path, "update")
+            after = patch_text.apply_chunks(text, chunks, str(path))
+            if step.target is None or step.target == path:
+                batch.put(path, after)
+                return _planned("update", path, None, text, after)
+            batch.move(path, step.target, after)
+            return _planned("move", path, step.target, text, after)
+        case _:
+            assert_never(step.change)
+
+
+def _existing(text: str | None, path: Path, action: str) -> str:
+    if text is None:
+        raise PatchError(f"the file to {action} does not exist: {path}")
+    return text
+
+
+def _planned(
+    kind: Literal["add", "update", "move", "delete"], path: Path, move_path: Path | None, before: str, after: str
+) -> _Planned:
+    before, after = text_file.shown(before), text_file.shown(after)
+    return _Planned(kind, path, move_path, before, after, diff_text.compare(str(path), before, after))
+
+
+def _metadata(ctx: ToolContext, planned: Sequence[_Planned]) -> dict[str, Any]:
+    return {
+        "diff": "\n".join(plan.delta.text for plan in planned),
+        "files": [plan.wire(ctx) for plan in planned],
+        "diagnostics": {},
+    }
+
+
+def _edit_ask(ctx: ToolContext, paths: list[Path], metadata: dict[str, Any]) -> PermissionAsk:
+    names = [relative_name(ctx, path) for path in paths]
+    return PermissionAsk(
+        "edit", names, ["*"], {"filepath": ", ".join(names), "diff": metadata["diff"], "files": metadata["files"]}
+    )
+
+
+def _result(ctx: ToolContext, planned: Sequence[_Planned], metadata: dict[str, Any]) -> ToolResult:
+    lines = [f"{_MARKS[plan.type]} {relative_name(ctx, plan.result_path)}" for plan in planned]
+    output = "\n".join(["Success: the patch is applied. Files changed:", *lines])
+    return ToolResult(output, output, metadata)

@@ -1,0 +1,104 @@
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from app.permission.boundary import Boundary
+from app.permission.shell.analysis import analyse
+from app.schema.base import Wire
+from app.tool import boundary, descriptions
+from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.process import process
+from app.tool.process.transcript import LivePreview, Transcript, shorten
+
+DEFAULT_TIMEOUT_MS = 120_000
+_GRACE_MS = 100
+"""A command that itself stops after the same time shall be the one to say so."""
+
+
+class BashParameters(Wire):
+    command: Annotated[str, Field(description="The command line to run")]
+    timeout: Annotated[float | None, Field(description="Milliseconds after which it is stopped")] = None
+    workdir: Annotated[
+        str | None, Field(description="Directory to run in; the session's own directory if absent. Use this instead of `cd`")
+    ] = None
+    description: Annotated[str, Field(description="What the command does, in five to ten words")]
+
+
+class BashTool(Tool[BashParameters]):
+    """`shell` runs the commands, with `environment` as it is at that moment."""
+
+    id = "bash"
+    parameters = BashParameters
+
+    def __init__(
+        self,
+        *,
+        shell: str,
+        environment: Mapping[str, str],
+        default_timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        self._shell = shell
+        self._environment = environment
+        self._default_timeout_ms = default_timeout_ms
+
+    def description(self) -> str:
+        return descriptions.load(self.id).replace("{timeout}", str(self._default_timeout_ms))
+
+    async def execute(self, args: BashParameters, ctx: ToolContext) -> ToolResult:
+        timeout_ms = self._default_timeout_ms if args.timeout is None else args.timeout
+        if timeout_ms < 0:
+            raise ToolError(f"The timeout must not be negative, but it is {timeout_ms:g}")
+        directory = boundary.locate(ctx, args.workdir or ".")
+        await self._ask(args.command, directory, ctx)
+        if not directory.is_dir():
+            raise ToolError(f"The working directory does not exist: {directory}")
+        return await self._run(args, directory, timeout_ms, ctx)
+
+    async def _ask(self, command: str, directory: Path, ctx: ToolContext) -> None:
+        """A command that runs nothing (`cd` alone) needs no leave of its own."""
+        within = Boundary(ctx.directory, ctx.worktree)
+        analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)
+        if analysis.outside:
+            await ctx.host.ask(PermissionAsk("external_directory", list(analysis.outside), analysis.outside_always))
+        if analysis.patterns:
+            await ctx.host.ask(PermissionAsk(self.id, analysis.patterns, analysis.always, subjects=analysis.subjects))
+
+    async def _run(self, args: BashParameters, directory: Path, timeout_ms: float, ctx: ToolContext) -> ToolResult:
+        transcript = Transcript()
+
+        async def publish(preview: str) -> None:
+            await ctx.host.update(metadata={"output": preview, "description": args.description})
+
+        async with LivePreview(publish) as live:
+            live.show("")
+            try:
+                ended = await self._start(args.command, directory, timeout_ms, transcript, live)
+            except asyncio.CancelledError:
+                live.show(shorten(transcript.text() + _remark("The user stopped the command.")))
+                raise
+        output = transcript.text()
+        if ended.timed_out:
+            output += _remark(f"The command was stopped: it ran longer than its timeout of {timeout_ms:g} ms.")
+        metadata = {"output": shorten(output), "exit": ended.code, "description": args.description}
+        return ToolResult(title=args.description, output=output, metadata=metadata)
+
+    async def _start(
+        self, command: str, directory: Path, timeout_ms: float, transcript: Transcript, live: LivePreview
+    ) -> process.Exit:
+        def take(chunk: bytes) -> None:
+            transcript.add(chunk)
+            live.show(transcript.preview)
+
+        argv = [self._shell, "-c", command]
+        seconds = (timeout_ms + _GRACE_MS) / 1000
+        try:
+            return await process.run(argv, cwd=directory, env=self._environment, timeout=seconds, on_output=take)
+        except (OSError, ValueError) as error:
+            raise ToolError(f"The shell {self._shell} could not run the command: {error}") from error
+
+
+def _remark(text: str) -> str:
+    return f"\n\n<bash_metadata>\n{text}\n</bash_metadata>"

@@ -1,0 +1,248 @@
+import asyncio
+import base64
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from pydantic import Field
+
+from app.schema.base import Wire
+from app.schema.file import FileContent
+from app.tool import descriptions
+from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
+from app.tool.files import file_kind, text_file
+from app.tool.files.file_times import FileTimes, Stamp
+
+DEFAULT_LIMIT = 2_000
+MAX_LINE_CHARS = 2_000
+MAX_BYTES = 50 * 1024
+MAX_ATTACHMENT_BYTES = 10 * 1024 * 1024
+MAX_SCANNED_BYTES = 4 * 1024**3
+_PREVIEW_LINES = 20
+_SUGGESTIONS = 3
+# A UTF-8 character takes up to four bytes; one more shows that the line goes on.
+_LINE_BYTES = 4 * MAX_LINE_CHARS + 4
+_SKIP_BYTES = 1024 * 1024
+
+
+class ReadParameters(Wire):
+    file_path: Annotated[str, Field(description="The file to read; absolute, or relative to the project directory")]
+    offset: Annotated[int | None, Field(ge=0, description="How many lines to skip at the start of the file (default 0)")] = None
+    limit: Annotated[int | None, Field(ge=0, description=f"How many lines to read at most (default {DEFAULT_LIMIT})")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class _FilePage:
+    """`lines` of the file from line `offset` (0-based) on. `total` is known when the file's end was reached."""
+
+    lines: list[str]
+    offset: int
+    total: int | None
+    cut_by_bytes: bool
+
+    @property
+    def next_offset(self) -> int:
+        return self.offset + len(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadAttachment:
+    mime: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedFile:
+    content: _FilePage | _ReadAttachment
+    stamp: Stamp
+
+
+class ReadTool(Tool[ReadParameters]):
+    id = "read"
+    parameters = ReadParameters
+
+    def __init__(self, times: FileTimes) -> None:
+        self._times = times
+
+    def description(self) -> str:
+        return descriptions.load(self.id)
+
+    async def execute(self, args: ReadParameters, ctx: ToolContext) -> ToolResult:
+        if not args.file_path:
+            raise ToolError("filePath is required")
+        path = locate(ctx, args.file_path)
+        await ask_if_outside(ctx, path)
+        await ctx.host.ask(PermissionAsk("read", [str(path)], ["*"]))
+        require_in_place(ctx, path)
+        opened = await asyncio.to_thread(_open, path, args.offset or 0, args.limit or DEFAULT_LIMIT)
+        title = relative_name(ctx, path)
+        match opened.content:
+            case _ReadAttachment() as attachment:
+                result = _attached(title, path, attachment)
+            case _FilePage() as page:
+                self._times.record(ctx.session_id, path, opened.stamp)
+                result = _shown(title, page)
+        return _with_instructions(result, await ctx.host.instructions_near(path))
+
+
+def _open(path: Path, offset: int, limit: int) -> _OpenedFile:
+    try:
+        with open(path, "rb", opener=text_file.open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            _require_readable(path, status)
+            return _OpenedFile(_content(path, file, status, offset, limit), Stamp.of(status))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ToolError(_not_found(path)) from error
+    except IsADirectoryError as error:
+        raise ToolError(_directory(path)) from error
+    except OSError as error:
+        raise text_file.failure("read", path, error) from error
+
+
+def _require_readable(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(_directory(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
+
+
+def _directory(path: Path) -> str:
+    return f"Path is a directory, not a file: {path}. Use the list or glob tool to see what is in it."
+
+
+def _not_found(path: Path) -> str:
+    similar = _similar_names(path)
+    hint = "\n\nDid you mean one of these?\n" + "\n".join(similar) if similar else ""
+    return f"File not found: {path}{hint}"
+
+
+def _similar_names(path: Path) -> list[str]:
+    """Files beside it whose name holds this one's, or the other way round."""
+    wanted = path.name.lower()
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return []  # no such folder, or none that may be looked into: there is nothing to suggest
+    similar = [name for name in names if wanted in name.lower() or name.lower() in wanted]
+    return [str(path.parent / name) for name in similar[:_SUGGESTIONS]]
+
+
+def _content(path: Path, file: BinaryIO, status: os.stat_result, offset: int, limit: int) -> _FilePage | _ReadAttachment:
+    head = file.read(file_kind.SNIFFED_BYTES)
+    if head is None:
+        raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
+    if mime := file_kind.attachment_mime(path, head):
+        if status.st_size > MAX_ATTACHMENT_BYTES:
+            raise ToolError(f"File is too large to attach ({status.st_size} bytes, limit {MAX_ATTACHMENT_BYTES}): {path}")
+        return _ReadAttachment(mime, head + file.read(MAX_ATTACHMENT_BYTES))
+    if file_kind.is_binary(path, head):
+        raise ToolError(f"Cannot read binary file: {path}")
+    file.seek(0)
+    return _page(file, offset, limit)
+
+
+def _page(file: BinaryIO, offset: int, limit: int) -> _FilePage:
+    before = _skip_lines(file, offset)
+    if before < offset:
+        return _FilePage([], offset, before + 1, cut_by_bytes=False)
+    lines: list[str] = []
+    used = -1
+    for raw in _lines(file):
+        if len(lines) == limit:
+            return _FilePage(lines, offset, None, cut_by_bytes=False)
+        line = _text(raw, is_first=offset + len(lines) == 0)
+        used += 1 + len(line.encode())
+        if used > MAX_BYTES:
+            return _FilePage(lines, offset, None, cut_by_bytes=True)
+        lines.append(line)
+    return _FilePage(lines, offset, offset + len(lines), cut_by_bytes=False)
+
+
+def _skip_lines(file: BinaryIO, count: int) -> int:
+    """Goes behind so many newlines; returns how many there were."""
+    skipped = 0
+    while skipped < count and (piece := file.read(_SKIP_BYTES)):
+        _require_within_reach(file)
+        wanted = count - skipped
+        newlines = piece.count(b"\n")
+        if newlines >= wanted:
+            rest = piece.split(b"\n", wanted)[-1]
+            file.seek(-len(rest), os.SEEK_CUR)
+            return count
+        skipped += newlines
+    return skipped
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines without their newline, of a long one only the start; at the end what stands behind the last newline, even if
+    that is nothing. A file of any size takes no more memory than its buffer.
+    """
+    while line := file.readline(_LINE_BYTES):
+        yield line.removesuffix(b"\n")
+        if not line.endswith(b"\n") and not _skip_rest_of_line(file):
+            return
+    yield b""
+
+
+def _skip_rest_of_line(file: BinaryIO) -> bool:
+    """Whether a newline came before the file's end."""
+    while piece := file.readline(_SKIP_BYTES):
+        if piece.endswith(b"\n"):
+            return True
+        _require_within_reach(file)
+    return False
+
+
+def _require_within_reach(file: BinaryIO) -> None:
+    """A thread cannot be stopped: it must not go on through terabytes."""
+    if file.tell() > MAX_SCANNED_BYTES:
+        raise ToolError(f"That part lies more than {MAX_SCANNED_BYTES} bytes into the file: use the bash tool to get at it.")
+
+
+def _text(raw: bytes, *, is_first: bool) -> str:
+    text = raw.decode("utf-8", "replace")
+    text = text.removeprefix("\ufeff") if is_first else text
+    return text if len(text) <= MAX_LINE_CHARS else text[:MAX_LINE_CHARS] + "..."
+
+
+def _attached(title: str, path: Path, attachment: _ReadAttachment) -> ToolResult:
+    text = "PDF read successfully" if attachment.mime == "application/pdf" else "Image read successfully"
+    url = f"data:{attachment.mime};base64,{base64.b64encode(attachment.data).decode()}"
+    return ToolResult(
+        title=title,
+        output=text,
+        metadata={"preview": text, "truncated": False},
+        attachments=[FileContent(mime=attachment.mime, url=url, filename=path.name)],
+    )
+
+
+def _shown(title: str, page: _FilePage) -> ToolResult:
+    numbered = [f"{number:05d}| {line}" for number, line in enumerate(page.lines, page.offset + 1)]
+    output = "<file>\n" + "\n".join(numbered) + f"\n\n({_trailer(page)})\n</file>"
+    return ToolResult(
+        title=title,
+        output=output,
+        metadata={"preview": "\n".join(page.lines[:_PREVIEW_LINES]), "truncated": page.total is None},
+    )
+
+
+def _with_instructions(result: ToolResult, found: dict[str, str]) -> ToolResult:
+    """What the project says of the directory that was read from."""
+    if not found:
+        return result
+    blocks = "\n\n".join(f"Instructions from: {path}\n{text}" for path, text in found.items())
+    output = f"{result.output}\n\n<system-reminder>\n{blocks}\n</system-reminder>"
+    return replace(result, output=output, metadata={**result.metadata, "loaded": list(found)})
+
+
+def _trailer(page: _FilePage) -> str:
+    if page.total is not None:
+        return f"End of file - total {page.total} lines"
+    go_on = f"Use the 'offset' parameter to read beyond line {page.next_offset}"
+    if page.cut_by_bytes:
+        return f"Output was cut at {MAX_BYTES} bytes. {go_on}"
+    return f"File has more lines. {go_on}"

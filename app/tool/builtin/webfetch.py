@@ -1,0 +1,250 @@
+import asyncio
+import codecs
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Annotated, Literal, assert_never
+
+from pydantic import Field
+
+from app.schema.base import Wire
+from app.tool import descriptions
+from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.web import addresses, html
+from app.tool.web.addresses import Address, Resolve
+
+if TYPE_CHECKING:
+    import httpx
+
+Format = Literal["text", "markdown", "html"]
+
+DEFAULT_SECONDS = 30.0
+MAX_SECONDS = 120.0
+CONNECT_SECONDS = 10.0
+MAX_BYTES = 5 * 1024 * 1024
+MAX_REDIRECTS = 10
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_BROWSER = "Mozilla/5.0 (compatible; Opensession)"
+_PLAIN_AGENT = "opensession"
+_ACCEPT: dict[Format, str] = {
+    "markdown": "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.1",
+    "text": "text/plain, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.1",
+    "html": "text/html, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.1",
+}
+_META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_META_WITHIN = 2048
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_CHARACTER_SETS = ("ascii", "big5", "cp", "euc", "gb", "iso", "koi8", "mac", "shift_jis", "tis", "utf-")
+_TEXT_WITH_NULS = ("utf-16", "utf-32")
+
+
+class WebFetchParameters(Wire):
+    url: Annotated[str, Field(description="Address of the page, starting with http:// or https://")]
+    format: Annotated[Format, Field(description="What to make of HTML: markdown, text (no markup) or html (as it is)")] = (
+        "markdown"
+    )
+    timeout: Annotated[
+        float | None, Field(gt=0, description=f"Seconds to wait, {DEFAULT_SECONDS:g} if absent, at most {MAX_SECONDS:g}")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    url: str
+    content_type: str
+    body: bytes
+
+
+@cache
+def system_tls() -> ssl.SSLContext:
+    """Reading the certificates takes tens of milliseconds: once is enough."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+class WebFetchTool(Tool[WebFetchParameters]):
+    """`allow_private` lets it reach addresses that are not public, as `is_public` tells; `resolve` finds a host's addresses;
+    `tls` gives the certificates to trust.
+
+    Connections go straight to an address that was checked, so a name that resolves differently the second time gains nothing;
+    proxies of the environment are not used, as behind one the address could not be checked.
+    """
+
+    id = "webfetch"
+    parameters = WebFetchParameters
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool = False,
+        is_public: Callable[[Address], bool] = addresses.is_public,
+        resolve: Resolve = addresses.resolve,
+        tls: Callable[[], ssl.SSLContext] = system_tls,
+    ) -> None:
+        self._allow_private = allow_private
+        self._is_public = is_public
+        self._resolve = resolve
+        self._tls = tls
+
+    def description(self) -> str:
+        return descriptions.load(self.id)
+
+    async def execute(self, args: WebFetchParameters, ctx: ToolContext) -> ToolResult:
+        if not args.url.lower().startswith(("http://", "https://")):
+            raise ToolError("The URL must start with http:// or https://")
+        about = args.model_dump(exclude_none=True)
+        await ctx.host.ask(PermissionAsk(self.id, [args.url], ["*"], about))
+        seconds = min(args.timeout or DEFAULT_SECONDS, MAX_SECONDS)
+        try:
+            async with asyncio.timeout(seconds):
+                page = await self._fetch(args.url, args.format)
+                output = await asyncio.to_thread(_render, page, args.format)
+        except TimeoutError:
+            raise ToolError(f"{args.url} did not answer within {seconds:g} seconds") from None
+        return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
+
+    async def _fetch(self, url: str, wanted: Format) -> WebPage:
+        import httpx
+
+        transport = httpx.AsyncHTTPTransport(verify=self._tls())
+        headers = {"Accept": _ACCEPT[wanted], "Accept-Language": "en-US,en;q=0.9", "User-Agent": _BROWSER}
+        timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)
+        try:
+            async with httpx.AsyncClient(
+                transport=transport, headers=headers, timeout=timeout, cookies=_no_cookies(), trust_env=False
+            ) as client:
+                return await self._follow(client, httpx.URL(url))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ToolError(f"The request to {url} failed: {error or type(error).__name__}") from error
+
+    async def _follow(self, client: "httpx.AsyncClient", url: "httpx.URL") -> WebPage:
+        for _ in range(MAX_REDIRECTS + 1):
+            async with self._get(client, url) as response:
+                location = response.headers.get("location")
+                if response.status_code not in _REDIRECTS or not location:
+                    return await _read(response, str(url))
+                url = url.join(location)
+        raise ToolError(f"Stopped after {MAX_REDIRECTS} redirects, the last one to {url}")
+
+    @asynccontextmanager
+    async def _get(self, client: "httpx.AsyncClient", url: "httpx.URL") -> AsyncIterator["httpx.Response"]:
+        response = await self._send(client, url, {})
+        try:
+            if _wants_no_browser(response):
+                await response.aclose()
+                response = await self._send(client, url, {"User-Agent": _PLAIN_AGENT})
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _send(self, client: "httpx.AsyncClient", url: "httpx.URL", headers: dict[str, str]) -> "httpx.Response":
+        """Connects to the addresses in turn until one accepts."""
+        import httpx
+
+        *alternatives, last = await self._checked_addresses(url)
+        for address in alternatives:
+            try:
+                return await client.send(_request_to(address, client, url, headers), stream=True)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+        return await client.send(_request_to(last, client, url, headers), stream=True)
+
+    async def _checked_addresses(self, url: "httpx.URL") -> list[Address]:
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ToolError(f"Cannot fetch {url}: only http:// and https:// addresses can be fetched")
+        try:
+            found = await self._resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
+        except (OSError, UnicodeError) as error:
+            raise ToolError(f"The host {url.host} cannot be found: {error}") from error
+        if not found:
+            raise ToolError(f"The host {url.host} has no address")
+        refused = [address for address in found if not self._is_public(address)]
+        if refused and not self._allow_private:
+            raise ToolError(f"{url.host} is at {refused[0]}, which is not a public address; fetching it is not allowed")
+        return found
+
+
+def _no_cookies() -> CookieJar:
+    """httpx files cookies by the URL's host, here an address: hosts that share one would be sent each other's."""
+    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+
+
+def _request_to(address: Address, client: "httpx.AsyncClient", url: "httpx.URL", headers: dict[str, str]) -> "httpx.Request":
+    """Connect to the address, speak to the host: in the Host header and, for TLS, in the name that the certificate must have."""
+    return client.build_request(
+        "GET",
+        url.copy_with(host=str(address)),
+        headers={**headers, "Host": url.netloc.decode("ascii")},
+        extensions={"sni_hostname": url.raw_host.decode("ascii")},
+    )
+
+
+def _wants_no_browser(response: "httpx.Response") -> bool:
+    """Cloudflare challenges what calls itself a browser and cannot prove it."""
+    return response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge"
+
+
+async def _read(response: "httpx.Response", url: str) -> WebPage:
+    if not response.is_success:
+        raise ToolError(f"Request failed with status code: {response.status_code}")
+    too_large = ToolError(f"The answer of {url} is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    announced = response.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > MAX_BYTES:
+        raise too_large
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise too_large
+    return WebPage(url=url, content_type=response.headers.get("content-type", ""), body=bytes(body))
+
+
+def _render(page: WebPage, wanted: Format) -> str:
+    text = _decode(page)
+    if not _is_html(page):
+        return text
+    match wanted:
+        case "markdown":
+            return html.to_markdown(text)
+        case "text":
+            return html.to_text(text)
+        case "html":
+            return text
+        case _:
+            assert_never(wanted)
+
+
+def _is_html(page: WebPage) -> bool:
+    return page.content_type.partition(";")[0].strip().lower() in ("text/html", "application/xhtml+xml")
+
+
+def _decode(page: WebPage) -> str:
+    encoding = _encoding(page)
+    if b"\0" in page.body and not encoding.startswith(_TEXT_WITH_NULS):
+        raise ToolError(f"{page.url} is not text but {page.content_type or 'binary data'}")
+    return page.body.decode(encoding, errors="replace")
+
+
+def _encoding(page: WebPage) -> str:
+    """By the mark at the start, else as the header says, else as the HTML says, else UTF-8."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if page.body.startswith(mark):
+            return encoding
+    in_header = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.content_type, re.IGNORECASE)
+    in_html = _META_CHARSET.search(page.body[:_META_WITHIN])
+    named = in_header[1] if in_header else in_html[1].decode("ascii", errors="replace") if in_html else "utf-8"
+    return _known_text_encoding(named) or "utf-8"
+
+
+def _known_text_encoding(name: str) -> str | None:
+    """Python also has codecs that are no character sets of pages (hex, idna, unicode_escape, …)."""
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return None
+    return known if known.startswith(_CHARACTER_SETS) else None

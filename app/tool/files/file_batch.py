@@ -1,0 +1,116 @@
+"""Changes of several files that are planned in memory first and then reach the disk together, or not at all."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.tool.base import ToolError
+from app.tool.files import text_file
+from app.tool.files.file_times import Stamp
+from app.tool.files.text_file import TextFile
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """`source` is the file on disk that the text came from (it gives mode, byte order mark, bytes that are not UTF-8)."""
+
+    text: str
+    source: TextFile | None
+
+
+class FileBatch:
+    """The files as they will be. Reading sees what was planned before, so one file can change more than once."""
+
+    def __init__(self) -> None:
+        self.originals: dict[Path, TextFile | None] = {}
+        self._planned: dict[Path, _Content | None] = {}
+
+    def text(self, path: Path) -> str | None:
+        content = self._content(path)
+        return content.text if content else None
+
+    def put(self, path: Path, text: str) -> None:
+        content = self._content(path)
+        self._planned[path] = _Content(text, content.source if content else None)
+
+    def remove(self, path: Path) -> None:
+        self._content(path)
+        self._planned[path] = None
+
+    def move(self, path: Path, target: Path, text: str) -> None:
+        """Raises ToolError when there is a file at the target already."""
+        if self._content(target) is not None:
+            raise ToolError(f"the file to move to exists already: {target}")
+        source = self._content(path)
+        self._planned[target] = _Content(text, source.source if source else None)
+        self._planned[path] = None
+
+    def encoded(self) -> dict[Path, bytes]:
+        """What is to be written, checked for what cannot be."""
+        return {path: text_file.encode(content.text, content.source) for path, content in self._planned.items() if content}
+
+    def new_mode(self, path: Path) -> int | None:
+        content = self._planned[path]
+        return content.source.mode if content and content.source else None
+
+    def removed(self) -> list[Path]:
+        return [path for path, content in self._planned.items() if content is None and self.originals[path] is not None]
+
+    def _content(self, path: Path) -> _Content | None:
+        if path not in self.originals:
+            original = self.originals[path] = text_file.read(path)
+            self._planned[path] = _Content(original.text, original) if original else None
+        return self._planned[path]
+
+
+def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
+    """Writes everything; returns the stamps of the files that are there now. What was done is undone when a write fails
+    (ToolError), or when a file is no longer as it was read.
+    """
+    for path, original in batch.originals.items():
+        text_file.require_unchanged(path, original)
+    data = batch.encoded()
+    folders = _missing_folders(data)
+    try:
+        stamps = {path: text_file.write(path, content, batch.new_mode(path)) for path, content in data.items()}
+        for path in batch.removed():
+            _delete(path)
+    except BaseException as error:
+        _undo(batch, folders, error)
+        raise
+    return stamps
+
+
+def _delete(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:
+        raise text_file.failure("delete", path, error) from error
+
+
+def _missing_folders(paths: Iterable[Path]) -> list[Path]:
+    """Folders that writing will make, the deepest first."""
+    missing = {parent for path in paths for parent in path.parents if not parent.exists()}
+    return sorted(missing, key=lambda folder: len(folder.parts), reverse=True)
+
+
+def _undo(batch: FileBatch, folders: list[Path], cause: BaseException) -> None:
+    stuck = [str(path) for path, original in batch.originals.items() if not _restored(path, original)]
+    for folder in folders:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    if stuck:
+        raise ToolError(f"{cause}\nThese files could not be put back as they were: {', '.join(stuck)}") from cause
+
+
+def _restored(path: Path, original: TextFile | None) -> bool:
+    try:
+        if original is None:
+            path.unlink(missing_ok=True)
+        elif text_file.stamp(path) != original.stamp:
+            text_file.write(path, original.data(), original.mode)
+    except NotADirectoryError:
+        return True
+    except (OSError, ToolError):
+        return False
+    return True

@@ -1,0 +1,83 @@
+"""What edit, multiedit and write share: one file's text is changed after it was checked, shown and allowed."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from app.tool.base import PermissionAsk, ToolContext, ToolError
+from app.tool.boundary import relative_name, require_in_place
+from app.tool.files import diff_text, text_file
+from app.tool.files.diff_text import FileDelta
+from app.tool.files.file_times import FileTimes
+from app.tool.files.locks import FileLocks
+from app.tool.files.text_file import TextFile
+
+Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    path: Path
+    original: TextFile | None
+    after: str
+    data: bytes
+    delta: FileDelta
+
+    @property
+    def diff(self) -> str:
+        return self.delta.text
+
+    def filediff(self) -> dict[str, Any]:
+        """OpenCode's FileDiff, with the absolute path."""
+        return {
+            "file": str(self.path),
+            "before": text_file.shown(self.original.text if self.original else ""),
+            "after": text_file.shown(self.after),
+            "additions": self.delta.additions,
+            "deletions": self.delta.deletions,
+        }
+
+    def edit_metadata(self) -> dict[str, Any]:
+        return {"diagnostics": {}, "diff": self.diff, "filediff": self.filediff()}
+
+
+class FileEditor:
+    def __init__(self, times: FileTimes, locks: FileLocks) -> None:
+        self._times = times
+        self._locks = locks
+
+    async def change(self, ctx: ToolContext, path: Path, derive: Callable[[str], str], requirement: Requirement) -> TextChange:
+        """Writes `derive(text)` (text is empty for a new file) after asking `edit`. `derive` runs in a thread. The file is
+        locked throughout, so that a parallel change of it starts from this one's outcome.
+        """
+        async with self._locks.hold(path):
+            original = await asyncio.to_thread(text_file.read, path)
+            self._require(ctx.session_id, path, original, requirement)
+            change = await asyncio.to_thread(plan_change, path, original, derive)
+            await ctx.host.ask(_edit_ask(ctx, change))
+            require_in_place(ctx, path)
+            text_file.require_unchanged(path, original)
+            stamp = await text_file.finish_in_thread(text_file.write, path, change.data)
+            self._times.record(ctx.session_id, path, stamp)
+        await ctx.host.file_edited(path)
+        return change
+
+    def _require(self, session_id: str, path: Path, original: TextFile | None, requirement: Requirement) -> None:
+        if original is None:
+            if requirement == "exists and was read":
+                raise ToolError(f"File {path} not found")
+        elif requirement != "nothing":
+            self._times.check(session_id, path, original.stamp)
+
+
+def plan_change(path: Path, original: TextFile | None, derive: Callable[[str], str]) -> TextChange:
+    before = original.text if original else ""
+    after = derive(before)
+    delta = diff_text.compare(str(path), text_file.shown(before), text_file.shown(after))
+    return TextChange(path, original, after, text_file.encode(after, original), delta)
+
+
+def _edit_ask(ctx: ToolContext, change: TextChange) -> PermissionAsk:
+    return PermissionAsk("edit", [relative_name(ctx, change.path)], ["*"], {"filepath": str(change.path), "diff": change.diff})

@@ -1,0 +1,299 @@
+"""The patch envelope that apply_patch takes, read into typed changes; and what an update makes of a file's text.
+
+*** Begin Patch
+*** Add File: a.txt            lines of `+text`
+*** Update File: b.txt         `@@ a line to look for`, then lines of ` kept`, `-removed`, `+added`
+*** Move to: c.txt             optional, right below Update File
+*** Delete File: d.txt
+*** End Patch
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from app.tool.files import line_search
+from app.tool.files.line_search import with_newlines
+
+_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
+_END_OF_FILE = "*** End of File"
+_HEREDOC = re.compile(r"\A(?:cat\s+)?<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(?P<body>.*)\n\2\s*\Z", re.DOTALL)
+
+
+class PatchError(Exception):
+    """The patch cannot be read, or does not fit the file."""
+
+
+class PatchLine(NamedTuple):
+    kind: Literal[" ", "-", "+"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`contexts` are looked for one after the other before the lines themselves are."""
+
+    contexts: list[str] = field(default_factory=list)
+    lines: list[PatchLine] = field(default_factory=list)
+    at_end: bool = False
+
+    @property
+    def expected(self) -> list[str]:
+        return _expected(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class AddFile:
+    path: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFile:
+    path: str
+    move_to: str | None
+    chunks: list[Chunk]
+
+
+PatchChange = AddFile | DeleteFile | UpdateFile
+
+
+def parse(text: str) -> list[PatchChange]:
+    """Raises PatchError, naming the line of the patch that it could not read."""
+    return list(_PatchParser(_envelope(text)).changes())
+
+
+def _envelope(text: str) -> list[str]:
+    lines = _without_heredoc(text.replace("\r\n", "\n").strip()).split("\n")
+    marks = [line.strip() for line in lines]
+    if _BEGIN not in marks or _END not in marks[marks.index(_BEGIN) :]:
+        raise PatchError(f"the patch must start with a line `{_BEGIN}` and end with a line `{_END}`")
+    last = len(marks) - 1 - marks[::-1].index(_END)
+    return lines[marks.index(_BEGIN) + 1 : last]
+
+
+def _without_heredoc(text: str) -> str:
+    match = _HEREDOC.match(text)
+    return match["body"].strip() if match else text
+
+
+class _PatchParser:
+    """Walks down the lines; line numbers in errors count from the line below Begin Patch."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._at = 0
+
+    def changes(self) -> Iterator[PatchChange]:
+        while (line := self._peek()) is not None:
+            self._at += 1
+            if line.startswith(_ADD):
+                yield AddFile(self._path(line, _ADD), self._added_text())
+            elif line.startswith(_DELETE):
+                yield DeleteFile(self._path(line, _DELETE))
+            elif line.startswith(_UPDATE):
+                yield self._update(self._path(line, _UPDATE))
+            elif line.strip():
+                raise self._unreadable(line, "expected a line that adds, deletes or updates a file")
+
+    def _peek(self) -> str | None:
+        return self._lines[self._at] if self._at < len(self._lines) else None
+
+    def _body(self) -> Iterator[str]:
+        """The lines up to the next header."""
+        while (line := self._peek()) is not None and not line.startswith("***"):
+            self._at += 1
+            yield line
+
+    def _path(self, line: str, header: str) -> str:
+        path = line.removeprefix(header).strip()
+        if not path:
+            raise self._unreadable(line, "no file is named")
+        return path
+
+    def _unreadable(self, line: str, why: str) -> PatchError:
+        return PatchError(f"line {self._at} of the patch: {why}: {line!r}")
+
+    def _added_text(self) -> str:
+        added = []
+        for line in self._body():
+            if line.startswith("+"):
+                added.append(line[1:] + "\n")
+            elif line.strip():
+                raise self._unreadable(line, "every line of a new file starts with +")
+        return "".join(added)
+
+    def _update(self, path: str) -> UpdateFile:
+        move_to = None
+        if (line := self._peek()) is not None and line.startswith(_MOVE):
+            self._at += 1
+            move_to = self._path(line, _MOVE)
+        chunks = self._chunks()
+        if not chunks and move_to is None:
+            raise PatchError(f"the update of {path} changes nothing")
+        return UpdateFile(path, move_to, chunks)
+
+    def _chunks(self) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        while (line := self._peek()) is not None:
+            if line.rstrip() == _END_OF_FILE:
+                self._at += 1
+            elif line.startswith("***"):
+                break
+            elif (chunk := self._chunk()).lines:
+                chunks.append(chunk)
+        return chunks
+
+    def _chunk(self) -> Chunk:
+        contexts = list(self._contexts())
+        lines: list[PatchLine] = []
+        while (line := self._peek()) is not None and not line.startswith(("***", "@@")):
+            self._at += 1
+            lines.append(self._patch_line(line))
+        if all(line.kind == " " for line in lines):
+            lines = []
+        at_end = (line := self._peek()) is not None and line.rstrip() == _END_OF_FILE
+        return Chunk(contexts, lines, at_end)
+
+    def _contexts(self) -> Iterator[str]:
+        while (line := self._peek()) is not None and line.startswith("@@"):
+            self._at += 1
+            if context := line.removeprefix("@@").strip():
+                yield context
+
+    def _patch_line(self, line: str) -> PatchLine:
+        """A line that lost its leading space because it is empty counts as kept."""
+        match line[:1]:
+            case "" | " ":
+                return PatchLine(" ", line[1:])
+            case "-":
+                return PatchLine("-", line[1:])
+            case "+":
+                return PatchLine("+", line[1:])
+            case _:
+                raise self._unreadable(line, "a line of a change starts with a space, - or +")
+
+
+def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
+    """The updated text. Lines that are kept stay as the file has them; added ones take the file's line ending, and go to its end
+    where a chunk has nothing else. Raises PatchError when a chunk is not found; `name` is what the error calls the file.
+    """
+    ending = "\r\n" if content.count("\r\n") * 2 > content.count("\n") else "\n"
+    unterminated = content != "" and not content.endswith("\n")
+    lines = with_newlines(content + ending if unterminated else content)
+    target = _PatchedText(name, [line.rstrip("\r\n") for line in lines])
+    result: list[str] = []
+    at_end: list[str] = []
+    done = 0
+    for chunk in chunks:
+        if not chunk.expected:
+            at_end += [line.text + ending for line in chunk.lines]
+            continue
+        place = target.find(chunk, done)
+        new_lines, end = _changed(lines, place, ending)
+        result += lines[done : place.start] + new_lines
+        done = end
+    text = "".join(result + lines[done:] + at_end)
+    return text.removesuffix(ending) if unterminated else text
+
+
+class _Place(NamedTuple):
+    start: int
+    lines: list[PatchLine]
+
+
+def _changed(lines: list[str], place: _Place, ending: str) -> tuple[list[str], int]:
+    """The lines that come out, and where in the file to go on."""
+    result: list[str] = []
+    at = place.start
+    for kind, text in place.lines:
+        if kind == "+":
+            result.append(text + ending)
+            continue
+        if kind == " ":
+            result.append(lines[at])
+        at += 1
+    return result, at
+
+
+_TYPOGRAPHIC = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
+        **dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+        "\u2026": "...",
+    }
+)
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _plain_punctuation(text: str) -> str:
+    return text.translate(_TYPOGRAPHIC).strip()
+
+
+_LOOSER: tuple[Callable[[str], str], ...] = (_same, str.rstrip, str.strip, _plain_punctuation)
+
+
+class _PatchedText:
+    """A file's lines, as they are and as each loosening sees them."""
+
+    def __init__(self, name: str, lines: list[str]) -> None:
+        self._name = name
+        self._lines = lines
+        self._seen_through: dict[Callable[[str], str], list[str]] = {}
+
+    def find(self, chunk: Chunk, start: int) -> _Place:
+        for context in chunk.contexts:
+            start = self._find_context(context, start) + 1
+        for lines in (chunk.lines, _without_blank_tail(chunk.lines)):
+            expected = _expected(lines)
+            found = self._seek(expected, start, at_end=chunk.at_end) if expected else None
+            if found is not None:
+                return _Place(found, lines)
+        raise PatchError(f"these lines were not found in {self._name}:\n" + "\n".join(chunk.expected))
+
+    def _find_context(self, context: str, start: int) -> int:
+        found = self._seek([context], start, at_end=False)
+        if found is None:
+            raise PatchError(f"the context line {context!r} was not found in {self._name}")
+        return found
+
+    def _seek(self, wanted: list[str], start: int, *, at_end: bool) -> int | None:
+        """The first place from `start` (or, `at_end`, the file's last lines): literally, else ever more loosely."""
+        tail = len(self._lines) - len(wanted)
+        for loosen in _LOOSER:
+            ours, theirs = self._through(loosen), [loosen(line) for line in wanted]
+            if at_end and tail >= start and ours[tail:] == theirs:
+                return tail
+            found = next(line_search.runs(ours, theirs, start), None)
+            if found is not None:
+                return found
+        return None
+
+    def _through(self, loosen: Callable[[str], str]) -> list[str]:
+        if loosen not in self._seen_through:
+            self._seen_through[loosen] = [loosen(line) for line in self._lines]
+        return self._seen_through[loosen]
+
+
+def _expected(lines: Sequence[PatchLine]) -> list[str]:
+    return [line.text for line in lines if line.kind != "+"]
+
+
+def _without_blank_tail(lines: list[PatchLine]) -> list[PatchLine]:
+    """Blank lines before the next header often only set the sections of a patch apart."""
+    end = len(lines)
+    while end and lines[end - 1] == PatchLine(" ", ""):
+        end -= 1
+    return lines[:end]

@@ -1,0 +1,328 @@
+"""Finding the text that an edit means, though the model quotes it inexactly, and putting the new text in its place.
+
+Nine strategies are tried in order, from literal to loose. Each proposes strings of the file; the first that occurs exactly once
+is replaced (with `replace_all`: the first that occurs, everywhere). Where looking loosely would take too long (MAX_LOOSE_WORK: a
+file of a million lines, or 7 KB sought in 125,000 lines) only the literal strategy is left: no input holds the server up.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import islice
+
+from app.tool.base import ToolError
+from app.tool.files import line_search
+
+# Lines of the file × (characters sought + what a line costs by itself).
+MAX_LOOSE_WORK = 1_000_000_000
+_COST_OF_A_LINE = 1_000
+MAX_CANDIDATES = 1_000
+MAX_SIMILARITY_COMPARISONS = 50_000
+_COMPARED_CHARS = 2_000
+_SIMILAR_ENOUGH = 0.3
+_EQUAL_ENOUGH = 0.5
+_ANCHORED_LINES = 3
+
+_ESCAPE = re.compile(r"""\\([ntr'"`\\$]|\n)""")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+Span = tuple[int, int]
+
+
+class OldStringNotFound(ToolError):
+    def __init__(self) -> None:
+        super().__init__("oldString not found in content. Read the file again and quote the text to replace as it stands there.")
+
+
+class OldStringAmbiguous(ToolError):
+    def __init__(self) -> None:
+        super().__init__(
+            "Found multiple matches for oldString. Quote more of the lines around it so that it names one place, "
+            "or set replaceAll to change every occurrence."
+        )
+
+
+class Lines:
+    """A text as lines. The empty piece behind a final newline is no line here; `ends_with_newline` remembers it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = text.split("\n")
+        self.ends_with_newline = len(self.lines) > 1 and self.lines[-1] == ""
+        if self.ends_with_newline:
+            self.lines.pop()
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @cached_property
+    def trimmed(self) -> list[str]:
+        return [line.strip() for line in self.lines]
+
+    @cached_property
+    def spaced(self) -> list[str]:
+        """Each line with every run of whitespace as one space."""
+        return [" ".join(line.split()) for line in self.lines]
+
+    def block(self, start: int, count: int, like: "Lines") -> str:
+        """These lines, with the newline behind them where what was sought (`like`) ends with one and there is one."""
+        text = "\n".join(self.lines[start : start + count])
+        has_newline = start + count < len(self) or self.ends_with_newline
+        return text + "\n" if like.ends_with_newline and has_newline else text
+
+
+Strategy = Callable[[Lines, Lines], Iterator[str]]
+
+
+def replace(content: str, old: str, new: str, *, replace_all: bool = False) -> str:
+    """`content` with `old` changed to `new`. Line endings need not agree: what is put in takes the file's (CRLF or LF),
+    every other byte stays. Raises OldStringNotFound or OldStringAmbiguous.
+    """
+    if "\r" in old and old in content:
+        return _splice(content, find_spans(content, old, replace_all=replace_all), new)
+    view = _lf(content)
+    spans = find_spans(view, _lf(old), replace_all=replace_all)
+    if len(view) == len(content):
+        return _splice(content, spans, _lf(new) if "\r\n" in old else new)
+    return _splice_crlf(content, _raw_spans(content, spans), _lf(new))
+
+
+def find_spans(content: str, old: str, *, replace_all: bool = False) -> list[Span]:
+    """Where `old` is meant: one (start, end), or with `replace_all` one for each occurrence, ascending."""
+    found = False
+    for candidate in islice(_candidates(content, old), MAX_CANDIDATES):
+        first = content.find(candidate)
+        if first == -1:
+            continue
+        found = True
+        if replace_all:
+            return list(_occurrences(content, candidate))
+        if content.find(candidate, first + 1) == -1:
+            return [(first, first + len(candidate))]
+    raise OldStringAmbiguous if found else OldStringNotFound
+
+
+def _candidates(content: str, old: str) -> Iterator[str]:
+    """Each string once, in the order of the strategies."""
+    seen: set[str] = set()
+    haystack, needle = Lines(content), Lines(old)
+    for strategy in _strategies_for(haystack, needle):
+        for candidate in strategy(haystack, needle):
+            if candidate and candidate not in seen:
+                seen.add(candidate)
+                yield candidate
+
+
+def _strategies_for(haystack: Lines, needle: Lines) -> tuple[Strategy, ...]:
+    """Nothing but whitespace means itself alone: loosely it would match every blank line."""
+    too_much = len(haystack) * (len(needle.text) + _COST_OF_A_LINE) > MAX_LOOSE_WORK
+    return STRATEGIES[:1] if too_much or not needle.text.strip() else STRATEGIES
+
+
+def exact(haystack: Lines, needle: Lines) -> Iterator[str]:
+    yield needle.text
+
+
+def line_trimmed(haystack: Lines, needle: Lines) -> Iterator[str]:
+    """Blocks whose lines agree but for whitespace at their ends."""
+    for start in line_search.runs(haystack.trimmed, needle.trimmed):
+        yield haystack.block(start, len(needle), needle)
+
+
+def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
+    """The block between the first and the last line sought, where half of the lines agree; of several such blocks the one whose
+    inner lines are most alike, if they are alike enough.
+    """
+    if len(needle) < _ANCHORED_LINES:
+        return
+    anchored = _anchored_blocks(haystack.trimmed, needle.trimmed)
+    if len(anchored) > 1:
+        anchored = _most_similar(haystack.trimmed, needle.trimmed, anchored)
+    for start, count in anchored:
+        if _half_agree(haystack.trimmed[start : start + count], needle.trimmed):
+            yield haystack.block(start, count, needle)
+
+
+def whitespace_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
+    """Runs of whitespace count as one space: whole lines, parts of a line, then blocks of as many lines as sought."""
+    yield from _spaced_lines(haystack, needle)
+    if len(needle) > 1:
+        for start in line_search.blocks(haystack.spaced, " ".join(needle.text.split()), len(needle), " "):
+            yield haystack.block(start, len(needle), needle)
+
+
+def indentation_flexible(haystack: Lines, needle: Lines) -> Iterator[str]:
+    """Blocks that agree once the indentation common to all their lines is taken off."""
+    wanted = _dedented(needle.lines)
+    for start in line_search.runs(haystack.trimmed, needle.trimmed):
+        if _dedented(haystack.lines[start : start + len(needle)]) == wanted:
+            yield haystack.block(start, len(needle), needle)
+
+
+def escape_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
+    r"""The text with `\n`, `\t`, `\"` and the like taken for the characters they stand for, on either side."""
+    plain = Lines(_unescape(needle.text))
+    if plain.text in haystack.text:
+        yield plain.text
+    unescaped = [_unescape(line) if "\\" in line else line for line in haystack.lines]
+    for start in line_search.blocks(unescaped, "\n".join(plain.lines), len(plain), "\n"):
+        yield haystack.block(start, len(plain), plain)
+
+
+def trimmed_boundary(haystack: Lines, needle: Lines) -> Iterator[str]:
+    """The text without whitespace at its two ends, or a block of lines that is the same without it."""
+    wanted = needle.text.strip()
+    if wanted == needle.text or wanted not in haystack.text:
+        return
+    yield wanted
+    first = wanted.split("\n", 1)[0]
+    for start in range(len(haystack) - len(needle) + 1):
+        if haystack.trimmed[start] and not haystack.lines[start].lstrip().startswith(first):
+            continue
+        if "\n".join(haystack.lines[start : start + len(needle)]).strip() == wanted:
+            yield haystack.block(start, len(needle), needle)
+
+
+def context_aware(haystack: Lines, needle: Lines) -> Iterator[str]:
+    """The first block of as many lines with the same first and last line, where half of the inner lines agree."""
+    count = len(needle)
+    if count < _ANCHORED_LINES:
+        return
+    first, last = needle.trimmed[0], needle.trimmed[-1]
+    for start in range(len(haystack) - count + 1):
+        anchored = haystack.trimmed[start] == first and haystack.trimmed[start + count - 1] == last
+        if anchored and _half_equal(haystack.trimmed[start + 1 : start + count - 1], needle.trimmed[1:-1]):
+            yield haystack.block(start, count, needle)
+            return
+
+
+def multi_occurrence(haystack: Lines, needle: Lines) -> Iterator[str]:
+    """Every exact occurrence: with `replace_all` all of them are changed."""
+    for start, end in _occurrences(haystack.text, needle.text):
+        yield haystack.text[start:end]
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    exact,
+    line_trimmed,
+    block_anchor,
+    whitespace_normalised,
+    indentation_flexible,
+    escape_normalised,
+    trimmed_boundary,
+    context_aware,
+    multi_occurrence,
+)
+
+
+def _occurrences(content: str, wanted: str) -> Iterator[Span]:
+    start = content.find(wanted)
+    while start != -1:
+        yield start, start + len(wanted)
+        start = content.find(wanted, start + len(wanted))
+
+
+def _anchored_blocks(lines: list[str], wanted: list[str]) -> list[tuple[int, int]]:
+    """(start, count) from each line equal to the first to the nearest equal to the last, at least one line between."""
+    ends = [index for index, line in enumerate(lines) if line == wanted[-1]]
+    found = []
+    for start, line in enumerate(lines):
+        at = bisect_left(ends, start + _ANCHORED_LINES - 1) if line == wanted[0] else len(ends)
+        if at < len(ends):
+            found.append((start, ends[at] - start + 1))
+    return found
+
+
+def _most_similar(lines: list[str], wanted: list[str], anchored: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The best of several, or none; none too where looking would take more than MAX_SIMILARITY_COMPARISONS."""
+    if sum(min(count, len(wanted)) for _, count in anchored) > MAX_SIMILARITY_COMPARISONS:
+        return []
+    scored = [(_similarity(lines[start + 1 : start + count - 1], wanted[1:-1]), start, count) for start, count in anchored]
+    score, start, count = max(scored, key=lambda entry: entry[0])
+    return [(start, count)] if score >= _SIMILAR_ENOUGH else []
+
+
+def _similarity(lines: list[str], wanted: list[str]) -> float:
+    """0 to 1, averaged over the lines that both have, each compared over its first _COMPARED_CHARS, but for blank pairs."""
+    from rapidfuzz.distance import Levenshtein  # 3 MB: not worth loading at the start
+
+    scores = [
+        Levenshtein.normalized_similarity(ours[:_COMPARED_CHARS], theirs[:_COMPARED_CHARS])
+        for ours, theirs in zip(lines, wanted, strict=False)
+        if ours or theirs
+    ]
+    return sum(scores) / len(scores) if scores else 1.0
+
+
+def _half_agree(lines: list[str], wanted: list[str]) -> bool:
+    """Whether half of the lines that are not blank stand on both sides, in the same order; half of the longer side."""
+    from rapidfuzz.distance import LCSseq
+
+    ours, theirs = [list(filter(None, side)) for side in (lines, wanted)]
+    longer, shorter = max(len(ours), len(theirs)), min(len(ours), len(theirs))
+    return shorter >= _EQUAL_ENOUGH * longer and LCSseq.similarity(ours, theirs) >= _EQUAL_ENOUGH * longer
+
+
+def _spaced_lines(haystack: Lines, needle: Lines) -> Iterator[str]:
+    words = needle.text.split()
+    wanted = " ".join(words)
+    pattern: re.Pattern[str] | None = None
+    for index, spaced in enumerate(haystack.spaced):
+        if spaced == wanted:
+            yield haystack.block(index, 1, needle)
+        elif wanted in spaced and not needle.ends_with_newline:
+            pattern = pattern or re.compile(r"\s+".join(map(re.escape, words)))
+            if match := pattern.search(haystack.lines[index]):
+                yield match[0]
+
+
+def _dedented(lines: list[str]) -> list[str]:
+    common = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return [line[common:] if line.strip() else line for line in lines]
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
+
+
+def _half_equal(lines: list[str], wanted: list[str]) -> bool:
+    pairs = [(ours, theirs) for ours, theirs in zip(lines, wanted, strict=True) if ours or theirs]
+    return sum(ours == theirs for ours, theirs in pairs) >= _EQUAL_ENOUGH * len(pairs)
+
+
+def _lf(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _splice(content: str, spans: list[Span], new: str) -> str:
+    pieces = []
+    at = 0
+    for start, end in spans:
+        pieces += [content[at:start], new]
+        at = end
+    return "".join([*pieces, content[at:]])
+
+
+def _splice_crlf(content: str, spans: list[Span], new: str) -> str:
+    """`new` has LF; each place takes the ending of the text it replaces, or else the one that the file has most of."""
+    crlf = new.replace("\n", "\r\n")
+    file_is_crlf = content.count("\r\n") * 2 >= content.count("\n")
+    pieces = []
+    at = 0
+    for start, end in spans:
+        gone = content[start:end]
+        wants_crlf = "\r\n" in gone if "\n" in gone else file_is_crlf
+        pieces += [content[at:start], crlf if wants_crlf else new]
+        at = end
+    return "".join([*pieces, content[at:]])
+
+
+def _raw_spans(content: str, spans: list[Span]) -> list[Span]:
+    """Places in the text with LF, as places in the text as it is."""
+    newlines = [match.start() - index for index, match in enumerate(re.finditer("\r\n", content))]
+
+    def raw(place: int) -> int:
+        return place + bisect_left(newlines, place)
+
+    return [(raw(start), raw(end)) for start, end in spans]

@@ -1,0 +1,168 @@
+"""Text files on disk: read so that no byte is lost, written so that no reader ever sees half of one."""
+
+import asyncio
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from app.tool.base import ToolError
+from app.tool.files.file_times import Stamp
+
+MAX_BYTES = 10 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """`text` is without the byte order mark; bytes that are not UTF-8 stand in it as lone surrogates (surrogateescape)."""
+
+    text: str
+    has_bom: bool
+    mode: int
+    stamp: Stamp
+
+    def data(self) -> bytes:
+        """What stands on disk, byte for byte."""
+        return (_BOM if self.has_bom else b"") + self.text.encode("utf-8", "surrogateescape")
+
+
+def read(path: Path) -> TextFile | None:
+    """None when there is no such file. Raises ToolError for anything but a regular file of at most MAX_BYTES."""
+    try:
+        with open(path, "rb", opener=open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            _require_editable(path, status)
+            data = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except IsADirectoryError as error:
+        raise ToolError(_directory(path)) from error
+    except OSError as error:
+        raise failure("read", path, error) from error
+    text = data.removeprefix(_BOM).decode("utf-8", "surrogateescape")
+    return TextFile(text, data.startswith(_BOM), stat.S_IMODE(status.st_mode), Stamp.of(status))
+
+
+def encode(text: str, before: TextFile | None) -> bytes:
+    """The bytes to store in place of `before`, its byte order mark kept. Raises ToolError when the change would touch bytes
+    that are not UTF-8 (the model has only seen a placeholder for them) or brings in characters that UTF-8 cannot express.
+    """
+    if _undecodable(text) != (_undecodable(before.text) if before else []):
+        raise ToolError(
+            "The change covers or adds bytes that are not valid UTF-8, which this tool would damage. "
+            "Change only the lines around them, or use the bash tool."
+        )
+    data = text.encode("utf-8", "surrogateescape")
+    return _BOM + data if before and before.has_bom and not data.startswith(_BOM) else data
+
+
+def write(path: Path, data: bytes, new_mode: int | None = None) -> Stamp:
+    """Replaces or creates a file in one step; missing folders are made. `path` has its symlinks followed. An existing file keeps
+    its mode, a new one gets `new_mode` or what the umask leaves.
+    """
+    try:
+        status = _status(path)
+        if status is not None:
+            _require_regular(path, status)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _replace(path, data, status, new_mode)
+    except OSError as error:
+        raise failure("write", path, error) from error
+
+
+def require_unchanged(path: Path, before: TextFile | None) -> None:
+    """Asking takes as long as a person takes. Raises ToolError when the file is no longer what was shown."""
+    if stamp(path) != (before.stamp if before else None):
+        raise ToolError(f"File {path} was changed by someone else while permission was asked. Read it again and retry.")
+
+
+def stamp(path: Path) -> Stamp | None:
+    """None when there is no such file."""
+    status = _status(path)
+    return Stamp.of(status) if status else None
+
+
+def shown(text: str) -> str:
+    """The text fit for JSON: bytes that were not UTF-8 become U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def failure(action: str, path: Path, error: OSError) -> ToolError:
+    return ToolError(f"Could not {action} {path}: {error.strerror or error}")
+
+
+async def finish_in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs it in a thread and, when cancelled, waits for its end first: no write goes on behind a released lock."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
+
+
+def _undecodable(text: str) -> list[str]:
+    return [] if text.isascii() else _SURROGATE.findall(text)
+
+
+def open_without_waiting(name: str, flags: int) -> int:
+    """Opening a FIFO would wait for a writer."""
+    return os.open(name, flags | os.O_NONBLOCK)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(_directory(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
+
+
+def _directory(path: Path) -> str:
+    return f"Path is a directory, not a file: {path}"
+
+
+def _require_editable(path: Path, status: os.stat_result) -> None:
+    _require_regular(path, status)
+    if status.st_size > MAX_BYTES:
+        raise ToolError(
+            f"File is too large for this tool ({status.st_size} bytes, limit {MAX_BYTES}): {path}. Use the bash tool."
+        )
+
+
+def _replace(path: Path, data: bytes, before: os.stat_result | None, new_mode: int | None) -> Stamp:
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            _set_rights(file.fileno(), before, new_mode)
+            written = Stamp.of(os.fstat(file.fileno()))
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _set_rights(descriptor: int, before: os.stat_result | None, new_mode: int | None) -> None:
+    if before is not None and os.geteuid() == 0:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    mode = stat.S_IMODE(before.st_mode) if before is not None else new_mode
+    if mode is not None:
+        os.fchmod(descriptor, mode)

@@ -1,0 +1,1 @@
+"""Programs that tools run: process groups, their environment and their output."""

@@ -1,0 +1,1 @@
+"""Searching files with ripgrep."""

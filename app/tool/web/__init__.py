@@ -1,0 +1,1 @@
+"""What fetching a page needs: which addresses may be reached, HTML as text."""

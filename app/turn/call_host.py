@@ -1,0 +1,138 @@
+"""The turn, as one tool call sees it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from app.context import instructions
+from app.permission.service import Permissions
+from app.permission.service import Request as PermissionQuestion
+from app.question.errors import QuestionRejected
+from app.question.service import Questions
+from app.schema.agent import Agent
+from app.schema.event import EventFileEdited, FileRef
+from app.schema.part import ToolPart
+from app.schema.permission import CallRef, PermissionRequest
+from app.schema.question import Answer, QuestionInfo, QuestionRequest
+from app.schema.session import Session, Todo
+from app.session.store import Store
+from app.session.todos import read_todos
+from app.tool.base import PermissionAsk, SubagentRequest, ToolError, ToolResult
+from app.turn import hooks
+from app.turn.part_writer import PartWriter
+from app.turn.tool_calls import ToolCalls
+from app.util import ids
+from app.workspace.instance import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a call: the session and agent at work, in the message being written; the instruction files shown so far."""
+
+    instance: Instance
+    session: Session
+    agent: Agent
+    writer: PartWriter
+    shown: set[str] = field(default_factory=set)
+
+
+class Subagents(Protocol):
+    async def run(self, caller: Caller, part: ToolPart, request: SubagentRequest) -> ToolResult:
+        """Let another agent do a task in a session of its own, showing its progress on `part`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostServices:
+    store: Store
+    permissions: Permissions
+    questions: Questions
+    subagents: Subagents
+
+
+class CallHost:
+    def __init__(self, services: HostServices, caller: Caller, calls: ToolCalls, part: ToolPart) -> None:
+        self._services = services
+        self._caller = caller
+        self._calls = calls
+        self._part = part
+
+    async def ask(self, ask: PermissionAsk) -> None:
+        caller = self._caller
+        shown = PermissionRequest(
+            id=ids.ascending("permission"),
+            session_id=caller.session.id,
+            permission=ask.permission,
+            patterns=ask.patterns,
+            metadata=ask.metadata,
+            always=ask.always,
+            tool=self._ref(),
+        )
+        ruleset = [*caller.agent.permission, *(caller.session.permission or [])]
+        advice = hooks.permission_advice(caller.instance.hooks)
+        await self._services.permissions.ask(PermissionQuestion(caller.instance.place, shown, ruleset, ask.subjects, advice))
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        self._caller.writer.tool_progress(self._part, title, metadata)
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        request = QuestionRequest(
+            id=ids.ascending("question"), session_id=self._caller.session.id, questions=questions, tool=self._ref()
+        )
+        return await self._services.questions.ask(self._caller.instance.place.directory, request)
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        return await self._services.subagents.run(self._caller, self._part, request)
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        return await self._calls.call(tool, arguments, ids.ascending("part"))
+
+    async def todos(self) -> list[Todo]:
+        return await read_todos(self._services.store, self._caller.session.id)
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        change = self._services.store.change(self._caller.session.id, self._caller.instance.place.directory)
+        change.put_todos(todos)
+        await self._services.store.commit(change)
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return await instructions.near(path, instructions.InstructionScope.of(self._caller.instance), self._caller.shown)
+
+    async def file_edited(self, path: Path) -> None:
+        change = self._services.store.change(self._caller.session.id, self._caller.instance.place.directory)
+        change.announce(EventFileEdited(properties=FileRef(file=str(path))))
+        self._services.store.post(change)
+
+    def _ref(self) -> CallRef:
+        return CallRef(message_id=self._part.message_id, call_id=self._part.call_id)
+
+
+class Unattended:
+    """The host of a tool that the server runs for a person who named its input: everything is allowed, nothing is shown."""
+
+    async def ask(self, ask: PermissionAsk) -> None:
+        return None
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        return None
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        raise QuestionRejected()
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        raise ToolError("No subagent can be run here")
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        raise ToolError("No other tool can be called here")
+
+    async def todos(self) -> list[Todo]:
+        return []
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        raise ToolError("There is no todo list here")
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return {}
+
+    async def file_edited(self, path: Path) -> None:
+        return None

@@ -1,0 +1,151 @@
+"""What a turn does next, decided from the conversation alone. Pure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.part import CompactionPart, SubtaskPart, ToolPart
+
+MAX_EMPTY_STEPS = 3
+MAX_INVALID_STEPS = 8
+MAX_SAME_STEPS = 20
+_GOES_ON = ("tool-calls", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The newest prompt has its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSubtask:
+    user: UserMessage
+    task: SubtaskPart
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """`auto`: the context is full; otherwise the user asked for it. `user` is the message that asks for it."""
+
+    user: UserMessage
+    auto: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    user: UserMessage
+    last_finished: AssistantMessage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """An answer stands open: a server before this one waited in it for a person."""
+
+    message: MessageWithParts
+
+
+Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel
+
+
+def next_action(history: Sequence[MessageWithParts]) -> Decision:
+    """`history` is in the server's order, from the last compaction on."""
+    user = last_user(history)
+    if history and _stands_open(history[-1]):
+        return Resume(history[-1])
+    if user is None:
+        return GiveUp("The session has no user message to answer.")
+    if _is_answered(history, user):
+        return Stop()
+    if reason := _stuck(history):
+        return GiveUp(reason)
+    finished = last_finished(history)
+    match _open_task(history):
+        case (_, SubtaskPart() as task):
+            return RunSubtask(user, task)
+        case (asking, CompactionPart() as task):
+            return Compact(asking, task.auto)
+        case None:
+            return AskModel(user, finished)
+
+
+def _stands_open(message: MessageWithParts) -> bool:
+    return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
+
+
+def last_user(history: Sequence[MessageWithParts]) -> UserMessage | None:
+    return next((message.info for message in reversed(history) if isinstance(message.info, UserMessage)), None)
+
+
+def last_assistant(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
+    return next((message.info for message in reversed(history) if isinstance(message.info, AssistantMessage)), None)
+
+
+def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
+    infos = (message.info for message in reversed(history))
+    return next((info for info in infos if isinstance(info, AssistantMessage) and info.finish), None)
+
+
+def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool:
+    """The newest answer is to the newest prompt and needs nothing more. A prompt that arrived while an earlier one was being
+    answered has an answer after it that is not its own: the parent tells them apart. A stored error is an answer too."""
+    answer = last_assistant(history)
+    if answer is None or answer.parent_id != user.id:
+        return False
+    return answer.error is not None or (answer.finish is not None and answer.finish not in _GOES_ON)
+
+
+def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, SubtaskPart | CompactionPart] | None:
+    """The first message since the last answer, or error, that asks for something special decides, its last such part."""
+    found: tuple[UserMessage, SubtaskPart | CompactionPart] | None = None
+    for message in reversed(history):
+        if isinstance(message.info, AssistantMessage):
+            if message.info.finish or message.info.error:
+                break
+            continue
+        tasks = [part for part in message.parts if isinstance(part, SubtaskPart | CompactionPart)]
+        found = (message.info, tasks[-1]) if tasks else found
+    return found
+
+
+def _stuck(history: Sequence[MessageWithParts]) -> str | None:
+    """A model that neither answers nor gets anywhere is not asked for ever."""
+    steps = _steps_since_user(history)
+    if len(steps) >= MAX_EMPTY_STEPS and all(_is_empty(step) for step in steps[-MAX_EMPTY_STEPS:]):
+        return f"The model ended {MAX_EMPTY_STEPS} steps in a row without finishing an answer or calling a tool."
+    if len(steps) >= MAX_INVALID_STEPS and all(_is_invalid(step) for step in steps[-MAX_INVALID_STEPS:]):
+        return f"The model made nothing but unusable tool calls {MAX_INVALID_STEPS} steps in a row."
+    if len(steps) >= MAX_SAME_STEPS and len({_calls(step) for step in steps[-MAX_SAME_STEPS:]}) == 1:
+        return f"The model made the same tool calls {MAX_SAME_STEPS} steps in a row."
+    return None
+
+
+def _steps_since_user(history: Sequence[MessageWithParts]) -> list[MessageWithParts]:
+    steps: list[MessageWithParts] = []
+    for message in reversed(history):
+        if isinstance(message.info, UserMessage):
+            break
+        steps.insert(0, message)
+    return steps
+
+
+def _is_empty(step: MessageWithParts) -> bool:
+    info = step.info
+    return (
+        isinstance(info, AssistantMessage) and info.finish == "unknown" and not any(isinstance(p, ToolPart) for p in step.parts)
+    )
+
+
+def _calls(step: MessageWithParts) -> str:
+    """What a step called, with which arguments."""
+    return json.dumps([[part.tool, part.state.input] for part in step.parts if isinstance(part, ToolPart)], sort_keys=True)
+
+
+def _is_invalid(step: MessageWithParts) -> bool:
+    tools = [part for part in step.parts if isinstance(part, ToolPart)]
+    return bool(tools) and all(part.tool == "invalid" for part in tools)

@@ -1,0 +1,45 @@
+"""Closing what is left open in an answer that nobody writes any more."""
+
+from collections.abc import Collection
+
+from app.context.history import INTERRUPTED
+from app.schema.errors import MessageError
+from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
+from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.session.status import compacting
+from app.session.store import Store
+from app.util import clock
+
+
+async def mark_interrupted(store: Store, message: MessageWithParts, error: MessageError, keep: Collection[str] = ()) -> None:
+    """Close what is open in an answer, with the error, except for the parts to `keep`, with which it stays open itself."""
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    async with store.lock(info.session_id):
+        change = store.change(info.session_id, info.path.cwd)
+        for part in message.parts:
+            settled = None if part.id in keep else interrupted_part(part)
+            if settled is not None:
+                change.put_part(settled)
+        if not keep:
+            info.error = info.error or error
+            info.time.completed = clock.now_ms()
+            change.put_message(info)
+            if info.summary:
+                change.update_session(compacting(await store.session(info.session_id), since=None))
+        await store.commit(change)
+
+
+def interrupted_part(part: Part) -> Part | None:
+    """The part as it is to be kept, None when it needs nothing."""
+    now = clock.now_ms()
+    match part:
+        case ToolPart(state=Pending() | Running()):
+            started, shown = (part.state.time.start, part.state.metadata) if isinstance(part.state, Running) else (now, None)
+            state = Failed(input=part.state.input, error=INTERRUPTED, metadata=shown, time=Ended(start=started, end=now))
+            return part.model_copy(update={"state": state})
+        case TextPart(time=Span(end=None)) | ReasoningPart(time=Span(end=None)):
+            return part.model_copy(update={"time": Span(start=part.time.start if part.time else now, end=now)})
+        case _:
+            return None

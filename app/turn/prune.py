@@ -1,0 +1,97 @@
+"""Old tool outputs that the model is no longer sent: marked after a turn, kept in the record (behaviour §8.3)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from app.context.tokens import estimate
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.part import ToolPart
+from app.schema.tool_state import Completed
+from app.turn.turn_scope import TurnScope
+from app.util import clock
+from app.workspace.instance import Instance
+
+PROTECTED_TOKENS = 40_000
+"""The newest outputs, up to so many tokens, stay."""
+
+MINIMUM_TOKENS = 20_000
+"""Less than this is not worth the model's losing sight of it."""
+
+SMALL_WINDOW = 2 * PROTECTED_TOKENS
+PROTECTED_PART = 1 / 4
+MINIMUM_PART = 1 / 8
+"""Of a small window only so much, or nothing in it would ever be pruned."""
+
+PROTECTED_TOOLS = ("skill",)
+KEPT_TURNS = 2
+
+
+def is_on(instance: Instance) -> bool:
+    return instance.config.compaction.prune is not False
+
+
+@dataclass(frozen=True, slots=True)
+class LastRequest:
+    """The newest request: the conversation that it was made of, and how many tokens it might have held."""
+
+    history: Sequence[MessageWithParts]
+    usable_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimits:
+    protected: int = PROTECTED_TOKENS
+    minimum: int = MINIMUM_TOKENS
+
+    @classmethod
+    def within(cls, usable_tokens: int | None) -> "PruneLimits":
+        """`usable_tokens`: what a request may hold, None where that is not known."""
+        if usable_tokens is None or usable_tokens >= SMALL_WINDOW:
+            return cls()
+        return cls(int(usable_tokens * PROTECTED_PART), int(usable_tokens * MINIMUM_PART))
+
+
+def outdated(history: Sequence[MessageWithParts], limits: PruneLimits) -> list[ToolPart]:
+    """The calls whose outputs are to be cleared, newest first; none when they would gain too little."""
+    seen, gained = 0, 0
+    found: list[ToolPart] = []
+    for part in _prunable(history):
+        tokens = estimate(_output(part))
+        seen += tokens
+        if seen > limits.protected:
+            found.append(part)
+            gained += tokens
+    return found if gained > limits.minimum else []
+
+
+def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
+    """Finished calls, newest first, from before the newest turns back to the last summary or the last pruning."""
+    turns = 0
+    for message in reversed(history):
+        turns += isinstance(message.info, UserMessage)
+        if turns < KEPT_TURNS:
+            continue
+        if isinstance(message.info, AssistantMessage) and message.info.summary:
+            return
+        for part in reversed(message.parts):
+            if not isinstance(part, ToolPart) or not isinstance(part.state, Completed) or part.tool in PROTECTED_TOOLS:
+                continue
+            if part.state.time.compacted is not None:
+                return
+            yield part
+
+
+def _output(part: ToolPart) -> str:
+    return part.state.output if isinstance(part.state, Completed) else ""
+
+
+async def run(scope: TurnScope, asked: LastRequest) -> None:
+    parts = outdated(asked.history, PruneLimits.within(asked.usable_tokens)) if is_on(scope.instance) else []
+    if not parts:
+        return
+    change = scope.store.change(scope.session_id, scope.directory)
+    for part in parts:
+        assert isinstance(part.state, Completed)
+        part.state.time.compacted = clock.now_ms()
+        change.put_part(part)
+    await scope.store.commit(change)

@@ -1,0 +1,102 @@
+"""Whether to ask a provider again, and when. Pure: values in, a decision out."""
+
+import email.utils
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.provider.base import ApiFailure, ContextOverflow, ProviderFailure
+
+INITIAL_MS = 2_000
+FACTOR = 2
+LONGEST_MS = 30_000
+MAX_ATTEMPTS = 10
+MAX_ELAPSED_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    delay_ms: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopRetrying:
+    pass
+
+
+def decide_retry(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms: int) -> RetryAfter | StopRetrying:
+    """`attempt` counts the failures so far, from 1; `elapsed_ms` since the first request."""
+    reason = retryable_reason(failure)
+    if reason is None or attempt >= MAX_ATTEMPTS:
+        return StopRetrying()
+    delay = delay_ms(failure, attempt, now_ms)
+    return RetryAfter(delay, reason) if elapsed_ms + delay <= MAX_ELAPSED_MS else StopRetrying()
+
+
+def retryable_reason(failure: ProviderFailure) -> str | None:
+    """What to tell the client while it waits, None where asking again will not help."""
+    if isinstance(failure, ContextOverflow):
+        return None
+    if isinstance(failure, ApiFailure) and failure.retryable:
+        return "Provider is overloaded" if "Overloaded" in failure.message else failure.message
+    return _reason_in_json(failure.message)
+
+
+def _reason_in_json(message: str) -> str | None:
+    """Some providers answer 200 or 400 with an error that is retryable by its content."""
+    try:
+        body = json.loads(message)
+    except ValueError:
+        return None
+    if not isinstance(body, dict):
+        return None
+    error = body["error"] if isinstance(body.get("error"), dict) else {}
+    if body.get("type") == "error" and error.get("type") == "too_many_requests":
+        return "Too Many Requests"
+    if any(word in str(body.get("code", "")) for word in ("exhausted", "unavailable")):
+        return "Provider is overloaded"
+    if "rate_limit" in str(error.get("code", "")):
+        return "Rate Limited"
+    return "Provider Server Error" if _is_server_fault(body, error) else None
+
+
+def _is_server_fault(body: Mapping[str, Any], error: Mapping[str, Any]) -> bool:
+    return any(
+        "no_kv_space" in str(part) or "server_error" in str(part)
+        for part in (body.get("type"), error.get("type"), error.get("code"), error.get("message"))
+    )
+
+
+def delay_ms(failure: ProviderFailure, attempt: int, now_ms: int) -> int:
+    """What the provider asks for, else 2 s doubled each time up to 30 s."""
+    headers = failure.headers if isinstance(failure, ApiFailure) and failure.headers else {}
+    asked = _asked_for(headers, now_ms)
+    return asked if asked is not None else min(INITIAL_MS * FACTOR ** (attempt - 1), LONGEST_MS)
+
+
+def _asked_for(headers: Mapping[str, str], now_ms: int) -> int | None:
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return int(milliseconds)
+    if (after := headers.get("retry-after")) is None:
+        return None
+    if (seconds := _number(after)) is not None:
+        return int(seconds * 1000)
+    return _until_date(after, now_ms)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else None
+    except ValueError:
+        return None
+    return value if value is not None and 0 <= value < float("inf") else None
+
+
+def _until_date(text: str, now_ms: int) -> int | None:
+    try:
+        delay = int(email.utils.parsedate_to_datetime(text).timestamp() * 1000) - now_ms
+    except (ValueError, OverflowError):
+        return None
+    return delay if delay > 0 else None

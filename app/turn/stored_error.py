@@ -1,0 +1,78 @@
+"""An error as the answer to a prompt: every turn ends with an answer or with one of these."""
+
+import logging
+from collections.abc import Sequence
+
+from app.schema.errors import MessageError, ServiceError
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
+from app.session.store import Store
+from app.turn.decide import last_assistant, last_user
+from app.turn.errors import TurnFailure, to_message_error
+from app.turn.interrupted import mark_interrupted
+from app.turn.turn_scope import TurnScope
+from app.util import clock, ids
+
+log = logging.getLogger(__name__)
+
+
+def of_turn(session_id: str, error: Exception) -> MessageError:
+    """What is stored of an exception that ended a turn: of those meant for clients only what they say. Logs it, with a traceback
+    where the server is at fault."""
+    if isinstance(error, ServiceError):
+        log.warning("the turn of %s ended: %s", session_id, error.message)
+    else:
+        log.error("the turn of %s failed", session_id, exc_info=error)
+    return to_message_error(TurnFailure(error.message) if isinstance(error, ServiceError) else error)
+
+
+async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
+    """The newest prompt gets the error as its answer, unless it has one: an unknown model, an early abort. An answer that stands
+    open ends with the error, too."""
+    history = await store.live_messages(session_id)
+    for stored in filter(_is_open, history):
+        await mark_interrupted(store, stored, error)
+    user, answer = last_user(history), last_assistant(history)
+    if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
+        return
+    message = AssistantMessage(
+        id=ids.ascending("message"),
+        session_id=session_id,
+        time=AssistantTime(created=clock.now_ms()),
+        parent_id=user.id,
+        model_id=user.model.model_id,
+        provider_id=user.model.provider_id,
+        mode=user.agent,
+        agent=user.agent,
+        path=path,
+    )
+    await put(store, message, error)
+
+
+async def has_open_answer(store: Store, session_id: str) -> bool:
+    return any(map(_is_open, await store.live_messages(session_id)))
+
+
+def _is_open(message: MessageWithParts) -> bool:
+    return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
+
+
+async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason: str) -> None:
+    """Store why nothing more will come, with the last answer or in one of its own. Raises TurnFailure where nobody asked."""
+    user = last_user(history)
+    if user is None:
+        raise TurnFailure(reason)
+    message = last_assistant(history)
+    if message is None or message.parent_id != user.id:
+        message = scope.new_assistant(user, user.agent, user.model)
+    await put(scope.store, message, to_message_error(TurnFailure(reason)))
+
+
+async def put(store: Store, message: AssistantMessage, error: MessageError) -> None:
+    """The message ends with the error."""
+    message.error = error
+    message.time.completed = clock.now_ms()
+    change = store.change(message.session_id, message.path.cwd)
+    change.announce(EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=error)))
+    change.put_message(message)
+    await store.commit(change)

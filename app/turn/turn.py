@@ -1,0 +1,235 @@
+"""A turn: from a prompt until the session is idle again. The loop reads the conversation, decides, acts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, assert_never
+
+from app.agent.definitions import find as find_agent
+from app.agent.definitions import prompt_text, subagents_for
+from app.context import instructions, reminders, system, window
+from app.context.call_options import request_options
+from app.context.history import to_model_messages
+from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
+from app.schema.agent import Agent
+from app.schema.errors import MessageError
+from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
+from app.schema.model import Model
+from app.schema.part import AgentPart, ModelRef, ToolPart
+from app.schema.session import Busy, Session
+from app.storage.writer import StaleLease
+from app.tool.base import Tool
+from app.tool.mcp_tool import mcp_tools
+from app.turn import compaction, decide, hooks, prune, stored_error, subtask
+from app.turn.compaction import Compactions
+from app.turn.decide import AskModel
+from app.turn.errors import aborted
+from app.turn.step import Step, StepOutcome
+from app.turn.titles import Titles
+from app.turn.turn_diffs import TurnDiffs, prompt_without_diffs
+from app.turn.turn_scope import TurnScope
+
+log = logging.getLogger(__name__)
+
+DIFF_TIMEOUT_SECONDS = 1.0
+ABORTED_DIFF_TIMEOUT_SECONDS = 0.5
+"""How long a finished, or an aborted, turn waits for its session's diff. A slower one is stored when the session is idle."""
+
+
+class Turn:
+    """`joined` tells, and forgets, whether a prompt has arrived since it was last asked."""
+
+    def __init__(self, scope: TurnScope, titles: Titles, joined: Callable[[], bool]) -> None:
+        self._scope = scope
+        self._titles = titles
+        self._joined = joined
+        self._steps = 0
+        self._compactions = Compactions(scope)
+        self._asked: prune.LastRequest | None = None
+        self._session: Session
+        self._answered = asyncio.Event()
+        self._title: asyncio.Task[None] | None = None
+        self._diffs = TurnDiffs(self._update_diffs, partial(scope.services.tasks.start, scope.session_id, "diff"))
+        self._diff_timeout = DIFF_TIMEOUT_SECONDS
+
+    async def run(self) -> None:
+        try:
+            await self._loop()
+            await self._prune()
+        except asyncio.CancelledError:
+            if self._title is not None:
+                self._title.cancel()
+            self._diff_timeout = ABORTED_DIFF_TIMEOUT_SECONDS
+            await asyncio.shield(self._answer_with(aborted()))
+            raise
+        except StaleLease:
+            raise
+        except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
+            await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
+        finally:
+            self._answered.set()
+            await self._finish_diffs()
+
+    async def _loop(self) -> None:
+        while True:
+            self._scope.set_status(Busy())
+            self._joined()
+            self._session, history = await self._scope.store.conversation(self._scope.session_id)
+            if not await self._act(decide.next_action(history), history):
+                return
+
+    async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
+        """Whether the turn goes on."""
+        self._steps += 1
+        match decision:
+            case decide.Stop():
+                return False
+            case decide.GiveUp():
+                await stored_error.give_up(self._scope, history, decision.reason)
+                return False
+            case decide.Resume():
+                return await self._resume(decision.message)
+            case decide.RunSubtask():
+                await subtask.run(self._scope, decision)
+                return True
+            case decide.Compact():
+                is_summarised = await compaction.run(self._scope, decision.user, history, auto=decision.auto)
+                return is_summarised or decide.last_user(history) is not decision.user  # a prompt behind it is answered without
+            case decide.AskModel():
+                return await self._answer(decision, history)
+            case _:
+                assert_never(decision)
+
+    # Answering.
+
+    async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
+        user, finished = decision.user, decision.last_finished
+        model = self._scope.model(user.model)
+        if finished and not finished.summary and self._overflows(model, window.used_tokens(finished, history, model)):
+            return await self._compactions.make_room(user, history)
+        outcome, step = await self._ask_model(user, model, history)
+        if step.refusal is not None:
+            return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
+        self._asked = prune.LastRequest(history, window.usable_tokens(self._scope.instance, model))
+        self._request_diffs(user.id, history)
+        if outcome is not StepOutcome.STOPPED and self._overflows(model, step.used_tokens):
+            return await self._compactions.make_room(user, history)
+        return outcome is StepOutcome.GOES_ON or self._joined()
+
+    def _overflows(self, model: Model, used: int) -> bool:
+        return window.is_overflow(self._scope.instance, model, used)
+
+    async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> tuple[StepOutcome, Step]:
+        scope, session = self._scope, self._session
+        agent = find_agent(scope.instance.agents, user.agent)
+        message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
+        step = scope.step(message, model, lambda: self._start_title(session, history))
+        step.writer.put_message()
+        prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
+        calls = scope.calls(
+            step.writer,
+            await self._tools(user, agent, model),
+            session,
+            agent,
+            model,
+            _calls_of_turn(history),
+            shown=instructions.shown_in(history),
+            bypass_agent_check=any(isinstance(part, AgentPart) for part in prompt.parts),
+        )
+        outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))
+        return outcome, step
+
+    async def _resume(self, open_message: MessageWithParts) -> bool:
+        """Go on where an earlier server waited for a person: what it asked is asked again, then the calls run."""
+        scope, message = self._scope, open_message.info
+        assert isinstance(message, AssistantMessage)
+        prompt = (await scope.store.message(scope.session_id, message.parent_id)).info
+        assert isinstance(prompt, UserMessage)
+        agent, model = find_agent(scope.instance.agents, message.agent), scope.model(prompt.model)
+        step = scope.step(message, model)
+        calls = scope.calls(step.writer, await self._tools(prompt, agent, model), self._session, agent, model)
+        outcome = await step.resume(calls, open_message.parts)
+        self._diffs.request(prompt.id)
+        return outcome is StepOutcome.GOES_ON or self._joined()
+
+    async def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
+        """What this call offers: the toolbox and the MCP servers' tools, less what the prompt switched off."""
+        instance = self._scope.instance
+        foreign = [*instance.tools, *mcp_tools(instance.mcp, await instance.mcp.offers())]
+        tools = self._scope.services.toolbox.for_call(
+            model, agent, instance.config, instance.flags, subagents_for(agent, instance.agents), instance.skills, foreign
+        )
+        switched_off = {name for name, on in (user.tools or {}).items() if not on}
+        return {name: tool for name, tool in tools.items() if name not in switched_off}
+
+    async def _request(
+        self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
+    ) -> ModelRequest:
+        instance = self._scope.instance
+        instructed = await instructions.blocks(instructions.InstructionScope.of(instance), self._scope.services.instruction_pages)
+        call = [system.environment(instance.place, model), *instructed]
+        told = await hooks.messages(instance.hooks, reminders.remind(history, agent, self._steps))
+        messages = to_model_messages(told, model)
+        if agent.steps is not None and self._steps >= agent.steps:
+            messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
+        request = ModelRequest(
+            model=model,
+            system=system.assemble(agent, model, call, user),
+            messages=messages,
+            session_id=self._scope.session_id,
+            tools=tools,
+            **request_options(instance, model, agent, user),
+        )
+        return await hooks.request(instance, request, agent, user)
+
+    # Ending.
+
+    async def _answer_with(self, error: MessageError) -> None:
+        place = self._scope.instance.place
+        path = MessagePath(cwd=place.directory, root=place.worktree)
+        await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
+
+    # Beside the loop.
+
+    async def _prune(self) -> None:
+        if self._asked is not None:
+            await _logged(prune.run(self._scope, self._asked), "old tool outputs")
+
+    def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
+        """Once a turn, and not before the answer has begun: the title can wait, the answer can't."""
+        if self._title is None:
+            self._title = self._titles.start(self._scope.instance, session, history, self._answered)
+
+    def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts]) -> None:
+        if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
+            self._diffs.request(lost)
+        self._diffs.request(prompt_id)
+
+    async def _update_diffs(self, prompt_id: str) -> int:
+        scope = self._scope
+        return await scope.services.summaries.update(scope.instance.place, scope.instance.trees, scope.session_id, prompt_id)
+
+    async def _finish_diffs(self) -> None:
+        """The turn is over when its diffs are stored or take too long, and are stored later. Its title never holds it up."""
+        diffs = self._diffs.finish()
+        if diffs is not None:
+            await asyncio.wait({diffs}, timeout=self._diff_timeout)
+
+
+async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
+    """Work beside a turn must not end it."""
+    try:
+        await work
+    except Exception:
+        log.exception("could not bring %s up to date", what)
+
+
+def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+    """The tool calls since the newest prompt, oldest first."""
+    calls: list[ToolPart] = []
+    for message in reversed(history):
+        if isinstance(message.info, UserMessage):
+            break
+        calls[:0] = [part for part in message.parts if isinstance(part, ToolPart)]
+    return calls

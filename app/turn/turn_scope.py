@@ -1,0 +1,155 @@
+"""What everything in one turn shares: the services, the directory, the session, and how messages and steps are made in it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.context.instruction_pages import InstructionPages
+from app.provider.base import ModelRequest
+from app.provider.models.selection import find as find_model
+from app.schema.agent import Agent
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
+from app.schema.model import Model
+from app.schema.part import ModelRef, Part, TextPart, ToolPart
+from app.schema.session import Session, SessionStatus
+from app.session.session_tasks import SessionTasks
+from app.session.status import Statuses
+from app.session.store import Store
+from app.session.summary import Summaries
+from app.tool.base import Tool, ToolContext, ToolResult
+from app.tool.toolbox import Toolbox
+from app.tool.truncation import OutputStore
+from app.turn.call_host import Caller, CallHost, HostServices
+from app.turn.part_writer import PartWriter
+from app.turn.step import Step, StepOutcome, StepTools
+from app.turn.tool_calls import Bounds, ToolCalls
+from app.util import clock, ids
+from app.workspace.instance import Instance
+
+
+@dataclass(frozen=True)
+class TurnServices:
+    store: Store
+    statuses: Statuses
+    summaries: Summaries
+    tasks: SessionTasks
+    host: HostServices
+    toolbox: Toolbox
+    outputs: OutputStore
+    instruction_pages: InstructionPages
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBounds:
+    """Cuts a tool's output to what a model should be sent; all of it is kept in a file."""
+
+    outputs: OutputStore
+    may_delegate: bool
+
+    async def bound(self, result: ToolResult) -> ToolResult:
+        if "truncated" in result.metadata:
+            return result
+        bounded = await self.outputs.bound(result.output, may_delegate=self.may_delegate)
+        metadata = {**result.metadata, "truncated": bounded.truncated}
+        if bounded.output_path:
+            metadata["outputPath"] = str(bounded.output_path)
+        return replace(result, output=bounded.text, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class TurnScope:
+    services: TurnServices
+    instance: Instance
+    session_id: str
+
+    @property
+    def store(self) -> Store:
+        return self.services.store
+
+    @property
+    def directory(self) -> str:
+        return self.instance.place.directory
+
+    async def session(self) -> Session:
+        return await self.store.session(self.session_id)
+
+    def model(self, ref: ModelRef) -> Model:
+        """Raises ProviderModelNotFoundError."""
+        return find_model(self.instance.connected, ref.provider_id, ref.model_id, self.instance.known)
+
+    def set_status(self, status: SessionStatus) -> None:
+        self.services.statuses.set(self.session_id, self.directory, status)
+
+    def put_message(self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = ()) -> Awaitable[None]:
+        """A message and its first parts, in one commit; to be awaited where the order with other readers matters."""
+        change = self.store.change(self.session_id, self.directory)
+        change.put_message(message)
+        for part in parts:
+            change.put_part(part)
+        return self.store.post(change)
+
+    def new_assistant(self, user: UserMessage, agent: str, model: ModelRef, *, summary: bool | None = None) -> AssistantMessage:
+        place = self.instance.place
+        return AssistantMessage(
+            id=ids.ascending("message"),
+            session_id=self.session_id,
+            time=AssistantTime(created=clock.now_ms()),
+            parent_id=user.id,
+            model_id=model.model_id,
+            provider_id=model.provider_id,
+            mode=agent,
+            agent=agent,
+            path=MessagePath(cwd=place.directory, root=place.worktree),
+            summary=summary,
+        )
+
+    def new_user(self, agent: str, model: ModelRef) -> UserMessage:
+        """A message that the server itself puts into the conversation."""
+        created = UserTime(created=clock.now_ms())
+        return UserMessage(id=ids.ascending("message"), session_id=self.session_id, time=created, agent=agent, model=model)
+
+    def synthetic_text(self, message: UserMessage, text: str) -> TextPart:
+        return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)
+
+    def step(self, message: AssistantMessage, model: Model, on_answer: Callable[[], object] = lambda: None) -> Step:
+        around = StepTools(self.store, self.directory, self.instance.trees, self.instance.hooks, self.set_status, on_answer)
+        return Step(around, message, model, self.instance.providers.provider_for(model))
+
+    def calls(
+        self,
+        writer: PartWriter,
+        tools: Mapping[str, Tool[Any]],
+        session: Session,
+        agent: Agent,
+        model: Model,
+        earlier: Sequence[ToolPart] = (),
+        *,
+        shown: set[str] | None = None,
+        bypass_agent_check: bool = False,
+    ) -> ToolCalls:
+        caller = Caller(self.instance, session, agent, writer, shown or set())
+
+        def context(part: ToolPart) -> ToolContext:
+            return ToolContext(
+                session_id=self.session_id,
+                message_id=part.message_id,
+                call_id=part.call_id,
+                agent=agent,
+                model=model,
+                directory=Path(self.instance.place.directory),
+                worktree=Path(self.instance.place.worktree),
+                host=CallHost(self.services.host, caller, calls, part),
+                bypass_agent_check=bypass_agent_check,
+            )
+
+        bounds: Bounds = OutputBounds(self.services.outputs, may_delegate="task" in tools)
+        refusal_stops = not self.instance.config.experimental.continue_loop_on_deny
+        calls = ToolCalls(tools, writer, context, bounds, earlier, plugin_hooks=self.instance.hooks, refusal_stops=refusal_stops)
+        return calls
+
+    async def ask_without_tools(self, step: Step, model: Model, agent: Agent, request: ModelRequest) -> StepOutcome:
+        async def ready() -> ModelRequest:
+            return request
+
+        return await step.run(self.calls(step.writer, {}, await self.session(), agent, model), ready)

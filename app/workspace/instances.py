@@ -1,0 +1,174 @@
+"""Puts a workspace together with the models and agents that its configuration gives it."""
+
+import asyncio
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.agent.definitions import define
+from app.config.commands import commands
+from app.config.loader import LoadedConfig
+from app.mcp.servers import McpServers, McpSettings
+from app.plugin.host import PluginHost
+from app.provider.auth_store import AuthStore
+from app.provider.base import Provider
+from app.provider.models.assembly import ProviderSettings, assemble
+from app.provider.models.catalogue import Known
+from app.provider.registry import Providers, shared_scripted
+from app.provider.secrets import key_variables
+from app.schema.model import Auth
+from app.schema.session import FileDiff
+from app.snapshot.errors import SnapshotFailed
+from app.snapshot.snapshots import Snapshots
+from app.tool.custom import custom_tools
+from app.util.tasks import TaskSet
+from app.workspace.instance import Instance, Trees
+from app.workspace.resources import Resources
+from app.workspace.workspace import Workspace
+from app.workspace.workspaces import Workspaces
+
+log = logging.getLogger(__name__)
+
+
+class SnapshotTrees:
+    """Snapshots for a turn: one that cannot be taken is logged and missing, the turn goes on."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    async def track(self) -> str | None:
+        try:
+            return await self._snapshots.track()
+        except SnapshotFailed as failure:
+            log.warning("no snapshot of this step: %s", failure.message)
+            return None
+
+    async def patch(self, before: str, after: str) -> list[str]:
+        try:
+            return [str(path) for path in await self._snapshots.patch(before, after)]
+        except SnapshotFailed as failure:
+            log.warning("what this step changed is not known: %s", failure.message)
+            return []
+
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
+        return await self._snapshots.diff_full(a, b)
+
+
+@dataclass(frozen=True)
+class _CachedInstance:
+    """An instance and what it was made from: it is made anew when one of these is another object."""
+
+    config: LoadedConfig
+    auth: dict[str, Auth]
+    instance: Instance
+
+
+class Instances:
+    """`scripted` makes the scripted provider of every directory; `hide` keeps variables that hold keys from commands."""
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        known: Known,
+        auth: AuthStore,
+        data_dir: Path,
+        mcp: McpSettings,
+        plugins: PluginHost,
+        *,
+        scripted: Callable[[], Provider] = shared_scripted,
+        hide: Callable[[Iterable[str]], None],
+    ) -> None:
+        self.workspaces = workspaces
+        self._hide = hide
+        self._known = known
+        self._auth = auth
+        self._scripted = scripted
+        self._tool_output_dir = data_dir / "tool-output"
+        self._mcp_settings = mcp
+        self.plugins = plugins
+        self._made: dict[str, _CachedInstance] = {}
+        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._closing = TaskSet()
+
+    async def get(self, directory: str | None = None) -> Instance:
+        """As configuration and keys are now. Raises what Workspaces.get and Workspace.config raise."""
+        workspace = await self.workspaces.get(directory)
+        path = workspace.place.directory
+        async with self._making[path]:
+            config, auth = await workspace.config(), self._auth.all()
+            made = self._made.get(path)
+            if made is None or made.config is not config or made.auth != auth:
+                made = _CachedInstance(config, auth, await self._make(workspace, config, auth))
+                self._replace(path, made)
+            return made.instance
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.close_one(directory) for directory in [*self._made]))
+        await self._closing.wait()
+        self.plugins.close_all()
+
+    async def close_one(self, directory: str) -> None:
+        """Let go of a directory's instance. Its connections and processes are closed, unless a turn still uses them."""
+        self.plugins.close(directory)
+        self._replace(directory, None)
+        await self._closing.wait()
+
+    def _mcp_of(self, directory: str) -> McpServers:
+        made = self._made.get(directory)
+        return made.instance.mcp if made else McpServers(directory, self._mcp_settings)
+
+    def snapshots(self) -> list[Snapshots]:
+        """Of every directory in use."""
+        return [made.instance.snapshots for made in self._made.values() if made.instance.snapshots]
+
+    async def forget(self, directory: str) -> None:
+        """Its next user opens it anew."""
+        self.workspaces.forget(directory)
+        await self.close_one(directory)
+
+    def mcp_servers(self) -> list[McpServers]:
+        """Of every directory in use."""
+        return [made.instance.mcp for made in self._made.values()]
+
+    def settings(self, instance: Instance) -> ProviderSettings:
+        return ProviderSettings.of(instance.config.layer(), os.environ)
+
+    def _replace(self, directory: str, made: _CachedInstance | None) -> None:
+        """The new one's resources are acquired first: what both have stays open."""
+        before = self._made.pop(directory, None)
+        if made is not None:
+            made.instance.resources.acquire()
+            self._made[directory] = made
+        if before is not None:
+            before.instance.resources.release()
+
+    async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
+        plugins = await self.plugins.open(workspace.place, loaded)
+        config = plugins.config
+        connected = assemble(self._known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
+        self._hide(key_variables(connected.values(), os.environ))
+        providers = Providers(connected, scripted=self._scripted)
+        mcp = self._mcp_of(workspace.place.directory).configured(config.mcp, config.experimental.mcp_timeout)
+        snapshots = workspace.snapshots(config)
+        trees: Trees | None = SnapshotTrees(snapshots) if snapshots else None
+        return Instance(
+            place=workspace.place,
+            flags=workspace.flags,
+            config=config,
+            agents=define(config, self._tool_output_dir),
+            connected=connected,
+            known=self._known,
+            providers=providers,
+            commands=commands(config, Path(workspace.place.worktree)),
+            skills=loaded.skills,
+            mcp=mcp,
+            resources=Resources(providers, mcp, self._closing),
+            trees=trees,
+            snapshots=snapshots,
+            hooks=plugins.hooks,
+            tools=custom_tools(plugins.tools),
+            plugins=plugins.statuses,
+        )

@@ -1,0 +1,148 @@
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from web_page import web_page
+
+from app.context import instruction_pages
+from app.context.instruction_pages import MAX_BYTES, MAX_PAGES, InstructionPages, PageTimes
+
+AT_ONCE = PageTimes(first_wait=5, refresh=0, retry=0)
+"""A page is asked for again each time that it is used."""
+SHORT = PageTimes(first_wait=0.2)
+
+
+@pytest.fixture
+async def made() -> AsyncIterator[Callable[[PageTimes], InstructionPages]]:
+    all_made: list[InstructionPages] = []
+
+    def make(times: PageTimes) -> InstructionPages:
+        all_made.append(InstructionPages(times))
+        return all_made[-1]
+
+    yield make
+    for pages in all_made:
+        await pages.close()
+
+
+Make = Callable[[PageTimes], InstructionPages]
+
+
+async def text(pages: InstructionPages, url: str) -> str:
+    ((_, found),) = await pages.texts([url])
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_page_is_fetched_once(made: Make) -> None:
+    pages = made(PageTimes())
+    async with web_page("be kind") as page:
+        assert [await text(pages, page.url) for _ in range(3)] == ["be kind"] * 3
+        assert len(page.requests) == 1
+    assert await text(pages, page.url) == "be kind"
+
+
+async def test_those_who_ask_at_once_share_the_fetch(made: Make) -> None:
+    pages = made(PageTimes())
+    async with web_page("be kind") as page:
+        assert await asyncio.gather(*(text(pages, page.url) for _ in range(5))) == ["be kind"] * 5
+        assert len(page.requests) == 1
+
+
+async def test_an_old_page_is_used_while_it_is_revalidated(made: Make) -> None:
+    pages = made(AT_ONCE)
+    async with web_page("old", etag='"1"') as page:
+        await text(pages, page.url)
+        assert await text(pages, page.url) == "old"
+        await until(lambda: len(page.statuses) == 2)
+        assert page.statuses == ["200 OK", "304 Not Modified"]
+        page.body, page.etag = "new", '"2"'
+        await until(lambda: len(page.statuses) == 2)
+        for _ in range(100):
+            if await text(pages, page.url) == "new":
+                break
+            await asyncio.sleep(0.02)
+        assert await text(pages, page.url) == "new"
+
+
+async def test_pages_that_hang_are_waited_for_once_and_side_by_side(made: Make) -> None:
+    pages = made(SHORT)
+    async with web_page(hangs=True) as one, web_page(hangs=True) as two, web_page("here") as three:
+        urls = [one.url, two.url, three.url]
+        began = time.monotonic()
+        assert await pages.texts(urls) == list(zip(urls, ["", "", "here"], strict=True))
+        assert 0.15 < time.monotonic() - began < 2
+        began = time.monotonic()
+        for _ in range(50):
+            await pages.texts(urls)
+        assert time.monotonic() - began < 0.15
+        one.body = "late"
+        one.answering.set()
+        await until(lambda: one.statuses)
+        for _ in range(100):
+            if await text(pages, one.url):
+                break
+            await asyncio.sleep(0.02)
+        assert await text(pages, one.url) == "late", "what comes late is used from then on"
+        assert len(one.requests) == len(two.requests) == 1
+
+
+async def test_a_page_that_cannot_be_had_says_nothing_and_is_not_asked_for_again_at_once(
+    made: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    pages = made(PageTimes())
+    async with web_page("sorry", status="404 Not Found") as missing:
+        assert [await text(pages, missing.url) for _ in range(3)] == [""] * 3
+        assert len(missing.requests) == 1
+    for url in ("http://[bad", "http://a\0b/", "http://127.0.0.1:1/"):
+        assert await text(pages, url) == ""
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(logged) == 4 and "404" in logged[0]
+
+
+async def test_a_failure_is_logged_once_and_the_last_text_stays(made: Make, caplog: pytest.LogCaptureFixture) -> None:
+    pages = made(AT_ONCE)
+    async with web_page("be kind") as page:
+        assert await text(pages, page.url) == "be kind"
+        page.status, page.body = "503 Service Unavailable", "busy"
+        for count in range(2, 5):
+            assert await text(pages, page.url) == "be kind"
+            await until(lambda expected=count: len(page.statuses) >= expected)
+        assert sum("503" in record.getMessage() for record in caplog.records) == 1
+        page.status = "404 Not Found"
+        for _ in range(100):
+            if not await text(pages, page.url):
+                break
+            await asyncio.sleep(0.02)
+        assert await text(pages, page.url) == "", "a page that is gone says nothing any more"
+
+
+async def test_a_huge_page_is_cut_and_an_unknown_character_set_does_no_harm(made: Make) -> None:
+    pages = made(PageTimes())
+    async with web_page("x" * (MAX_BYTES + 10), content_type="text/plain; charset=klingon") as page:
+        assert await text(pages, page.url) == "x" * MAX_BYTES
+
+
+async def test_so_many_pages_are_kept(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_PAGES >= 16
+    monkeypatch.setattr(instruction_pages, "MAX_PAGES", 2)
+    pages = made(PageTimes())
+    async with web_page("1") as one, web_page("2") as two, web_page("3") as three:
+        for page in (one, two, one, three, one, two):
+            await text(pages, page.url)
+        assert [len(page.requests) for page in (one, two, three)] == [1, 2, 1]
+
+
+async def test_closing_ends_what_hangs() -> None:
+    pages = InstructionPages(SHORT)
+    async with web_page(hangs=True) as page:
+        await text(pages, page.url)
+        async with asyncio.timeout(5):
+            await pages.close()

@@ -1,0 +1,134 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web_page import web_page
+
+from app.config.flags import Flags
+from app.context.instruction_pages import InstructionPages
+from app.context.instructions import MAX_BYTES, InstructionScope, blocks
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "home"
+    directory.mkdir()
+    monkeypatch.setenv("OPENCODE_TEST_HOME", str(directory))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return directory
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: Path) -> Path:
+    directory = tmp_path / "project"
+    (directory / "sub" / "deep").mkdir(parents=True)
+    return directory
+
+
+def write(path: Path, text: str) -> str:
+    """Creates the file; returns the block that it makes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return f"Instructions from: {path}\n{text}"
+
+
+async def found(directory: Path, worktree: Path, *configured: str, **flags: Any) -> list[str]:
+    pages = InstructionPages()
+    try:
+        return await blocks(InstructionScope(directory, worktree, Flags(**flags), configured), pages)
+    finally:
+        await pages.close()
+
+
+async def test_without_instructions_nothing_is_said(project: Path) -> None:
+    assert await found(project, project) == []
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"])
+async def test_each_of_the_known_names_is_read(project: Path, name: str) -> None:
+    block = write(project / name, "be kind")
+    assert await found(project, project) == [block]
+
+
+async def test_all_files_of_the_first_name_found_count_the_nearest_first(project: Path) -> None:
+    outer = write(project / "AGENTS.md", "outer")
+    inner = write(project / "sub" / "deep" / "AGENTS.md", "inner")
+    write(project / "sub" / "CLAUDE.md", "not read")
+    assert await found(project / "sub" / "deep", project) == [inner, outer]
+
+
+async def test_nothing_above_the_worktree_is_read(project: Path) -> None:
+    write(project.parent / "AGENTS.md", "someone else's")
+    assert await found(project / "sub", project) == []
+
+
+async def test_outside_git_only_the_directory_itself_is_searched(project: Path) -> None:
+    write(project / "AGENTS.md", "above")
+    here = write(project / "sub" / "AGENTS.md", "here")
+    assert await found(project / "sub", Path("/")) == [here]
+
+
+async def test_the_first_global_file_is_read_after_the_project_s(project: Path, home: Path) -> None:
+    local = write(project / "AGENTS.md", "local")
+    everywhere = write(home / ".config" / "opencode" / "AGENTS.md", "everywhere")
+    claude = write(home / ".claude" / "CLAUDE.md", "claude's")
+    assert await found(project, project) == [local, everywhere]
+    (home / ".config" / "opencode" / "AGENTS.md").unlink()
+    assert await found(project, project) == [local, claude]
+    assert await found(project, project, disable_claude_code_prompt=True) == [local]
+
+
+async def test_a_configuration_directory_s_file_comes_last_of_the_global_ones(project: Path, tmp_path: Path) -> None:
+    block = write(tmp_path / "config" / "AGENTS.md", "from the directory")
+    assert await found(project, project, config_dir=str(tmp_path / "config")) == [block]
+
+
+async def test_project_configuration_can_be_switched_off(project: Path, tmp_path: Path) -> None:
+    write(project / "AGENTS.md", "local")
+    write(project / "rules.md", "local")
+    configured = write(tmp_path / "config" / "rules.md", "the directory's")
+    flags = {"disable_project_config": True}
+    assert await found(project, project, "rules.md", **flags) == []
+    assert await found(project, project, "rules.md", config_dir=str(tmp_path / "config"), **flags) == [configured]
+
+
+async def test_configured_globs_are_searched_from_the_directory_up(project: Path) -> None:
+    a = write(project / "sub" / "docs" / "a.md", "a")
+    b = write(project / "docs" / "b.md", "b")
+    hidden = write(project / ".rules" / "c.md", "c")
+    assert await found(project / "sub", project, "docs/*.md") == [a, b]
+    assert await found(project / "sub", project, ".rules/**/*.md") == [hidden]
+
+
+async def test_home_and_absolute_paths_can_be_configured(project: Path, home: Path, tmp_path: Path) -> None:
+    mine = write(home / "mine.md", "mine")
+    other = write(tmp_path / "other" / "x1.md", "other")
+    assert await found(project, project, "~/mine.md", str(tmp_path / "other" / "x*.md")) == [mine, other]
+
+
+async def test_a_file_named_twice_is_read_once(project: Path) -> None:
+    block = write(project / "AGENTS.md", "once")
+    assert await found(project, project, "AGENTS.md", str(project / "AGENTS.md")) == [block]
+
+
+async def test_what_is_missing_empty_or_unreadable_says_nothing(project: Path) -> None:
+    write(project / "AGENTS.md", " \n")
+    (project / "loop.md").symlink_to(project / "loop.md")
+    assert await found(project, project, "missing.md", "loop.md", "sub") == []
+
+
+async def test_bytes_that_are_no_text_do_not_break_the_prompt(project: Path) -> None:
+    (project / "AGENTS.md").write_bytes(b"ok \xff")
+    assert await found(project, project) == [f"Instructions from: {project / 'AGENTS.md'}\nok \ufffd"]
+
+
+async def test_a_huge_file_is_cut(project: Path) -> None:
+    write(project / "AGENTS.md", "x" * (MAX_BYTES + 10))
+    (block,) = await found(project, project)
+    assert block.count("x") == MAX_BYTES
+
+
+async def test_a_page_is_read_after_the_files(project: Path) -> None:
+    block = write(project / "AGENTS.md", "file")
+    async with web_page("from the net") as page:
+        assert await found(project, project, page.url) == [block, f"Instructions from: {page.url}\nfrom the net"]

@@ -1,0 +1,302 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from bare_instance import bare_instance
+from open_store import OpenStore
+
+from app.runs.runner import Runner
+from app.schema.errors import SessionBusy
+from app.session.gate import HoldKind, SessionGate
+from app.session.lease import Leases
+from app.session.status import Statuses
+from app.storage import queries
+from app.workspace.instance import Instance
+
+
+class Turns:
+    """Makes turns that only wait to be let go, and remembers them."""
+
+    def __init__(self) -> None:
+        self.made = asyncio.Semaphore(0)
+        self.running: list[WaitingTurn] = []
+
+    def make(self, session_id: str, instance: Instance, joined: Callable[[], bool]) -> Any:
+        turn = WaitingTurn(instance, joined)
+        self.running.append(turn)
+        self.made.release()
+        return turn
+
+
+class WaitingTurn:
+    def __init__(self, instance: Instance, joined: Callable[[], bool]) -> None:
+        self.instance = instance
+        self.joined = joined
+        self.may_end = asyncio.Event()
+        self.may_settle = asyncio.Event()
+        self.settling = asyncio.Event()
+        self.settled = False
+
+    async def run(self) -> None:
+        self.joined()
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._settle())
+            raise
+
+    async def _settle(self) -> None:
+        self.settling.set()
+        await self.may_settle.wait()
+        self.settled = True
+
+
+class Running:
+    def __init__(self, stored: OpenStore) -> None:
+        self.stored = stored
+        self.turns = Turns()
+        self.leases = Leases(stored.sql, stored.writer)
+        self.statuses = Statuses(stored.store)
+        self.gate = SessionGate()
+        self.runner = Runner(stored.store, self.statuses, self.leases, self.gate, self.turns.make)
+        self.id = stored.session.id
+        self.instance = bare_instance("/w")
+
+    def prompt(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self.answered())
+
+    async def answered(self) -> None:
+        await self.runner.start(self.id, self.instance).over.wait()
+
+    async def next_turn(self) -> WaitingTurn:
+        await asyncio.wait_for(self.turns.made.acquire(), 5)
+        return self.turns.running[-1]
+
+
+@pytest.fixture
+async def running(stored: OpenStore) -> AsyncIterator[Running]:
+    running = Running(stored)
+    yield running
+    await running.leases.close()
+
+
+async def test_a_prompt_starts_a_turn_and_returns_when_the_session_is_idle(running: Running) -> None:
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    assert running.runner.is_running(running.id) and not prompt.done()
+    assert running.runner.sessions_of("/w") == [running.id]
+    turn.may_end.set()
+    await prompt
+    assert not running.runner.is_running(running.id)
+    assert running.stored.announced.events[-1]["type"] == "session.idle"
+    await running.stored.store.drain()
+    assert await running.stored.store.query(queries.lease_of, running.id) is None
+
+
+async def test_a_prompt_that_comes_meanwhile_joins(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    second = running.prompt()
+    await asyncio.sleep(0)
+    assert turn.joined() and not turn.joined(), "it is told once"
+    turn.may_end.set()
+    await asyncio.gather(first, second)
+    assert len(running.turns.running) == 1
+
+
+async def test_a_prompt_that_the_turn_did_not_see_gets_another_turn(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    second = running.prompt()
+    await asyncio.sleep(0)
+    turn.may_end.set()
+    again = await running.next_turn()
+    assert again is not turn and not first.done() and not second.done()
+    again.may_end.set()
+    await asyncio.gather(first, second)
+
+
+async def test_a_turn_keeps_its_instance_and_the_next_one_has_that_of_the_prompt_that_joined(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    began_with, running.instance = running.instance, bare_instance("/w")
+    second = running.prompt()
+    await asyncio.sleep(0)
+    turn.may_end.set()
+    again = await running.next_turn()
+    assert turn.instance is began_with and again.instance is running.instance
+    again.may_end.set()
+    await asyncio.gather(first, second)
+
+
+async def test_a_prompt_that_comes_while_a_turn_is_ending_waits_and_starts_anew(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    turn.may_end.set()
+    await first
+    second = running.prompt()
+    (await running.next_turn()).may_end.set()
+    await second
+    assert len(running.turns.running) == 2
+
+
+async def test_an_abort_returns_when_the_record_is_settled(running: Running) -> None:
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    abort = asyncio.create_task(running.runner.abort(running.id))
+    await asyncio.wait_for(turn.settling.wait(), 5)
+    assert not abort.done() and running.runner.is_running(running.id)
+    turn.may_settle.set()
+    await asyncio.gather(abort, prompt)
+    assert turn.settled and not running.runner.is_running(running.id)
+
+
+async def test_a_turn_that_has_not_had_its_first_moment_can_be_aborted(running: Running) -> None:
+    running.runner.start(running.id, running.instance)
+    await asyncio.wait_for(running.runner.abort(running.id), 5)
+    assert not running.runner.is_running(running.id)
+
+
+async def test_aborts_at_once_do_not_cut_the_settling_short(running: Running) -> None:
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    first = asyncio.create_task(running.runner.abort(running.id))
+    await asyncio.wait_for(turn.settling.wait(), 5)
+    second = asyncio.create_task(running.runner.abort(running.id))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not first.done() and not second.done() and running.runner.is_running(running.id)
+    turn.may_settle.set()
+    await asyncio.gather(first, second, prompt)
+    assert turn.settled
+
+
+async def test_a_prompt_during_an_abort_gets_a_turn_of_its_own(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    abort = asyncio.create_task(running.runner.abort(running.id))
+    await asyncio.wait_for(turn.settling.wait(), 5)
+    second = running.prompt()
+    turn.may_settle.set()
+    await asyncio.gather(first, abort)
+    (await running.next_turn()).may_end.set()
+    await second
+    assert len(running.turns.running) == 2
+
+
+async def test_an_abort_of_an_idle_session_is_over_at_once(running: Running) -> None:
+    await running.runner.abort("ses_nope")
+
+
+async def test_a_caller_that_goes_away_does_not_stop_the_turn(running: Running) -> None:
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    prompt.cancel()
+    await asyncio.wait({prompt})
+    assert running.runner.is_running(running.id)
+    turn.may_end.set()
+    while running.runner.is_running(running.id):
+        await asyncio.sleep(0)
+
+
+async def test_closing_aborts_everything(running: Running) -> None:
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    turn.may_settle.set()
+    await running.runner.close()
+    await prompt
+    assert turn.settled
+
+
+async def test_work_that_needs_the_session_alone_is_refused_while_a_turn_runs(running: Running) -> None:
+    prompt = running.prompt()
+    turn = await running.next_turn()
+
+    async def work() -> None:
+        raise AssertionError("must not run")
+
+    with pytest.raises(SessionBusy):
+        await running.runner.exclusively(running.id, "/w", HoldKind.SHELL, work)
+    turn.may_end.set()
+    await prompt
+
+
+async def test_a_prompt_waits_for_work_that_has_the_session_alone(running: Running) -> None:
+    may_end = asyncio.Event()
+
+    async def work() -> str:
+        await may_end.wait()
+        return "done"
+
+    alone = asyncio.create_task(running.runner.exclusively(running.id, "/w", HoldKind.SHELL, work))
+    await asyncio.sleep(0)
+    prompt = running.prompt()
+    await asyncio.sleep(0)
+    assert not running.turns.running
+    may_end.set()
+    assert await alone == "done"
+    (await running.next_turn()).may_end.set()
+    await prompt
+
+
+async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_turn(running: Running) -> None:
+    async def work() -> None:
+        raise AssertionError("must not run")
+
+    storing = running.gate.request(running.id, HoldKind.PROMPT)
+    alone = asyncio.create_task(running.runner.exclusively(running.id, "/w", HoldKind.REVERT, work))
+    await asyncio.sleep(0)
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    running.gate.release(storing)
+    with pytest.raises(SessionBusy):
+        await alone
+    await running.stored.store.drain()
+    assert await running.stored.store.query(queries.lease_of, running.id) is not None
+    assert running.runner.is_running(running.id)
+    turn.may_end.set()
+    await prompt
+    assert not running.gate.is_held(running.id)
+
+
+async def test_an_abort_ends_the_turn_that_waits_too(running: Running) -> None:
+    first = running.prompt()
+    turn = await running.next_turn()
+    turn.may_settle.set()
+    abort = asyncio.create_task(running.runner.abort(running.id))
+    await asyncio.wait_for(turn.settling.wait(), 5)
+    second = running.prompt()
+    await asyncio.sleep(0)
+    again = asyncio.create_task(running.runner.abort(running.id))
+    await asyncio.gather(first, second, abort, again)
+    assert len(running.turns.running) == 1 and not running.runner.is_running(running.id)
+
+
+async def test_a_turn_whose_session_is_deleted_before_it_begins_ends_without_a_word(running: Running) -> None:
+    deletion = running.gate.request(running.id, HoldKind.DELETE)
+    prompt = running.prompt()
+    await asyncio.sleep(0)
+    announced = len(running.stored.announced.events)
+    running.runner.discard(running.id)
+    running.gate.release(deletion)
+    await prompt
+    assert running.turns.running == [] and len(running.stored.announced.events) == announced
+    assert not running.runner.is_running(running.id) and not running.gate.is_held(running.id)
+
+
+async def test_a_stale_generation_cannot_write(running: Running) -> None:
+    """Another server has taken the session over: what the first one still has to say is refused."""
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    held = await running.stored.store.query(queries.lease_of, running.id)
+    assert held is not None
+    row = {"session_id": running.id, "owner": "another", "generation": held.generation + 1}
+    await running.stored.database.write(lambda connection: connection.execute(running.stored.sql.take_lease, [row]) and None)
+    change = running.stored.store.change(running.id, "/w")
+    change.update_session(running.stored.session.model_copy(update={"title": "too late"}))
+    with pytest.raises(Exception, match="another server"):
+        await running.stored.store.commit(change)
+    turn.may_end.set()
+    await prompt
+    assert (await running.stored.store.session(running.id)).title != "too late"

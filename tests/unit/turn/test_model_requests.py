@@ -1,0 +1,207 @@
+"""Random conversations, as every adapter sends them: whatever happened in one, its next request is one that providers accept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from conversation import (
+    agent,
+    assistant,
+    compaction,
+    completed,
+    failed,
+    file,
+    model,
+    pending,
+    reasoning,
+    running,
+    step_finish,
+    step_start,
+    subtask,
+    text,
+    tool,
+    user,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.context.history import to_model_messages
+from app.context.reminders import remind
+from app.context.shortening import LEFT_OUT, shortened
+from app.context.tokens import estimate_messages
+from app.provider.anthropic_messages.request import anthropic_body
+from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolCallBlock, ToolTurn, UserTurn
+from app.provider.models import known_providers as npm
+from app.provider.openai_chat.request import chat_body
+from app.provider.openai_responses.request import responses_body
+from app.provider.transform import prepare
+from app.schema.message import MessageWithParts
+from app.schema.model import Capabilities, Modalities, Model, ModelApi
+from app.schema.part import AgentPart, PatchPart
+from app.turn.errors import TurnFailure, aborted, to_message_error
+
+SECRET = "not for the model"
+FOREIGN = {"anthropic": {"signature": SECRET}, "openai": {"itemId": SECRET, "reasoningEncryptedContent": SECRET}}
+OWN = {"anthropic": {"signature": "s"}, "openai": {"itemId": "i", "reasoningEncryptedContent": "e"}}
+IDS = {"session_id": "ses_1", "message_id": "msg_0"}
+
+
+def of_package(package: str, api_id: str = "small-1", **fields: Any) -> Model:
+    return model(api_id=api_id).model_copy(update={"api": ModelApi(id=api_id, npm=package), **fields})
+
+
+SEEING = Capabilities(input=Modalities(image=True, pdf=True), reasoning=True)
+MODELS = {
+    "chat": of_package(npm.OPENAI_COMPATIBLE),
+    "chat that sees": of_package(npm.OPENAI_COMPATIBLE, capabilities=SEEING),
+    "mistral": of_package(npm.OPENAI_COMPATIBLE, "mistral-large"),
+    "claude by a proxy": of_package(npm.OPENROUTER, "anthropic/claude-sonnet-4.5"),
+    "responses": of_package(npm.OPENAI, "gpt-5", capabilities=SEEING),
+    "anthropic": of_package(npm.ANTHROPIC, "claude-sonnet-4-5", capabilities=SEEING),
+}
+
+outputs = st.sampled_from(["", "out", "x" * 3_000])
+states = st.one_of(
+    st.builds(completed, outputs),
+    st.builds(completed, outputs, st.none(), st.lists(st.builds(file), max_size=2)),
+    st.builds(completed, st.just(SECRET), st.just(1), st.lists(st.builds(file), max_size=1)),
+    st.sampled_from([failed(), failed(""), pending(), running()]),
+)
+call_ids = st.sampled_from(["call_1", "call_2", "toolu_01:x/y", "functions.read:0", "é"])
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> MessageWithParts:
+    same = draw(st.booleans())
+    metadata = st.sampled_from([None, OWN if same else FOREIGN])
+    ids = draw(st.permutations(["call_1", "call_2", "toolu_01:x/y", "functions.read:0", "é"]))
+    parts = draw(
+        st.lists(
+            st.one_of(
+                st.builds(text, st.sampled_from(["", " ", "said"]), metadata=metadata),
+                st.builds(reasoning, st.sampled_from(["", "thought"]), metadata=metadata),
+                st.builds(tool, states, metadata=metadata),
+                st.builds(step_start),
+                st.builds(step_finish),
+                st.just(PatchPart(id="prt_9", hash=SECRET, files=[SECRET], **IDS)),
+            ),
+            max_size=6,
+        )
+    )
+    calls = iter(ids if draw(st.booleans()) else [*ids[:1], "other", "third", "fourth", "fifth", "sixth"])
+    parts = [part.model_copy(update={"call_id": next(calls, part.id)}) if part.type == "tool" else part for part in parts]
+    error = draw(st.sampled_from([None, None, None, aborted(), to_message_error(TurnFailure("no"))]))
+    return assistant(
+        "msg_0",
+        *parts,
+        error=error,
+        finish=draw(st.sampled_from(["stop", "tool-calls", None])),
+        model_id="small-1" if same else "large-1",
+        summary=draw(st.sampled_from([None, True])),
+        agent=draw(st.sampled_from(["build", "plan"])),
+    )
+
+
+prompts = st.lists(
+    st.one_of(
+        st.builds(text, st.sampled_from(["", " ", "hi", "x" * 2_000]), synthetic=st.sampled_from([None, True])),
+        st.builds(text, st.just(SECRET), ignored=st.just(True)),
+        st.builds(file, st.sampled_from(["image/png", "application/pdf", "text/plain", "audio/wav", "application/zip"])),
+        st.builds(subtask),
+        st.builds(compaction),
+        st.just(AgentPart(id="prt_8", name=SECRET, **IDS)),
+    ),
+    max_size=4,
+).map(lambda parts: user(*parts))
+histories = st.lists(st.one_of(prompts, answers()), max_size=8).map(lambda messages: [*messages, user(text("go on"))])
+
+
+def request_of(target: Model, messages: Sequence[ModelMessage]) -> ModelRequest:
+    return prepare(ModelRequest(model=target, system=("first", "second"), messages=tuple(messages), session_id="ses_1"))
+
+
+def sent(history: Sequence[MessageWithParts], target: Model) -> tuple[ModelMessage, ...]:
+    return to_model_messages(remind(history, agent(), 2), target)
+
+
+def assert_paired(turns: Sequence[ModelMessage]) -> None:
+    for place, turn in enumerate(turns):
+        assert turn.content
+        calls = [block.call_id for block in turn.content if isinstance(block, ToolCallBlock)]
+        after = turns[place + 1] if place + 1 < len(turns) else None
+        if isinstance(turn, AssistantTurn):
+            assert len(set(calls)) == len(calls)
+            assert ([block.call_id for block in after.content] if isinstance(after, ToolTurn) else []) == calls
+        if isinstance(turn, ToolTurn):
+            assert place and isinstance(turns[place - 1], AssistantTurn)
+
+
+def assert_chat(body: dict[str, Any]) -> None:
+    open_calls: list[str] = []
+    for message in body["messages"]:
+        match message["role"]:
+            case "tool":
+                open_calls.remove(message["tool_call_id"])
+            case role:
+                assert not open_calls, "every call has its result before anything else is said"
+                assert role in ("system", "user", "assistant")
+                open_calls = [call["id"] for call in message.get("tool_calls") or ()]
+                assert message.get("content") or open_calls or message.keys() - {"role", "content", "cache_control"}
+    assert not open_calls
+
+
+def assert_responses(body: dict[str, Any]) -> None:
+    calls = [item["call_id"] for item in body["input"] if item.get("type") == "function_call"]
+    results = [item["call_id"] for item in body["input"] if item.get("type") == "function_call_output"]
+    assert sorted(calls) == sorted(results) and len(set(calls)) == len(calls)
+
+
+def assert_anthropic(body: dict[str, Any]) -> None:
+    messages = body["messages"]
+    assert [message["role"] for message in messages] == [("user", "assistant")[place % 2] for place in range(len(messages))]
+    calls = [[block["id"] for block in message["content"] if block["type"] == "tool_use"] for message in messages]
+    for place, message in enumerate(messages):
+        results = [block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result"]
+        assert results == (calls[place - 1] if place else [])
+        kinds = [block["type"] for block in message["content"]]
+        assert kinds[: len(results)] == ["tool_result"] * len(results), "results stand first"
+        assert all(block["text"].strip() for block in message["content"] if block["type"] == "text")
+    every = [call for of_message in calls for call in of_message]
+    assert len(set(every)) == len(every), "an id is given once in a request"
+
+
+CHECKS = {npm.OPENAI: (responses_body, assert_responses), npm.ANTHROPIC: (anthropic_body, assert_anthropic)}
+
+
+@pytest.mark.parametrize("target", MODELS.values(), ids=MODELS.keys())
+@given(history=histories)
+@settings(max_examples=80, deadline=None)
+def test_any_history_becomes_a_request_that_its_provider_accepts(target: Model, history: list[MessageWithParts]) -> None:
+    messages = sent(history, target)
+    assert_paired(messages)
+    build, check = CHECKS.get(target.api.npm, (chat_body, assert_chat))
+    body = build(request_of(target, messages))
+    check(body)
+    assert SECRET not in str(body), "nothing ignored, cleared or private to another model is sent"
+
+
+@given(history=histories, room=st.integers(0, 3_000))
+@settings(max_examples=80, deadline=None)
+def test_a_shortened_conversation_fits_is_paired_and_ends_as_it_did(history: list[MessageWithParts], room: int) -> None:
+    whole = sent(history, MODELS["chat"])
+    short = shortened(whole, room)
+    assert_paired(short)
+    assert estimate_messages(short) <= room + 60
+    if estimate_messages(whole) <= room:
+        assert short == whole
+    if room > 500:
+        assert "go on" in str(short[-1])
+
+
+def test_of_what_is_left_out_the_users_words_stay() -> None:
+    said = [UserTurn((TextBlock(f"request {number}"),)) for number in range(5)]
+    turns = tuple(turn for one in said for turn in (one, AssistantTurn((TextBlock("x" * 4_000),))))
+    beginning, *rest = shortened(turns, 1_500)
+    assert isinstance(beginning, UserTurn) and LEFT_OUT in str(beginning)
+    assert all(f"request {number}" in str((beginning, *rest)) for number in range(5))
+    assert rest[-1] == turns[-1]

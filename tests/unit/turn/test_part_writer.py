@@ -1,0 +1,228 @@
+import asyncio
+
+import pytest
+from conversation import assistant
+from open_store import OpenStore
+
+from app.schema.file import FileContent
+from app.schema.message import AssistantMessage
+from app.schema.part import Part, ReasoningPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
+from app.schema.tool_state import Completed, Failed, Pending, Running
+from app.storage.engine import StorageError
+from app.tool.base import ToolResult
+from app.turn.part_writer import ABORTED, PartWriter
+
+
+@pytest.fixture
+async def writer(stored: OpenStore) -> PartWriter:
+    message = await stored.put(assistant("msg_0", finish=None))
+    return PartWriter(stored.store, stored.place.directory, message)
+
+
+async def parts(stored: OpenStore, writer: PartWriter) -> list[Part]:
+    await writer.stored()
+    return (await stored.read(writer.message.id)).parts
+
+
+async def test_text_is_gathered_trimmed_at_its_end_and_timed(stored: OpenStore, writer: PartWriter) -> None:
+    writer.start_text("1", None)
+    writer.gain("1", " Hello")
+    writer.gain("1", " there \n")
+    writer.end_block("1", {"acme": {"id": 1}})
+    (part,) = await parts(stored, writer)
+    assert isinstance(part, TextPart)
+    assert (part.text, part.metadata) == (" Hello there", {"acme": {"id": 1}})
+    assert part.time is not None and part.time.end is not None and part.time.start <= part.time.end
+    assert [delta.text for delta in stored.announced.deltas] == [" Hello", " there \n"]
+
+
+async def test_a_part_that_streams_is_read_as_it_stands(stored: OpenStore, writer: PartWriter) -> None:
+    writer.start_text("1", None)
+    writer.gain("1", "H")
+    await stored.store.drain()
+    writer.gain("1", "el")
+    message = await stored.store.message(stored.session.id, writer.message.id)
+    assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
+
+
+async def test_blocks_may_overlap(stored: OpenStore, writer: PartWriter) -> None:
+    writer.start_reasoning("r", {"acme": {"signature": ""}})
+    writer.gain("r", "hm")
+    writer.start_text("t", None)
+    writer.gain("t", "yes")
+    writer.end_block("r", {"acme": {"signature": "s"}})
+    writer.end_block("t", None)
+    thought, said = await parts(stored, writer)
+    assert isinstance(thought, ReasoningPart) and isinstance(said, TextPart)
+    assert (thought.text, thought.metadata, said.text) == ("hm", {"acme": {"signature": "s"}}, "yes")
+
+
+async def test_an_empty_text_leaves_a_part_and_empty_reasoning_only_with_metadata(stored: OpenStore, writer: PartWriter) -> None:
+    writer.start_text("t", None)
+    writer.end_block("t", None)
+    writer.start_reasoning("silent", None)
+    writer.end_block("silent", None)
+    writer.start_reasoning("sealed", None)
+    writer.end_block("sealed", {"acme": {"encrypted": "x"}})
+    assert [type(part) for part in await parts(stored, writer)] == [TextPart, ReasoningPart]
+
+
+async def test_a_call_goes_from_pending_over_running_to_completed(stored: OpenStore, writer: PartWriter) -> None:
+    seen: list[str] = []
+    with stored.store.watching(stored.session.id, lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
+        writer.tool_pending("c", "Read")
+        part = writer.tool_running("c", "read", {"path": "a"}, {"acme": {"id": "x"}})
+        writer.tool_completed(part, ToolResult("a", "text", {"n": 1}, [FileContent(mime="image/png", url="data:,")]))
+    assert seen == ["pending", "running", "completed"]
+    (tool,) = await parts(stored, writer)
+    assert isinstance(tool, ToolPart) and isinstance(tool.state, Completed) and tool.state.attachments
+    assert (tool.call_id, tool.tool, tool.metadata) == ("c", "read", {"acme": {"id": "x"}})
+    assert (tool.state.input, tool.state.output, tool.state.title, tool.state.metadata) == ({"path": "a"}, "text", "a", {"n": 1})
+    assert tool.state.attachments[0].message_id == writer.message.id
+
+
+async def test_progress_is_shown_until_the_call_is_over(stored: OpenStore, writer: PartWriter) -> None:
+    part = writer.tool_running("c", "bash", {})
+    writer.tool_progress(part, "Working", {"output": "1"})
+    writer.tool_progress(part, None, {"output": "2"})
+    assert isinstance(part.state, Running)
+    assert (part.state.title, part.state.metadata) == ("Working", {"output": "2"})
+    started = part.state.time.start
+    writer.tool_failed(part, "Error: no")
+    writer.tool_progress(part, "late", {"output": "3"})
+    (tool,) = await parts(stored, writer)
+    assert isinstance(tool, ToolPart) and isinstance(tool.state, Failed)
+    assert (tool.state.error, tool.state.metadata, tool.state.time.start) == ("Error: no", {"output": "2"}, started)
+
+
+async def test_settling_leaves_nothing_running_and_keeps_what_was_said(stored: OpenStore, writer: PartWriter) -> None:
+    writer.start_text("t", None)
+    writer.gain("t", "half ")
+    writer.start_text("empty", None)
+    writer.tool_pending("p", "read")
+    writer.tool_running("r", "read", {"path": "a"})
+    done = writer.tool_running("d", "read", {})
+    writer.tool_completed(done, ToolResult("", "ok"))
+    writer.settle()
+    found = await parts(stored, writer)
+    assert [part.text for part in found if isinstance(part, TextPart)] == ["half "]
+    tools = [part for part in found if isinstance(part, ToolPart)]
+    assert [(tool.call_id, tool.state.status) for tool in tools] == [
+        ("p", "error"),
+        ("r", "error"),
+        ("d", "completed"),
+    ]
+    assert all(tool.state.error == ABORTED for tool in tools if isinstance(tool.state, Failed))
+    assert stored.store.live_parts(stored.session.id) == {}
+
+
+async def test_a_failed_attempt_leaves_nothing(stored: OpenStore, writer: PartWriter) -> None:
+    writer.step_start(None)
+    writer.start_text("t", None)
+    writer.gain("t", "half")
+    writer.tool_pending("p", "read")
+    await stored.store.drain()
+    writer.withdraw_attempt()
+    assert await parts(stored, writer) == []
+    assert len(stored.announced.of_type("message.part.removed")) == 3
+    writer.start_text("t", None)
+    writer.gain("t", "whole")
+    writer.end_block("t", None)
+    writer.settle()
+    assert [part.text for part in await parts(stored, writer) if isinstance(part, TextPart)] == ["whole"]
+
+
+async def test_whether_anything_was_said(writer: PartWriter) -> None:
+    assert not writer.has_text()
+    writer.start_text("t", None)
+    writer.gain("t", " \n")
+    assert not writer.has_text()
+    writer.gain("t", "x")
+    assert writer.has_text()
+
+
+async def test_a_step_s_frame_is_stored_in_order(stored: OpenStore, writer: PartWriter) -> None:
+    writer.step_start("tree1")
+    writer.step_finish("stop", "tree2", 0.5, Tokens(input=1))
+    writer.patch("tree1", ["/a"])
+    start, finish, patch = await parts(stored, writer)
+    assert isinstance(start, StepStartPart) and start.snapshot == "tree1"
+    assert isinstance(finish, StepFinishPart) and (finish.reason, finish.snapshot, finish.cost) == ("stop", "tree2", 0.5)
+    assert (patch.type, patch.hash, patch.files) == ("patch", "tree1", ["/a"])  # type: ignore[union-attr]
+
+
+async def test_a_call_that_nobody_is_still_writing_is_running_at_once(stored: OpenStore, writer: PartWriter) -> None:
+    seen: list[str] = []
+    with stored.store.watching(stored.session.id, lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
+        writer.tool_running("c", "bash", {"command": "ls"})
+        await writer.stored()
+    assert seen == ["running"]
+
+
+async def test_a_new_call_is_pending_with_no_input(stored: OpenStore, writer: PartWriter) -> None:
+    writer.tool_pending("c", "read")
+    (tool,) = await parts(stored, writer)
+    assert isinstance(tool, ToolPart) and tool.state == Pending()
+
+
+# A store that refuses.
+
+
+async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(stored: OpenStore, writer: PartWriter) -> None:
+    stored.database.is_full = True
+    writer.step_start("tree")
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            await writer.stored()
+    with pytest.raises(StorageError):
+        writer.raise_failure()
+    stored.database.is_full = False
+    writer.step_finish("stop", None, 0, Tokens())
+    with pytest.raises(StorageError):
+        await writer.stored()
+    writer.settle()
+    writer.raise_failure()
+    assert [part.type for part in await parts(stored, writer)] == ["step-start", "step-finish"]
+
+
+async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenStore, writer: PartWriter) -> None:
+    stored.database.is_full = True
+    writer.put_message()
+    told = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
+    assert [isinstance(error, StorageError) for error in told] == [True] * 3
+
+
+async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_failed(stored: OpenStore) -> None:
+    message = assistant("msg_lost", finish=None).info.model_copy(update={"session_id": stored.session.id})
+    assert isinstance(message, AssistantMessage)
+    writer = PartWriter(stored.store, stored.place.directory, message)
+    stored.announced.events.clear()
+    stored.database.is_full = True
+    writer.put_message()
+    await asyncio.sleep(0)
+    writer.start_text("1", None)
+    writer.gain("1", "Hel")
+    with pytest.raises(StorageError):
+        await writer.stored()
+    stored.database.is_full = False
+    writer.gain("1", "lo")
+    writer.end_block("1", None)
+    writer.tool_running("c", "bash", {})
+    await stored.store.drain()
+    assert (stored.announced.events, stored.announced.deltas) == ([], [])
+    writer.settle()
+    assert [part.type for part in await parts(stored, writer)] == ["text", "tool"]
+    told = [event["properties"]["part"]["type"] for event in stored.announced.events if "part" in event["properties"]]
+    assert (stored.announced.events[0]["type"], told) == ("message.updated", ["text", "tool", "tool"])
+
+
+async def test_an_attempt_whose_withdrawal_was_refused_is_withdrawn_later(stored: OpenStore, writer: PartWriter) -> None:
+    writer.tool_pending("c", "read")
+    await writer.stored()
+    stored.database.is_full = True
+    writer.withdraw_attempt()
+    with pytest.raises(StorageError):
+        await writer.stored()
+    stored.database.is_full = False
+    writer.settle()
+    assert await parts(stored, writer) == []

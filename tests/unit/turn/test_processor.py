@@ -1,0 +1,197 @@
+from typing import Any, get_args
+
+import pytest
+from conversation import agent, assistant, model
+from open_store import OpenStore
+
+from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage
+from app.provider import base
+from app.provider.base import StreamEvent
+from app.schema.base import Wire
+from app.schema.part import ReasoningPart, TextPart, ToolPart
+from app.schema.tool_state import Completed, Failed, Running
+from app.storage.engine import StorageError
+from app.tool.base import Tool, ToolContext, ToolError, ToolResult
+from app.tool.builtin.invalid import InvalidTool
+from app.turn.call_host import Unattended
+from app.turn.part_writer import PartWriter
+from app.turn.processor import Processor
+from app.turn.tool_calls import INVALID, ToolCalls
+
+
+class EchoParameters(Wire):
+    text: str
+
+
+class Echo(Tool[EchoParameters]):
+    id = "echo"
+    parameters = EchoParameters
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self._failure = failure
+        self.runs = 0
+
+    def description(self) -> str:
+        return "Says it again."
+
+    async def execute(self, args: EchoParameters, ctx: ToolContext) -> ToolResult:
+        self.runs += 1
+        if self._failure:
+            raise self._failure
+        return ToolResult(title=args.text, output=args.text, metadata={"truncated": False})
+
+
+class Whole:
+    async def bound(self, result: ToolResult) -> ToolResult:
+        return result
+
+
+class Attempt:
+    """One attempt at a step: feed it events, then look at what is stored."""
+
+    def __init__(self, stored: OpenStore, writer: PartWriter, tool: Echo) -> None:
+        def context(part: ToolPart) -> ToolContext:
+            place = stored.place
+            return ToolContext(
+                part.session_id,
+                part.message_id,
+                part.call_id,
+                agent(),
+                model(),
+                place.directory,
+                place.worktree,
+                Unattended(),  # type: ignore[arg-type]
+            )
+
+        self._stored = stored
+        self.writer = writer
+        self.starts = 0
+        self.calls = ToolCalls({"echo": tool, INVALID: InvalidTool()}, writer, context, Whole(), [])
+        self.processor = Processor(writer, self.calls, self._began)
+
+    def _began(self) -> None:
+        self.starts += 1
+
+    async def of(self, *events: StreamEvent) -> list[Any]:
+        for event in events:
+            self.processor.handle(event)
+        await self.calls.finish()
+        await self.writer.stored()
+        return (await self._stored.read(self.writer.message.id)).parts
+
+
+@pytest.fixture
+async def attempt(stored: OpenStore) -> Attempt:
+    return await make_attempt(stored, Echo())
+
+
+async def make_attempt(stored: OpenStore, tool: Echo) -> Attempt:
+    message = await stored.put(assistant("msg_0", finish=None))
+    return Attempt(stored, PartWriter(stored.store, stored.place.directory, message), tool)
+
+
+def test_every_event_of_a_stream_has_its_handler() -> None:
+    processor = Processor(None, None, lambda: None)  # type: ignore[arg-type]
+    assert set(processor._handlers) == set(get_args(StreamEvent))
+
+
+async def test_text_and_reasoning_become_parts(attempt: Attempt) -> None:
+    thought, said = await attempt.of(
+        base.StreamStart(),
+        base.ReasoningStart("r"),
+        base.ReasoningDelta("r", "h"),
+        base.ReasoningDelta("r", "m"),
+        base.ReasoningEnd("r", {"acme": {"signature": "s"}}),
+        base.TextStart("t"),
+        base.TextDelta("t", "yes"),
+        base.TextDelta("t", ""),
+        base.TextEnd("t"),
+        base.Finish("stop", base.Usage(input=1)),
+    )
+    assert isinstance(thought, ReasoningPart) and isinstance(said, TextPart)
+    assert (thought.text, thought.metadata, said.text) == ("hm", {"acme": {"signature": "s"}}, "yes")
+    assert attempt.starts == 1
+    assert attempt.processor.finish == base.Finish("stop", base.Usage(input=1))
+
+
+async def test_a_call_is_run_and_its_result_stored(attempt: Attempt) -> None:
+    (part,) = await attempt.of(base.ToolInputStart("c", "echo"), base.ToolCall("c", "echo", {"text": "hi"}, {"acme": {"id": 1}}))
+    assert isinstance(part.state, Completed)
+    assert (part.state.output, part.state.title, part.metadata) == ("hi", "hi", {"acme": {"id": 1}})
+    assert attempt.calls.started and not attempt.calls.blocked
+
+
+async def test_a_call_without_an_announcement_is_run_too(attempt: Attempt) -> None:
+    (part,) = await attempt.of(base.ToolCall("c", "echo", {"text": "hi"}))
+    assert part.state.status == "completed"
+
+
+async def test_a_name_in_other_letters_is_repaired(attempt: Attempt) -> None:
+    (part,) = await attempt.of(base.ToolInputStart("c", "Echo"), base.ToolCall("c", "Echo", {"text": "hi"}))
+    assert (part.tool, part.state.status) == ("echo", "completed")
+
+
+async def test_an_unknown_tool_is_answered_by_invalid(attempt: Attempt) -> None:
+    (part,) = await attempt.of(base.ToolInputStart("c", "dance"), base.ToolCall("c", "dance", {"text": "hi"}))
+    assert (part.tool, part.state.status, part.state.input["tool"]) == ("invalid", "completed", "dance")
+    assert "echo" in part.state.input["error"] and "invalid" not in part.state.input["error"]
+
+
+async def test_arguments_that_cannot_be_read_are_answered_by_invalid(attempt: Attempt) -> None:
+    (part,) = await attempt.of(base.ToolInputStart("c", "echo"), base.InvalidToolCall("c", "echo", "{", "no end"))
+    assert (part.tool, part.state.input["tool"]) == ("invalid", "echo")
+    assert "no end" in part.state.output
+
+
+async def test_arguments_of_the_wrong_shape_are_explained(attempt: Attempt) -> None:
+    (part,) = await attempt.of(base.ToolCall("c", "echo", {"words": "hi"}))
+    assert isinstance(part.state, Failed)
+    assert part.state.error.startswith("Error: The echo tool was called with invalid arguments: text:")
+
+
+@pytest.mark.parametrize(
+    ("failure", "blocks"),
+    [
+        (ToolError("no"), False),
+        (PermissionRejected(), True),
+        (PermissionRejectedWithMessage("use tabs"), False),
+        (PermissionDenied([]), False),
+        (ValueError("odd"), False),
+    ],
+)
+async def test_a_call_that_fails_ends_alone(stored: OpenStore, failure: Exception, blocks: bool) -> None:
+    attempt = await make_attempt(stored, Echo(failure))
+    one, two = await attempt.of(base.ToolCall("c", "echo", {"text": "hi"}), base.ToolCall("d", "dance", {}))
+    assert isinstance(one.state, Failed)
+    assert one.state.error.startswith("Error: ") and str(failure) in one.state.error
+    assert two.state.status == "completed"
+    assert attempt.calls.blocked is blocks
+
+
+async def test_the_model_is_offered_every_tool_but_invalid(attempt: Attempt) -> None:
+    (spec,) = attempt.calls.specs()
+    assert (spec.id, spec.description) == ("echo", "Says it again.")
+    assert spec.parameters["required"] == ["text"]
+
+
+async def test_an_aborted_call_is_left_to_be_settled(stored: OpenStore, attempt: Attempt) -> None:
+    attempt.processor.handle(base.ToolCall("c", "echo", {"text": "hi"}))
+    await attempt.calls.abort()
+    (part,) = attempt.writer.tools
+    assert isinstance(part.state, Running)
+    attempt.writer.settle()
+    assert isinstance(part.state, Failed)
+
+
+async def test_calls_that_cannot_be_stored_are_not_run(stored: OpenStore) -> None:
+    echo = Echo()
+    attempt = await make_attempt(stored, echo)
+    stored.database.is_full = True
+    with pytest.raises(StorageError):
+        await attempt.of(*(base.ToolCall(call, "echo", {"text": "hi"}) for call in ("c", "d")))
+    assert echo.runs == 0
+    stored.database.is_full = False
+    attempt.writer.settle()
+    await attempt.writer.stored()
+    states = [part.state for part in (await stored.read(attempt.writer.message.id)).parts if isinstance(part, ToolPart)]
+    assert [state.status for state in states] == ["error"] * 2

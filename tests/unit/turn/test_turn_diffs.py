@@ -1,0 +1,115 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from conversation import assistant, text, user
+
+from app.schema.errors import NotFound
+from app.schema.message import UserSummary
+from app.schema.part import PatchPart
+from app.schema.session import FileDiff
+from app.turn import turn_diffs
+from app.turn.turn_diffs import TurnDiffs, prompt_without_diffs
+
+
+class Updates:
+    """Each update waits for `gate` and announces `size` bytes."""
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self.prompts: list[str] = []
+        self.running = 0
+        self.gate = asyncio.Event()
+        self._came = asyncio.Condition()
+
+    async def __call__(self, prompt_id: str) -> int:
+        self.running += 1
+        assert self.running == 1, "one at a time"
+        self.prompts.append(prompt_id)
+        async with self._came:
+            self._came.notify_all()
+        await self.gate.wait()
+        self.running -= 1
+        if prompt_id == "msg_gone":
+            raise NotFound("gone")
+        if prompt_id == "msg_bad":
+            raise RuntimeError("no")
+        return self.size
+
+    async def when(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10), self._came:
+            await self._came.wait_for(condition)
+
+
+async def test_what_is_requested_meanwhile_is_one_more_update() -> None:
+    updates = Updates()
+    diffs = TurnDiffs(updates, asyncio.create_task)
+    for _ in range(20):
+        diffs.request("msg_1")
+    await updates.when(lambda: len(updates.prompts) == 1)
+    for _ in range(20):
+        diffs.request("msg_1")
+    updates.gate.set()
+    finished = diffs.finish()
+    assert finished is not None
+    await finished
+    assert updates.prompts == ["msg_1", "msg_1"]
+
+
+async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    updates = Updates()
+    updates.gate.set()
+    diffs = TurnDiffs(updates, asyncio.create_task)
+    for prompt in ("msg_1", "msg_bad", "msg_gone", "msg_2"):
+        diffs.request(prompt)
+    finished = diffs.finish()
+    assert finished is not None
+    await finished
+    assert updates.prompts == ["msg_1", "msg_bad", "msg_gone", "msg_2"]
+    assert [record.getMessage() for record in caplog.records] == ["could not bring the session's diff up to date"]
+
+
+async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
+    updates = Updates(size=3600 * turn_diffs.BYTES_PER_SECOND)
+    updates.gate.set()
+    diffs = TurnDiffs(updates, asyncio.create_task)
+    diffs.request("msg_1")
+    await updates.when(lambda: len(updates.prompts) == 1)
+    diffs.request("msg_1")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(updates.prompts) == 1
+    finished = diffs.finish()
+    assert finished is not None
+    async with asyncio.timeout(10):
+        await finished
+    assert len(updates.prompts) == 2
+
+
+async def test_where_nothing_was_sent_the_next_comes_at_once() -> None:
+    updates = Updates(size=0)
+    updates.gate.set()
+    diffs = TurnDiffs(updates, asyncio.create_task)
+    diffs.request("msg_1")
+    await updates.when(lambda: len(updates.prompts) == 1)
+    diffs.request("msg_1")
+    await updates.when(lambda: len(updates.prompts) == 2)
+
+
+async def test_a_turn_without_a_step_has_nothing_to_finish() -> None:
+    assert TurnDiffs(Updates(), asyncio.create_task).finish() is None
+
+
+PATCH = PatchPart(id="prt_1", session_id="ses_1", message_id="", hash="T0", files=["/d/a"])
+DIFFS = UserSummary(diffs=[FileDiff(file="a", before="", after="x", additions=1, deletions=0)])
+
+
+def test_the_prompt_before_is_missing_its_diffs_when_its_answers_changed_files() -> None:
+    first, second = user(text(), summary=UserSummary(title="T", diffs=[])), user(text())
+    worked, said = assistant(first, PATCH), assistant(first, text())
+    assert prompt_without_diffs([first, worked, said, second], second.info.id) == first.info.id
+    assert prompt_without_diffs([first, said, second], second.info.id) is None
+    assert prompt_without_diffs([first, worked], first.info.id) is None
+    done = user(text(), summary=DIFFS)
+    assert prompt_without_diffs([done, assistant(done, PATCH), second], second.info.id) is None
+    assert prompt_without_diffs([first, worked, done, second], second.info.id) is None

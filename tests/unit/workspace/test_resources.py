@@ -1,0 +1,42 @@
+from pathlib import Path
+
+from app.mcp.credentials import CredentialStore
+from app.mcp.servers import McpServers, McpSettings
+from app.provider.registry import Providers
+from app.util.tasks import TaskSet
+from app.workspace.resources import Resources
+
+
+class CountedProviders(Providers):
+    def __init__(self) -> None:
+        super().__init__({})
+        self.closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path) -> None:
+    providers, closing = CountedProviders(), TaskSet()
+    mcp = McpServers(str(tmp_path), McpSettings({}, CredentialStore(tmp_path), lambda _directory, _event: None))
+    resources = Resources(providers, mcp, closing)
+    resources.acquire()
+    with resources.in_use():
+        resources.release()
+        await closing.wait()
+        assert providers.closed == 0
+    await closing.wait()
+    assert providers.closed == 1
+
+
+async def test_resources_that_are_used_again_before_they_were_closed_stay_open(tmp_path: Path) -> None:
+    providers, closing = CountedProviders(), TaskSet()
+    mcp = McpServers(str(tmp_path), McpSettings({}, CredentialStore(tmp_path), lambda _directory, _event: None))
+    resources = Resources(providers, mcp, closing)
+    resources.acquire()
+    resources.release()
+    with resources.in_use():
+        await closing.wait()
+        assert providers.closed == 0
+    await closing.wait()
+    assert providers.closed == 1
