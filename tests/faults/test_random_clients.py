@@ -162,6 +162,8 @@ def check(outcome: Outcome, log: str, seed: int) -> None:
     note("", *outcome.told.wrong, *tracebacks(log), *no_more(outcome, SETTLED_WITHIN if refused else IDLE_WITHIN))
     for name, fold in outcome.folds.items():
         note("", *(f"{name}: {line}" for line in fold.wrong))
+        for part in fold.returned.keys() - outcome.told.patched:
+            note(fold.returned[part], f"{name}: {part} is told of after it was removed")
         for session, found in outcome.reads.items():
             note(session, *(f"{name}: {line}" for line in differences(found, fold.sessions.get(session))))
     for session, found in outcome.reads.items():
@@ -296,7 +298,7 @@ def lost(outcome: Outcome) -> list[str]:
     removed = [
         f"{item} of {session} was removed and is there"
         for session, item in told.removed
-        if session in fold.sessions and item in present(outcome.reads.get(session)) and item not in told.sent_twice
+        if session in fold.sessions and item in present(outcome.reads.get(session)) and item not in told.sent_twice | told.patched
     ]
     replies = [f"{request}: {count} replies were accepted" for request, count in told.replies.items() if count > 1]
     doubled = [f"{request}: the stream told of {told}" for request, told in fold.replies.items() if len(told) > 1]

@@ -47,6 +47,8 @@ class EventFold:
         self.waiting: dict[str, dict[str, Any]] = {}
         """Permissions and questions that nobody has answered, by id."""
         self.replies: dict[str, list[str]] = {}
+        self.returned: dict[str, str] = {}
+        """Parts that were told of after they were removed, with their session."""
         self.seen: set[tuple[str, ...]] = set()
         self.wrong: list[str] = []
         self.history: dict[str, list[str]] = {}
@@ -126,7 +128,7 @@ class EventFold:
             self.wrong.append(f"a part of message {values['messageID']} of {values['sessionID']}, which is not there")
         part_id = values.get("partID") or values["id"]
         if session and part_id in session.removed_parts:
-            self.wrong.append(f"part {part_id} of {values['sessionID']} is told of after it was removed")
+            self.returned[part_id] = str(values["sessionID"])
         return message
 
     def _remove_part(self, values: dict[str, Any]) -> None:

@@ -32,6 +32,8 @@ class Told:
 
     sessions: set[str] = field(default_factory=set)
     prompts: list[SentPrompt] = field(default_factory=list)
+    patched: set[str] = field(default_factory=set)
+    """Parts that clients put, which adds those that are not there."""
     sent_twice: set[str] = field(default_factory=set)
     failed: list[tuple[SentPrompt, dict[str, Any]]] = field(default_factory=list)
     """Prompts that were answered with an error instead of a message, which a 200 had announced."""
@@ -268,6 +270,7 @@ class RandomClients:
         if message is not None and part is not None:
             path, text = f"/session/{session}/message/{message.info['id']}/part/{part['id']}", f"Patched {rng.random()}"
             body = {**part, "messageID": message.info["id"], "sessionID": session, "text": text}
+            self.told.patched.add(part["id"])
             if await self._call("PATCH", path, session, body):
                 self.told.facts.append(("part", part["id"], text))
 
