@@ -34,6 +34,8 @@ class Told:
     prompts: list[SentPrompt] = field(default_factory=list)
     patched: set[str] = field(default_factory=set)
     """Parts that clients put, which adds those that are not there."""
+    cut: set[str] = field(default_factory=set)
+    """Answers that were reverted from one of their parts on: the end of the step goes with the next prompt."""
     sent_twice: set[str] = field(default_factory=set)
     failed: list[tuple[SentPrompt, dict[str, Any]]] = field(default_factory=list)
     """Prompts that were answered with an error instead of a message, which a 200 had announced."""
@@ -208,6 +210,8 @@ class RandomClients:
         part = self._part(rng, message, "text", "tool") if rng.random() < 0.3 else None
         if message is not None:
             body = {"messageID": message.info["id"], **({"partID": part["id"]} if part else {})}
+            if part:
+                self.told.cut.add(message.info["id"])
             await self._call("POST", f"/session/{session}/revert", session, body)
 
     async def _unrevert(self, rng: random.Random) -> None:
