@@ -1,8 +1,8 @@
 FROM python:3.12-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/opensession
-COPY requirements.lock ./
-RUN /opt/opensession/bin/pip install --no-cache-dir --requirement requirements.lock
+COPY requirements-replicas.lock ./
+RUN /opt/opensession/bin/pip install --no-cache-dir --requirement requirements-replicas.lock
 COPY pyproject.toml README.md ./
 COPY migrations migrations
 COPY app app

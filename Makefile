@@ -7,20 +7,23 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 # Resolved for the oldest Python that is supported, so that the versions suit the newer ones too.
 LOCK   := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
+# With PROCESSES=auto each file of tests is run by one of several processes; tests/conftest.py says how many and in which order.
+SPREAD := $(if $(PROCESSES),--numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder)
+
 .DEFAULT_GOAL := help
-.PHONY: help serve test faults check format conform bench openapi lock vendor docker clean
+.PHONY: help serve test faults check format conform bench bench-replicas openapi lock vendor docker clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(VENV)/.runtime ## Start the server here (ARGS="--port 5000")
 	@$(BIN)/opensession serve $(ARGS)
 
-test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork")
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork"; PROCESSES=auto runs several at once)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 faults: $(VENV)/.dev ## Run the fault and abuse tests in their long form (ARGS="-k kill")
-	@PATH="$(CURDIR)/$(BIN):$$PATH" OPENSESSION_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=3600 tests/faults tests/flows/test_revert_stateful.py tests/clients/test_run_attach.py $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" OPENSESSION_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=3600 tests/faults tests/replicas tests/flows/test_revert_stateful.py tests/clients/test_run_attach.py $(ARGS)
 
 check: $(VENV)/.dev ## Lint, formatting, strict types, import rules
 	@$(BIN)/ruff check .
@@ -37,12 +40,16 @@ conform: $(VENV)/.dev ## Compare with the scenarios recorded from OpenCode (ARGS
 bench: $(VENV)/.dev ## Measure speed (ARGS="--what stream,list")
 	@PYTHON=$(BIN)/python scripts/against.sh bench $(ARGS)
 
+bench-replicas: $(VENV)/.dev ## Measure several servers on PostgreSQL and Redis (ARGS="--replicas 3 --load 30x150")
+	@$(BIN)/python scripts/bench_replicas.py $(ARGS)
+
 openapi: $(VENV)/.dev ## Write openapi.yaml anew
 	@$(BIN)/opensession openapi > openapi.yaml
 
 lock: $(VENV)/.dev ## Resolve the lock files anew; ARGS=--upgrade takes the newest versions
 	@$(LOCK) $(ARGS) --output-file requirements.lock pyproject.toml
-	@$(LOCK) $(ARGS) --all-extras --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+	@$(LOCK) $(ARGS) --extra replicas --constraint requirements.lock --output-file requirements-replicas.lock pyproject.toml
+	@$(LOCK) $(ARGS) --all-extras --constraint requirements-replicas.lock --output-file requirements-dev.lock pyproject.toml
 
 vendor: ## Copy the page's libraries anew, at the versions that app/page/vendor/package.json names (needs npm)
 	@scripts/vendor.sh

@@ -14,11 +14,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
+from pydantic import ValidationError
 
 from app.settings import Settings
 
 if TYPE_CHECKING:
     import uvicorn
+    from pydantic_core import ErrorDetails
 
     from app.util.finding import Finding
 
@@ -40,7 +42,7 @@ def serve(
     """Serve the directory it is started in."""
     from app.api.security import is_loopback
 
-    settings = Settings()
+    settings = _settings()
     login = _login(settings)
     if not is_loopback(hostname) and login is None:
         _fail(
@@ -62,7 +64,7 @@ def _require_data_dir(settings: Settings) -> None:
 
 
 def _login(settings: Settings) -> str | None:
-    """How curl logs in, None where nobody needs to."""
+    """The login option for curl; None if no login is needed."""
     from app.api.tokens import TokenStore
     from app.config.flags import Flags
 
@@ -73,13 +75,15 @@ def _login(settings: Settings) -> str | None:
 
 def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     from app.main import create_app
+    from app.mode import mode
 
     bound = _bind(hostname, port)
     with _database_must_do():
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
+        found = mode(settings)
     server = http_server(application, settings)
     _freeze_gc()
-    _greet(hostname, bound.getsockname()[1], login)
+    _greet(hostname, bound.getsockname()[1], login, found)
     server.run(sockets=[bound])
 
 
@@ -133,15 +137,15 @@ def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
 
 
 def _freeze_gc() -> None:
-    """The modules stay for good. Left to itself the garbage collector walks all they hold again and again, which stops every
-    session for a tenth of a second each time."""
+    """Exempts loaded modules from garbage collection. Otherwise each full collection walks them and blocks every session for a
+    tenth of a second."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 
 def _bind(hostname: str, port: int) -> socket.socket:
-    """The port asked for; with 0 the usual one, else any that is free."""
+    """Binds the given port; for 0 the default port, or a free one if that is taken."""
     try:
         return _bind_to(hostname, port or DEFAULT_PORT)
     except OSError as error:
@@ -161,22 +165,23 @@ def _bind_to(hostname: str, port: int) -> socket.socket:
     return bound
 
 
-def _greet(hostname: str, port: int, login: str) -> None:
+def _greet(hostname: str, port: int, login: str, found: list[str]) -> None:
     host = f"[{hostname}]" if ":" in hostname else hostname
     url = f"http://{host}:{port}"
     typer.echo(f"opensession server listening on {url}")
     typer.echo(f"It works in {Path.cwd()}")
+    typer.echo("\n".join(found))
     typer.echo(f"Open {url} in a browser, or try:  curl -s {login}-X POST {url}/session")
 
 
 @app.command()
 def migrate() -> None:
-    """Bring the database (OPENSESSION_DATABASE_URL, or the embedded one) to the newest schema."""
+    """Upgrade the database (OPENSESSION_DATABASE_URL, or the embedded one) to the newest schema."""
     from app.storage.engine import make_engine
     from app.storage.migrate import HEAD, upgrade
 
     with _database_must_do():
-        upgrade(make_engine(Settings().resolved_database_url))
+        upgrade(make_engine(_settings().resolved_database_url))
     typer.echo(f"The database is at revision {HEAD}.")
 
 
@@ -187,7 +192,7 @@ def doctor(
     """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
     from app.doctor import examine
 
-    findings = asyncio.run(examine(Settings(), Path.cwd()))
+    findings = asyncio.run(examine(_settings(), Path.cwd()))
     left = [finding for finding in findings if not _told(finding, mend) and finding.level == "fault"]
     if left:
         typer.echo(f"{len(left)} faults." + (" `opensession doctor --mend` would mend some." if any(f.act for f in left) else ""))
@@ -229,7 +234,7 @@ def create_token(
     if not re.fullmatch(r"[\w.@-]{1,60}", name):
         _fail("A token's name may have up to 60 letters, digits and . _ @ -")
     try:
-        made = TokenStore(Settings().data_dir).create(name, days * 24 * 3600 * 1000 if days else None)
+        made = TokenStore(_settings().data_dir).create(name, days * 24 * 3600 * 1000 if days else None)
     except TokenNameTaken:
         _fail(f"There is a token {name} already: revoke it first, or choose another name.")
     typer.echo(made)
@@ -240,7 +245,7 @@ def list_tokens() -> None:
     """The names of the tokens, and how long they hold."""
     from app.api.tokens import TokenStore
 
-    for entry in TokenStore(Settings().data_dir).entries():
+    for entry in TokenStore(_settings().data_dir).entries():
         typer.echo(f"{entry.name}\tmade {_day(entry.created)}\t{_until(entry.expires, entry.holds())}")
 
 
@@ -259,13 +264,13 @@ def revoke_token(name: str) -> None:
     """Take a token back, at once; open event streams go on until they end."""
     from app.api.tokens import TokenStore
 
-    if not TokenStore(Settings().data_dir).revoke(name):
+    if not TokenStore(_settings().data_dir).revoke(name):
         _fail(f"There is no token {name}.")
 
 
 @contextmanager
 def _database_must_do() -> Iterator[None]:
-    """A database that cannot be used is the reader's to mend: said in a sentence, without a traceback."""
+    """Prints a database error as one sentence without a traceback."""
     from app.storage.engine import DatabaseUnusable, StorageError
 
     try:
@@ -274,6 +279,18 @@ def _database_must_do() -> Iterator[None]:
         _fail(str(error))
     except StorageError as error:
         _fail(f"The database cannot be used: {getattr(error, 'orig', None) or error}")
+
+
+def _settings() -> Settings:
+    """Prints an invalid value as one sentence without a traceback."""
+    try:
+        return Settings()
+    except ValidationError as invalid:
+        _fail("\n".join(map(_sentence, invalid.errors())))
+
+
+def _sentence(error: "ErrorDetails") -> str:
+    return f"OPENSESSION_{str(error['loc'][0]).upper()}: {error['msg'].removeprefix('Value error, ')}"
 
 
 def _fail(message: str) -> NoReturn:

@@ -1,21 +1,23 @@
-"""Looks over what a server works with: versions, data directory, database, snapshots, configuration."""
+"""Looks over what a server works with: versions, data directory, database, snapshots, what servers share, configuration."""
 
 import platform
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from app import __version__
 from app.config.flags import Flags
 from app.config.loader import load
+from app.doctor_servers import check_servers
 from app.project.discovery import discover
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.snapshot import checkup as snapshots
 from app.storage import checkup as database
-from app.storage.engine import DatabaseUnusable, make_engine, require_writable
+from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable
 from app.util.finding import Finding
 from app.util.git import git
 
@@ -26,16 +28,23 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
     """`directory` is the one whose configuration is read."""
     try:
         require_writable(settings.data_dir)
-        stored = database.check(make_engine(settings.resolved_database_url))
+        engine = make_engine(settings.resolved_database_url)
+        stored = database.check(engine)
     except DatabaseUnusable as error:
         return [*await _versions(), Finding("data directory", "fault", str(error))]
     return [
         *await _versions(),
         *_permissions(settings.data_dir),
         *stored,
+        *_servers(settings, engine),
         *await snapshots.check(settings.data_dir),
         *await _configuration(directory),
     ]
+
+
+def _servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
+    with suppress(StorageError):  # which was told as the database's fault
+        yield from check_servers(settings, engine)
 
 
 async def _versions() -> list[Finding]:

@@ -1,5 +1,6 @@
 """The application: routes, errors, security, and the server behind them."""
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,8 @@ from fastapi import FastAPI
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, server, session, share
+from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, session, share
+from app.api import server as server_routes
 from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
 from app.api.login import Login
@@ -32,28 +34,28 @@ def create_app(
 ) -> FastAPI:
     """`workspace` is the directory that requests work in when they name none; `hostname` and `port` are the server's own."""
     settings, flags = settings or Settings(), Flags.from_env()
-    running = Server(settings, workspace or Path.cwd(), choices)
     login = Login(flags.server_username, flags.server_password, TokenStore(settings.data_dir))
     audit_log = AuditLog(settings.data_dir)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        await running.start()
+        await server.start()
         yield
-        await running.stop()
+        await server.stop()
         audit_log.close()
 
     app = _routes(lifespan)
-    app.state.services = running.services
-    app.state.server = running
+    api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
+    server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{socket.gethostname()}:{port}")
+    app.state.services = server.services
+    app.state.server = server
     app.state.login = login
-    running.services.instances.plugins.reach = _reach(app, flags, settings.public_url or f"http://{hostname}:{port}")
     app.add_middleware(Audit, audit_log=audit_log)
     app.add_middleware(Guard, access=access_of(settings, hostname), login=login, max_body_bytes=settings.max_body_bytes)
     return app
 
 
-def _reach(app: FastAPI, flags: Flags, url: str) -> ApiAccess:
+def _api_access(app: FastAPI, flags: Flags, url: str) -> ApiAccess:
     """Plugins call the API within this process, with the server's own password."""
 
     def connect(directory: str) -> Any:
@@ -89,7 +91,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redirect_slashes=False,
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
-    for part in (session, message, event, server, request, ask, config, directory, file, mcp, share, page, plugin):
+    for part in (session, message, event, server_routes, request, ask, config, directory, file, mcp, share, page, plugin):
         app.router.routes.extend(part.routes.routes)
     errors.install(app)
     return app

@@ -1,11 +1,14 @@
 """Settings of the process, from the environment. A project's own configuration is `opencode.json` (config/)."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.util import paths
+
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 class Settings(BaseSettings):
@@ -18,6 +21,9 @@ class Settings(BaseSettings):
 
     database_url: str | None = None
     """SQLAlchemy URL of the database; default SQLite `opensession.db` in the data directory."""
+
+    redis_url: str | None = None
+    """Redis that carries events between servers of one PostgreSQL (`redis://host:6379/0`); without it they read the database."""
 
     roots: str = ""
     """More directories that clients may work in, separated by `:`; the server's own directory and worktree always are."""
@@ -72,6 +78,17 @@ class Settings(BaseSettings):
 
     idle_seconds: float = Field(default=1800, gt=0)
     """Seconds after which a directory that nobody uses is let go of, with all that was loaded of it (default 1800)."""
+
+    @field_validator("redis_url")
+    @classmethod
+    def _require_redis(cls, url: str | None) -> str | None:
+        """An empty value, as Compose passes on, is none."""
+        if not url:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in _REDIS_SCHEMES or not (parts.hostname or parts.scheme == "unix"):
+            raise ValueError("must be redis://host:port/number, rediss://… (TLS) or unix:///path")
+        return url
 
     @property
     def root_dirs(self) -> list[Path]:

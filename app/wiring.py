@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from app.api.draining import Draining
-from app.api.services import Services
-from app.bus.base import Event
+from app.api.services import DirectoryServices, EventServices, PendingServices, RunServices, Services, SessionServices
+from app.bus.base import EventBus
 from app.bus.memory import MemoryBus
+from app.bus.shared import SharedBus
 from app.config.flags import Flags
 from app.config.well_known import Organisations
 from app.context.instruction_pages import InstructionPages
@@ -20,12 +21,11 @@ from app.intake.command import Commands
 from app.intake.prompts import Prompts
 from app.intake.resolve import Resolver
 from app.intake.session_actions import SessionActions
-from app.intake.subagent import SubagentSessions
 from app.intake.user_message import Intake, PromptLimits
 from app.mcp.credentials import CredentialStore
-from app.mcp.servers import McpEvent, McpSettings
+from app.mcp.servers import McpSettings
 from app.permission.service import Permissions
-from app.plugin.host import PluginHost
+from app.plugin.host import ApiAccess, PluginHost
 from app.plugin.runner import HOOK_SECONDS
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
@@ -37,13 +37,16 @@ from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
-from app.runs.runner import MakeTurn, Runner
+from app.runs.runner import Runner
 from app.session.fork import Forks
 from app.session.gate import SessionGate
+from app.session.health import HealthCheck
 from app.session.lease import Leases
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
+from app.session.replicas import Replicas
 from app.session.revert import Reverts
+from app.session.sequencer import Sequencer
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
@@ -52,33 +55,24 @@ from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
 from app.storage.engine import Database, require_writable
+from app.storage.journal import Journal
 from app.storage.migrate import require_current, upgrade
 from app.storage.statements import Statements
-from app.storage.writer import Change, Writer
+from app.storage.writer import Writer
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.turn.call_host import HostServices
 from app.turn.titles import Titles
-from app.turn.turn import Turn
-from app.turn.turn_scope import TurnScope, TurnServices
+from app.turn.turn_scope import TurnServices
 from app.util import marks
 from app.util.server_locks import ServerLocks
+from app.util.volume import volume_id
 from app.workspace.branches import Branches
-from app.workspace.instance import Instance
 from app.workspace.instances import Instances
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Storage:
-    database: Database
-    sql: Statements
-    writer: Writer
-    store: Store
-    bus: MemoryBus
 
 
 @dataclass(frozen=True)
@@ -90,47 +84,72 @@ class Choices:
     plugin_hook_seconds: float = HOOK_SECONDS
 
 
+@dataclass(frozen=True)
+class _Storage:
+    database: Database
+    sql: Statements
+    writer: Writer
+    store: Store
+    bus: EventBus
+    locks: ServerLocks | None
+    leases: Leases
+    replicas: Replicas
+
+
+@dataclass(frozen=True)
+class _Core:
+    """What the services are made of."""
+
+    settings: Settings
+    choices: Choices
+    flags: Flags
+    storage: _Storage
+    gate: SessionGate
+    quota: ProjectQuota
+    tasks: SessionTasks
+    outputs: OutputStore
+    instruction_pages: InstructionPages
+
+
 class Server:
     """Everything a running server has. `start` before the first request, `stop` after the last."""
 
-    def __init__(self, settings: Settings, directory: Path, choices: Choices = Choices()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        choices: Choices = Choices(),
+        api_access: ApiAccess = ApiAccess(),
+        address: str = "",
+    ) -> None:
+        """`api_access` is for plugins; `address` is how other servers list this one."""
         self.settings = settings
-        self._storage = _open_storage(settings)
-        self._locks = ServerLocks(settings.data_dir / "servers") if self._storage.database.dialect == "sqlite" else None
-        self._leases = Leases(self._storage.sql, self._storage.writer, self._locks)
-        self._outputs = OutputStore(settings.data_dir / "tool-output")
-        self._instruction_pages = InstructionPages()
-        self._session_tasks = SessionTasks()
-        services = self.services = self._build(Flags.from_env(os.environ), directory, choices)
-        self._recovery = self._make_recovery()
+        self._core = _core(settings, choices, address)
+        self.services = _services(self._core, home, api_access)
+        self._recovery = _recovery(self._core, self.services)
+        self._housekeeping = _housekeeping(self._core, self.services)
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
-        self._housekeeping = Housekeeping(
-            services.replay,
-            services.instances,
-            services.branches,
-            services.runner,
-            services.bus,
-            self._outputs,
-            self.settings.idle_seconds,
-        )
 
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
+        await self._core.storage.bus.start()
+        await self._core.storage.replicas.start()
         await self._recovery.run()
         self._recovery.watch()
-        if self._locks:
-            self._locks.remove_unlocked()
+        self.services.runs.runner.watch()
+        if self._core.storage.locks:
+            self._core.storage.locks.remove_unlocked()
         self._loop = asyncio.get_running_loop()
         self._housekeeping.start()
 
     def _hold_lock(self) -> None:
         try:
-            if self._locks:
-                self._locks.hold(self._leases.owner)
+            if self._core.storage.locks:
+                self._core.storage.locks.hold(self._core.storage.leases.owner)
         except OSError as error:
             log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
 
@@ -138,18 +157,19 @@ class Server:
         """Turns are aborted and settled, everything is written, then listeners and the database are let go."""
         await self._housekeeping.stop()
         await self._recovery.close()
-        await self.services.runner.close()
-        await self._session_tasks.close()
-        await self._storage.store.drain()
-        await self._leases.close()
-        await self.services.permissions.pending.close()
-        await self.services.questions.pending.close()
-        await self.services.instances.close()
-        await self._instruction_pages.close()
-        self._storage.bus.close()
-        self._storage.database.close()
-        if self._locks:
-            self._locks.release()
+        await self.services.runs.runner.close()
+        await self._core.tasks.close()
+        await self._core.storage.store.drain()
+        await self._core.storage.leases.close()
+        await self._core.storage.replicas.leave()
+        await self.services.pending.permissions.pending.close()
+        await self.services.pending.questions.pending.close()
+        await self.services.directories.instances.close()
+        await self._core.instruction_pages.close()
+        await self._core.storage.bus.stop()
+        self._core.storage.database.close()
+        if self._core.storage.locks:
+            self._core.storage.locks.release()
 
     def refuse_work(self) -> None:
         """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
@@ -162,15 +182,15 @@ class Server:
         self.refuse_work()
         await self._recovery.close()
         await self._within_grace_period(self._work_done())
-        await self.services.runner.close()
-        self._storage.bus.close()
+        await self.services.runs.runner.close()
+        self._core.storage.bus.close()
 
     async def _work_done(self) -> None:
         """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
         they start turns."""
         await self.services.draining.requests_taken()
-        await self.services.runner.all_over()
-        await self._session_tasks.finished()
+        await self.services.runs.runner.all_over()
+        await self._core.tasks.finished()
 
     async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:
         waits = [asyncio.create_task(wait) for wait in (work, self._skip_grace_period.wait())]
@@ -182,81 +202,23 @@ class Server:
         """Running turns are aborted now. Safe to call from a signal handler."""
         self._loop.call_soon_threadsafe(self._skip_grace_period.set)
 
-    def _make_recovery(self) -> Recovery:
-        services, store = self.services, self._storage.store
-        pending = (services.permissions.pending, services.questions.pending)
-        reverts = UnfinishedReverts(store, services.instances, services.requests)
-        return Recovery(store, self._leases, pending, services.instances, services.runner, reverts)
 
-    def _build(self, flags: Flags, directory: Path, choices: Choices) -> Services:
-        storage = self._storage
-        database, sql, writer, store = storage.database, storage.sql, storage.writer, storage.store
-        projects, known, auth = Projects(database, sql, writer), KnownCatalogue(), AuthStore(self.settings.data_dir)
-        toolbox = _toolbox(self.settings, flags, known)
-        workspaces = _workspaces(self.settings, flags, directory, projects, auth)
-        instances = self._instances(workspaces, known, auth, toolbox, choices)
-        statuses, summaries, gate = Statuses(store), Summaries(store), SessionGate()
-        permissions, questions = Permissions(database, sql, writer), Questions(database, sql, writer)
-        subagents = SubagentSessions(store)
-        turn_services = TurnServices(
-            store=store,
-            statuses=statuses,
-            summaries=summaries,
-            tasks=self._session_tasks,
-            host=HostServices(store, permissions, questions, subagents),
-            toolbox=toolbox,
-            outputs=self._outputs,
-            instruction_pages=self._instruction_pages,
-        )
-        make_turn = _turn_maker(turn_services, Titles(store, summaries, self._session_tasks))
-        runner = Runner(store, statuses, self._leases, gate, make_turn, self.settings.max_running_sessions)
-        files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self._outputs)
-        reverts = Reverts(store)
-        quota = ProjectQuota(store, self.settings.max_project_bytes)
-        limits = PromptLimits(self.settings.max_part_bytes, self.settings.max_waiting_prompts)
-        intake = Intake(store, Resolver(files), reverts, limits, quota)
-        prompts = Prompts(store, intake, runner, gate)
-        sessions = SessionService(store, gate)
-        commands = Commands(toolbox.shell, toolbox.environment)
-        subagents.prompts, subagents.runner = prompts, runner
-        return Services(
-            store=store,
-            sessions=sessions,
-            deletion=Deletion(store, sessions, runner, gate, self._session_tasks),
-            forks=Forks(store, quota, gate),
-            shares=Shares(store),
-            statuses=statuses,
-            prompts=prompts,
-            requests=SessionActions(turn_services, prompts, intake, runner, gate, reverts, commands, projects),
-            runner=runner,
-            instances=instances,
-            disposal=Disposal(instances, runner, writer, storage.bus),
-            projects=projects,
-            branches=Branches(workspaces, writer, storage.bus),
-            permissions=permissions,
-            questions=questions,
-            bus=storage.bus,
-            replay=Replay(database, store, self.settings.max_journal_bytes),
-            toolbox=toolbox,
-            known=known,
-            auth=auth,
-            public_url=self.settings.public_url,
-            max_part_bytes=self.settings.max_part_bytes,
-            max_event_streams=self.settings.max_event_streams,
-            heartbeat_seconds=choices.heartbeat_seconds,
-            draining=Draining(),
-        )
-
-    def _instances(
-        self, workspaces: Workspaces, known: KnownCatalogue, auth: AuthStore, toolbox: Toolbox, choices: Choices
-    ) -> Instances:
-        settings, storage = self.settings, self._storage
-        mcp = McpSettings(toolbox.environment, CredentialStore(settings.data_dir), _announcer(storage.writer))
-        plugins = PluginHost(storage.bus, project_code=settings.project_plugins, hook_seconds=choices.plugin_hook_seconds)
-        return Instances(workspaces, known, auth, settings.data_dir, mcp, plugins, scripted=choices.scripted, hide=toolbox.hide)
+def _core(settings: Settings, choices: Choices, address: str) -> _Core:
+    storage = _open_storage(settings, address)
+    return _Core(
+        settings=settings,
+        choices=choices,
+        flags=Flags.from_env(os.environ),
+        storage=storage,
+        gate=SessionGate(),
+        quota=ProjectQuota(storage.store, settings.max_project_bytes),
+        tasks=SessionTasks(),
+        outputs=OutputStore(settings.data_dir / "tool-output"),
+        instruction_pages=InstructionPages(),
+    )
 
 
-def _open_storage(settings: Settings) -> _Storage:
+def _open_storage(settings: Settings, address: str) -> _Storage:
     """The embedded database is migrated here; a shared one is by `opensession migrate`."""
     require_writable(settings.data_dir)
     database = Database(settings.resolved_database_url)
@@ -264,34 +226,144 @@ def _open_storage(settings: Settings) -> _Storage:
         upgrade(database.engine)
     else:
         require_current(database.engine)
-    sql, bus = Statements(database.dialect), MemoryBus()
-    writer = Writer(database, sql, bus)
-    return _Storage(database, sql, writer, Store(database, sql, writer), bus)
+    sql, bus = Statements(database.dialect), _bus(settings, database)
+    sequencer = Sequencer(bus)
+    writer = Writer(database, sql, sequencer)
+    locks = ServerLocks(settings.data_dir / "servers") if database.dialect == "sqlite" else None
+    store, leases = Store(database, sql, writer, sequencer), Leases(database, sql, writer, locks)
+    volume = None if locks else volume_id(settings.data_dir)
+    replicas = Replicas(database, sql, writer, leases, locks, address, volume)
+    if isinstance(bus, SharedBus):
+        replicas.cursor = bus.cursor
+    return _Storage(database, sql, writer, store, bus, locks, leases, replicas)
 
 
-def _toolbox(settings: Settings, flags: Flags, known: KnownCatalogue) -> Toolbox:
+def _bus(settings: Settings, database: Database) -> EventBus:
+    if database.dialect == "sqlite":
+        return MemoryBus()
+    journal = Journal(database)
+    return SharedBus(settings.redis_url, journal.identity, journal.head, journal.after)
+
+
+def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
+    directories = _directories(core, home, api_access)
+    sessions = _sessions(core)
+    pending = _pending(core)
+    turns = _turns(core, directories, sessions, pending)
+    return Services(
+        settings=core.settings,
+        directories=directories,
+        sessions=sessions,
+        pending=pending,
+        runs=_runs(core, directories, sessions, turns),
+        events=_events(core),
+        draining=Draining(),
+        replicas=core.storage.replicas,
+        health=HealthCheck(core.storage.leases),
+    )
+
+
+def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectoryServices:
+    settings, choices, storage = core.settings, core.choices, core.storage
+    projects = Projects(storage.database, storage.sql, storage.writer)
+    auth, known = AuthStore(settings.data_dir), KnownCatalogue()
+    toolbox = _toolbox(core, known)
+    workspaces = _workspaces(core, home, projects, auth)
+    mcp = McpSettings(toolbox.environment, CredentialStore(settings.data_dir), storage.writer.announce)
+    project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
+    plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
+    scripted, hide = choices.scripted, toolbox.hide_variables
+    instances = Instances(workspaces, known, auth, settings.data_dir, mcp, plugins, scripted=scripted, hide=hide)
+    return DirectoryServices(instances, projects, Branches(workspaces, storage.writer, storage.bus), toolbox, known, auth)
+
+
+def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
     """Commands see no key of a known provider."""
     key_names = frozenset(name for provider in known.providers.values() for name in provider.env)
-    return Toolbox(ToolSettings(flags, key_names, settings.allow_private_addresses))
+    return Toolbox(ToolSettings(core.flags, key_names, core.settings.allow_private_addresses))
 
 
-def _workspaces(settings: Settings, flags: Flags, directory: Path, projects: Projects, auth: AuthStore) -> Workspaces:
-    organisations = Organisations(auth.all, os.environ)
-    of_each = WorkspaceSettings(settings.data_dir, flags, organisations, settings.max_snapshot_bytes)
-    return Workspaces(of_each, directory, settings.root_dirs, projects, settings.idle_seconds)
+def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
+    settings, organisations = core.settings, Organisations(auth.all, os.environ)
+    of_each = WorkspaceSettings(settings.data_dir, core.flags, organisations, settings.max_snapshot_bytes)
+    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds)
 
 
-def _announcer(writer: Writer) -> Callable[[str, McpEvent], None]:
-    """Tells the clients of a directory."""
+def _sessions(core: _Core) -> SessionServices:
+    store = core.storage.store
+    return SessionServices(
+        store=store,
+        service=SessionService(store, core.gate, core.storage.leases),
+        forks=Forks(store, core.quota, core.gate),
+        shares=Shares(store),
+        statuses=Statuses(store),
+        reverts=Reverts(store),
+    )
 
-    def announce(directory: str, event: McpEvent) -> None:
-        writer.post(Change(events=[Event(event.wire_json(), directory)]))
 
-    return announce
+def _pending(core: _Core) -> PendingServices:
+    database, sql, writer = core.storage.database, core.storage.sql, core.storage.writer
+    return PendingServices(Permissions(database, sql, writer), Questions(database, sql, writer))
 
 
-def _turn_maker(services: TurnServices, titles: Titles) -> MakeTurn:
-    def make(session_id: str, instance: Instance, joined: Callable[[], bool]) -> Turn:
-        return Turn(TurnScope(services, instance, session_id), titles, joined)
+def _turns(core: _Core, directories: DirectoryServices, sessions: SessionServices, pending: PendingServices) -> TurnServices:
+    store, summaries = sessions.store, Summaries(sessions.store)
+    return TurnServices(
+        store=store,
+        statuses=sessions.statuses,
+        summaries=summaries,
+        titles=Titles(store, summaries, core.tasks),
+        tasks=core.tasks,
+        host=HostServices(store, pending.permissions, pending.questions),
+        toolbox=directories.toolbox,
+        outputs=core.outputs,
+        instruction_pages=core.instruction_pages,
+    )
 
-    return make
+
+def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices, turns: TurnServices) -> RunServices:
+    storage, gate, store, toolbox = core.storage, core.gate, sessions.store, directories.toolbox
+    runner = Runner(store, sessions.statuses, storage.leases, gate, core.settings.max_running_sessions)
+    intake = _intake(core, sessions, toolbox)
+    prompts = Prompts(turns, intake, runner, gate)
+    commands = Commands(toolbox.shell, toolbox.environment)
+    return RunServices(
+        runner=runner,
+        prompts=prompts,
+        actions=SessionActions(store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects),
+        deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
+        disposal=Disposal(directories.instances, runner, storage.writer, storage.bus),
+    )
+
+
+def _intake(core: _Core, sessions: SessionServices, toolbox: Toolbox) -> Intake:
+    settings = core.settings
+    files = FileReader(sessions.store, toolbox.read, toolbox.list, toolbox.times, core.outputs)
+    limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
+    return Intake(sessions.store, Resolver(files), sessions.reverts, limits, core.quota)
+
+
+def _events(core: _Core) -> EventServices:
+    replay = Replay(core.storage.database, core.storage.store, core.storage.bus, core.settings.max_journal_bytes)
+    return EventServices(core.storage.bus, replay, core.choices.heartbeat_seconds)
+
+
+def _recovery(core: _Core, services: Services) -> Recovery:
+    instances, runs = services.directories.instances, services.runs
+    pending = (services.pending.permissions.pending, services.pending.questions.pending)
+    reverts = UnfinishedReverts(core.storage.store, instances, runs.actions)
+    return Recovery(core.storage.store, core.storage.leases, pending, instances, runs.prompts, reverts)
+
+
+def _housekeeping(core: _Core, services: Services) -> Housekeeping:
+    directories, events = services.directories, services.events
+    return Housekeeping(
+        events.replay,
+        services.replicas,
+        directories.instances,
+        directories.branches,
+        services.runs.runner,
+        events.bus,
+        core.outputs,
+        core.settings.idle_seconds,
+    )

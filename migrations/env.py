@@ -10,7 +10,7 @@ from app.storage.engine import make_engine
 
 
 def run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=SQLModel.metadata, render_as_batch=True)
+    context.configure(connection=connection, target_metadata=SQLModel.metadata)
     with context.begin_transaction():
         context.run_migrations()
 

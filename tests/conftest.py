@@ -1,11 +1,50 @@
-"""What all tests share: an environment that configures nothing."""
+"""What all tests share: an environment that configures nothing, and how `make test PROCESSES=auto` spreads them."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from figures import figure, pytest_terminal_summary
+
+__all__ = ["figure", "pytest_terminal_summary"]
+
+if TYPE_CHECKING:
+    from postgres import PostgresServer
 
 CONFIGURING = ("OPENSESSION_", "OPENCODE_", "XDG_")
+
+SLOWEST_FIRST = (
+    "replicas",
+    "faults",
+    "page",
+    "clients",
+    "deploy",
+    "docs",
+    "flows",
+    "api",
+    "wire",
+    "migrations",
+    "architecture",
+    "unit",
+)
+"""A slow file that starts last keeps one process busy while the others have nothing left to do."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """More processes than cores, as many tests wait. One or two files are run by this process: another takes seconds to start."""
+    files = [argument.partition("::")[0] for argument in config.args]
+    if len(files) <= 2 and all(file.endswith(".py") for file in files):
+        return 0
+    return min(2 * (os.cpu_count() or 1), 8)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        rank = {config.rootpath / "tests" / name: place for place, name in enumerate(SLOWEST_FIRST)}
+        items.sort(key=lambda item: min((rank[parent] for parent in item.path.parents if parent in rank), default=0))
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +56,15 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
     return home
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["PostgresServer"]:
+    """A server for all tests of this process; each makes databases of its own."""
+    from postgres import running_postgres
+
+    with running_postgres() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

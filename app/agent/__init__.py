@@ -1,4 +1,4 @@
-"""Agents: the seven built in and those of the configuration, and the texts that they are prompted with (`prompts/`).
+"""Agents: the seven built-in ones, those of the configuration, and the prompts (`prompts/`).
 
 Begin at `definitions.py`. How an agent's turn runs is in `app.turn`.
 """

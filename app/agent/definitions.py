@@ -1,4 +1,4 @@
-"""The agents of a workspace: the seven built in, and those of its configuration."""
+"""The agents of a workspace: the seven built-in ones, and those of its configuration."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -32,7 +32,7 @@ def _rule(permission: str, pattern: str, action: Action) -> Rule:
 
 
 def _tool_output(tool_output_dir: Path) -> Ruleset:
-    """Outputs that were cut short are kept in full there for every agent to read."""
+    """Allows every agent to read truncated tool outputs, which are stored in full in this directory."""
     return [
         _rule("external_directory", str(tool_output_dir), "allow"),
         _rule("external_directory", f"{tool_output_dir}/*", "allow"),
@@ -125,8 +125,8 @@ def _configured(base: Agent | None, name: str, config: AgentConfig, defaults: Ru
 
 
 def _with_tool_output(agent: Agent, tool_output_dir: Path) -> Agent:
-    """A configuration that asks or denies outside directories means the project's, not the server's own outputs, unless it
-    names them."""
+    """Keeps the tool-output directory allowed if the configuration asks for or denies external directories, unless it names
+    it."""
     rules = _tool_output(tool_output_dir)
     named = {rule.pattern for rule in rules}
     if any(
@@ -151,7 +151,7 @@ def define(config: Config, tool_output_dir: Path) -> dict[str, Agent]:
 
 
 def default_agent(agents: Mapping[str, Agent], config: Config) -> Agent:
-    """Raises BadRequest when the configured default cannot start a conversation."""
+    """Raises BadRequest if the configured default agent cannot lead a session."""
     if config.default_agent:
         agent = agents.get(config.default_agent)
         if agent is None or agent.mode == "subagent" or agent.hidden:
@@ -172,7 +172,7 @@ def find(agents: Mapping[str, Agent], name: str) -> Agent:
 
 
 def subagents_for(caller: Agent, agents: Mapping[str, Agent]) -> list[Agent]:
-    """Whom an agent may give tasks to; also agents that are hidden, which means from the people who pick one."""
+    """The agents that an agent may give tasks to. Includes hidden agents, which are hidden only from the user's choice."""
     return [
         agent
         for agent in agents.values()

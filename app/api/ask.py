@@ -1,11 +1,11 @@
-"""What waits for a person: permissions and questions."""
+"""Permission requests and questions that wait for the user."""
 
 from typing import Annotated
 
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, SessionPath, documented, json_bytes, place_of
+from app.api.deps import TRUE, Directory, SessionIdPath, documented, json_bytes, location_of
 from app.api.json_route import ServerRequest, router
 from app.schema.permission import PermissionRequest, ReplyInput, RespondInput
 from app.schema.question import AnswerInput, QuestionRequest
@@ -25,7 +25,7 @@ QuestionPath = Annotated[str, Path(alias="requestID", pattern="^que")]
     responses=documented(400, 403),
 )
 async def permissions(request: ServerRequest, where: Directory) -> Response:
-    return json_bytes(await request.services.permissions.pending_json((await place_of(request, where)).directory))
+    return json_bytes(await request.services.pending.permissions.pending_json((await location_of(request, where)).directory))
 
 
 @routes.post(
@@ -36,7 +36,7 @@ async def permissions(request: ServerRequest, where: Directory) -> Response:
     responses=documented(400, 404),
 )
 async def reply(request: ServerRequest, request_id: RequestPath, body: ReplyInput) -> Response:
-    await request.services.permissions.reply(request_id, body.reply, body.message)
+    await request.services.pending.permissions.reply(request_id, body.reply, body.message)
     return json_bytes(TRUE)
 
 
@@ -48,8 +48,10 @@ async def reply(request: ServerRequest, request_id: RequestPath, body: ReplyInpu
     deprecated=True,
     responses=documented(400, 404),
 )
-async def respond(request: ServerRequest, session_id: SessionPath, permission_id: PermissionPath, body: RespondInput) -> Response:
-    await request.services.permissions.reply(permission_id, body.response)
+async def respond(
+    request: ServerRequest, session_id: SessionIdPath, permission_id: PermissionPath, body: RespondInput
+) -> Response:
+    await request.services.pending.permissions.reply(permission_id, body.response)
     return json_bytes(TRUE)
 
 
@@ -61,7 +63,7 @@ async def respond(request: ServerRequest, session_id: SessionPath, permission_id
     responses=documented(400, 403),
 )
 async def questions(request: ServerRequest, where: Directory) -> Response:
-    return json_bytes(await request.services.questions.pending_json((await place_of(request, where)).directory))
+    return json_bytes(await request.services.pending.questions.pending_json((await location_of(request, where)).directory))
 
 
 @routes.post(
@@ -72,7 +74,7 @@ async def questions(request: ServerRequest, where: Directory) -> Response:
     responses=documented(400, 404),
 )
 async def answer(request: ServerRequest, request_id: QuestionPath, body: AnswerInput) -> Response:
-    await request.services.questions.reply(request_id, body.answers)
+    await request.services.pending.questions.reply(request_id, body.answers)
     return json_bytes(TRUE)
 
 
@@ -84,5 +86,5 @@ async def answer(request: ServerRequest, request_id: QuestionPath, body: AnswerI
     responses=documented(400, 404),
 )
 async def reject(request: ServerRequest, request_id: QuestionPath) -> Response:
-    await request.services.questions.reject(request_id)
+    await request.services.pending.questions.reject(request_id)
     return json_bytes(TRUE)

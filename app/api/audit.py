@@ -35,7 +35,7 @@ class AuditLog:
         self._files = _RotatedFiles(data_dir / "audit.log")
 
     def write(self, entry: dict[str, Any]) -> None:
-        """A full disk stops no work that needs no disk."""
+        """Logs a failure instead of raising: a full disk must not block other work."""
         line = orjson.dumps(entry, default=str, option=orjson.OPT_APPEND_NEWLINE)
         try:
             self._files.append(line)
@@ -78,7 +78,7 @@ def _private(path: str, flags: int) -> int:
 
 
 class Audit:
-    """Stands inside the guard: what is refused at the door has changed nothing."""
+    """Runs inside the guard: requests that the guard rejects have changed nothing."""
 
     def __init__(self, app: ASGIApp, audit_log: AuditLog) -> None:
         self._app = app

@@ -1,5 +1,10 @@
 """What a connection may take of the server before a request is one: mixed into uvicorn's HTTP protocol, which has no limits of
-its own for an address and headers, for connections that send nothing and for clients that do not read."""
+its own for an address and headers, for connections that send nothing and for clients that do not read.
+
+uvicorn has neither settings for these (`limit_concurrency` counts requests too, `h11_max_incomplete_event_size` is of its other
+protocol) nor a public interface. A release that renames what `_HttpProtocol` lists or `send_400_response` breaks this module;
+tests/unit/api/test_bounded_requests.py shows it.
+"""
 
 import asyncio
 from collections import deque
@@ -13,15 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.errors import named
 
 HEAD_SECONDS = 30.0
-"""So long a client may take for the head of a request."""
+"""The timeout for the head of a request."""
 STALL_SECONDS = 30.0
-"""So long a client may take nothing of what is sent to it, before its connection is cut."""
+"""A connection is closed after the client has read nothing for this long."""
 LAST_REQUEST_SECONDS = 0.3
-"""So long an idle connection stays open when the server stops: a request that is on its way is answered, not reset."""
+"""How long an idle connection stays open when the server stops, so that a request in transit is answered, not reset."""
 LINGER_SECONDS = 2.0
-"""So long what a refused client is still sending is thrown away: closed at once, it would not hear why."""
+"""How long to discard what a rejected client still sends: closed at once, the client would not get the answer."""
 SPARE_CONNECTIONS = 100
-"""So many above the limit are told that there are too many; those above are closed at once."""
+"""This many connections above the limit get a 429; further ones are closed at once."""
 
 WHOLE = "opensession.whole"
 """In a request's scope when all of its body is here."""
@@ -163,7 +168,7 @@ class BoundedRequests(_HttpProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
 
-    # A client that does not read.
+    # Clients that do not read.
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -6,7 +6,7 @@ import orjson
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, documented, json_bytes, place_of, wire
+from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.config.masking import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
@@ -18,13 +18,13 @@ routes = router()
 
 @routes.get("/config", operation_id="config.get", response_model=Config, tags=["config"], responses=documented(400, 403))
 async def get(request: ServerRequest, where: Directory) -> Response:
-    return json_bytes(orjson.dumps(masked((await request.services.instances.get(where)).config)))
+    return json_bytes(orjson.dumps(masked((await instance_of(request, where)).config)))
 
 
 @routes.patch("/config", operation_id="config.update", response_model=Config, tags=["config"], responses=documented(400, 403))
 async def update(request: ServerRequest, where: Directory, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; what is not named stays as it is."""
-    workspace = await request.services.instances.workspaces.get(where)
+    workspace = await request.services.directories.instances.workspaces.get(where)
     await workspace.patch_config(body)
     return json_bytes(orjson.dumps(masked((await workspace.config()).config)))
 
@@ -37,15 +37,16 @@ async def update(request: ServerRequest, where: Directory, body: dict[str, Any])
     responses=documented(400, 403),
 )
 async def connected(request: ServerRequest, where: Directory) -> Response:
-    return wire(config_providers((await request.services.instances.get(where)).connected))
+    return wire(config_providers((await instance_of(request, where)).models.connected))
 
 
 @routes.get(
     "/provider", operation_id="provider.list", response_model=ProviderList, tags=["provider"], responses=documented(400, 403)
 )
 async def providers(request: ServerRequest, where: Directory) -> Response:
-    instance = await request.services.instances.get(where)
-    return wire(provider_list(request.services.known, instance.connected, request.services.instances.settings(instance)))
+    instance = await instance_of(request, where)
+    directories = request.services.directories
+    return wire(provider_list(directories.known, instance.models.connected, directories.instances.settings(instance)))
 
 
 @routes.get(
@@ -56,8 +57,8 @@ async def providers(request: ServerRequest, where: Directory) -> Response:
     responses=documented(400, 403),
 )
 async def methods(request: ServerRequest, where: Directory) -> dict[str, list[ProviderAuthMethod]]:
-    await place_of(request, where)
-    return auth_methods(request.services.known)
+    await location_of(request, where)
+    return auth_methods(request.services.directories.known)
 
 
 ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
@@ -67,7 +68,7 @@ ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
 @routes.put("/auth/{providerID:path}", operation_id="auth.set", response_model=bool, tags=["auth"], responses=documented(400))
 async def set_key(request: ServerRequest, provider_id: ProviderPath, body: Auth) -> Response:
     """Kept in the data directory in a file that only the server's user can read."""
-    request.services.auth.set(provider_id, body)
+    request.services.directories.auth.set(provider_id, body)
     return json_bytes(TRUE)
 
 
@@ -75,5 +76,5 @@ async def set_key(request: ServerRequest, provider_id: ProviderPath, body: Auth)
     "/auth/{providerID:path}", operation_id="auth.remove", response_model=bool, tags=["auth"], responses=documented(400)
 )
 async def remove_key(request: ServerRequest, provider_id: ProviderPath) -> Response:
-    request.services.auth.remove(provider_id)
+    request.services.directories.auth.remove(provider_id)
     return json_bytes(TRUE)

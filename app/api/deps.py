@@ -1,4 +1,4 @@
-"""What routes have in common: the directory a request names, the answers' form."""
+"""What routes share: the directory that a request names, and the form of the answers."""
 
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
@@ -7,7 +7,7 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.json_route import ServerRequest
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.base import AnyID, Wire
 from app.workspace.instance import Instance
 
@@ -24,25 +24,30 @@ async def named_directory(
 
 
 Directory = Annotated[str | None, Depends(named_directory)]
-SessionPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
-MessagePath = Annotated[str, Path(alias="messageID", pattern="^msg")]
-PartPath = Annotated[AnyID, Path(alias="partID")]
+SessionIdPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
+MessageIdPath = Annotated[str, Path(alias="messageID", pattern="^msg")]
+PartIdPath = Annotated[AnyID, Path(alias="partID")]
 
 
-async def place_of(request: ServerRequest, directory: str | None) -> Place:
+async def location_of(request: ServerRequest, directory: str | None) -> Location:
     """The place that a request names, else the server's own."""
-    return (await request.services.instances.workspaces.get(directory)).place
+    return (await request.services.directories.instances.workspaces.get(directory)).location
 
 
-async def session_place(request: ServerRequest, session_id: str, directory: str | None) -> Place:
+async def instance_of(request: ServerRequest, directory: str | None) -> Instance:
+    """The named directory, else the server's own, with all that a turn needs."""
+    return await request.services.directories.instances.get(directory)
+
+
+async def session_location(request: ServerRequest, session_id: str, directory: str | None) -> Location:
     """The place that a request names, else the one that the session was created in."""
-    return await place_of(request, directory or (await request.services.store.session(session_id)).directory)
+    return await location_of(request, directory or (await request.services.sessions.store.session(session_id)).directory)
 
 
 async def session_instance(request: ServerRequest, session_id: str, directory: str | None) -> Instance:
     """The same place with all that a turn needs. Raises NotFound for an unknown session."""
-    session = await request.services.store.session(session_id)
-    return await request.services.instances.get(directory or session.directory)
+    session = await request.services.sessions.store.session(session_id)
+    return await instance_of(request, directory or session.directory)
 
 
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -1,4 +1,4 @@
-"""Graceful shutdown: a server that has been told to stop takes no new work, and serves what lets running turns finish."""
+"""Graceful shutdown: a stopping server accepts no new work, and serves only requests that let running turns finish."""
 
 import asyncio
 from collections.abc import Collection, Iterator
@@ -67,5 +67,5 @@ class Draining:
                 self._none_left.set()
 
     async def requests_taken(self) -> None:
-        """Returns when no request that was let in is still on its way to what it starts."""
+        """Returns when every admitted request has started its work."""
         await self._none_left.wait()

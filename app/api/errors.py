@@ -17,7 +17,7 @@ from app.util.secrets import masked
 
 log = logging.getLogger(__name__)
 
-MOST_ISSUES = 50
+MAX_ISSUES = 50
 LARGEST_ECHO_BYTES = 64 * 1024
 
 _NAMES = {
@@ -45,7 +45,7 @@ async def _service_error(_request: Request, error: Exception) -> Response:
 
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    issues = [_issue(issue) for issue in error.errors()[:MOST_ISSUES]]
+    issues = [_issue(issue) for issue in error.errors()[:MAX_ISSUES]]
     holds_key = request.url.path.startswith("/auth/")
     return rendered(400, bad_request_body(None if holds_key else _echo(error.body), issues))
 
@@ -70,13 +70,13 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:
-    """Nobody hears it; it stands in the audit log."""
+    """The client is gone; the status appears only in the audit log."""
     return named(400, "BadRequest", "The body ended before it was complete.")
 
 
 async def _storage_error(_request: Request, error: Exception) -> Response:
-    """The disk is full, the database locked or out of reach: nothing was stored."""
-    log.error("the database refused: %s", error)
+    """The disk is full, or the database is locked or unreachable: nothing was stored."""
+    log.error("database error: %s", error)
     return named(503, "StorageError", "The server's database cannot do this now. Nothing was stored; try again later.")
 
 

@@ -5,7 +5,7 @@ One that asks for ids can resume: by `ids=true`, by `parts=delta`, or by a `Last
 programs get them too: they name themselves, resume by every id that they are sent, and miss events after a reconnect without.
 """
 
-import asyncio
+import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from fastapi import Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.deps import Directory, documented, place_of, wire
+from app.api.deps import Directory, documented, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.api.login import Login
 from app.api.services import Services
@@ -23,10 +23,12 @@ from app.bus.frames import EventFrame, pieces
 from app.bus.listener import Listener
 from app.schema.base import Wire
 from app.schema.errors import TooMany
-from app.schema.event import AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
+from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
 
 routes = router(tags=["event"])
+
+RETRY_MS = (250, 1000)
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -67,7 +69,7 @@ async def subscribe(
     token: Token = None,
 ) -> StreamingResponse:
     """The events of one directory."""
-    directory = (await place_of(request, where)).directory
+    directory = (await location_of(request, where)).directory
     return await _open(
         request.services, directory, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor)
     )
@@ -107,9 +109,9 @@ class _Wanted:
 
 
 async def _open(app: Services, directory: str | None, wanted: _Wanted) -> StreamingResponse:
-    if app.bus.listeners() >= app.max_event_streams:
-        raise TooManyStreams(app.max_event_streams)
-    listener = app.bus.subscribe(directory, deltas=wanted.deltas, ids=wanted.ids)
+    if app.events.bus.listeners() >= app.settings.max_event_streams:
+        raise TooManyStreams(app.settings.max_event_streams)
+    listener = app.events.bus.subscribe(directory, deltas=wanted.deltas, ids=wanted.ids)
     frames = _frames(app, listener, wanted)
     try:
         first = await anext(frames)  # what fails here is still an answer with a status
@@ -163,14 +165,23 @@ async def _frames(app: Services, listener: Listener, wanted: _Wanted) -> AsyncIt
     else:
         async for piece in _missed(app, listener, _number(wanted.cursor)):
             yield piece
-    async for piece in _live(listener, app.heartbeat_seconds):
-        yield piece
+    listener.repeat(EventFrame(Event(EventServerHeartbeat().wire_json(), journaled=False)), app.events.heartbeat_seconds)
+    while (published := await listener.next()) is not None:
+        yield published
+    if wanted.ids and app.draining.has_begun:
+        yield _retry_hint(listener)
+
+
+def _retry_hint(listener: Listener) -> bytes:
+    """A server that stops sends its clients elsewhere, or to the one that follows: soon, but not all at one moment. With a
+    heartbeat, because a frame without data is more than simple readers expect."""
+    return b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
 async def _greeting(app: Services, listener: Listener) -> bytes:
     """For a new client, with the present cursor. What was announced before it, the client finds in what it reads next."""
-    head = await app.replay.head()
-    listener.resume(head, await app.replay.streaming(listener.directory))
+    head = await app.events.replay.head()
+    listener.resume(head, await app.events.replay.streaming(listener.directory))
     return _frame(listener, EventServerConnected(), head)
 
 
@@ -192,9 +203,9 @@ async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterat
 async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
     """Behind the last page the listener goes on."""
     listener.unpause()
-    page = await app.replay.page(cursor, listener.directory)
+    page = await app.events.replay.page(cursor, listener.directory)
     if page.last:
-        listener.resume(page.upto, await app.replay.streaming(listener.directory))
+        listener.resume(page.upto, await app.events.replay.streaming(listener.directory))
     else:
         listener.pause()
     return page
@@ -205,22 +216,5 @@ def _number(cursor: str) -> int:
     return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 19 else -1
 
 
-def _frame(listener: Listener, event: Wire, seq: int | None = None) -> bytes:
-    return b"".join(EventFrame(Event(event.wire_json(), durable=False, seq=seq)).encoded(listener.form))
-
-
-async def _live(listener: Listener, heartbeat_seconds: float) -> AsyncIterator[bytes]:
-    heartbeat = _frame(listener, EventServerHeartbeat())
-    loop = asyncio.get_running_loop()
-    due = loop.time() + heartbeat_seconds
-    while True:
-        try:
-            async with asyncio.timeout_at(due):
-                piece = await listener.next()
-        except TimeoutError:
-            due = loop.time() + heartbeat_seconds
-            yield heartbeat
-            continue
-        if piece is None:
-            return
-        yield piece
+def _frame(listener: Listener, event: AnnouncedEvent, seq: int | None = None) -> bytes:
+    return b"".join(EventFrame(Event(event.wire_json(), journaled=False, seq=seq)).encoded(listener.form))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Query
 from fastapi.responses import Response
 
-from app.api.deps import Directory, documented, json_bytes, place_of, wire
+from app.api.deps import Directory, documented, json_bytes, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.browse.content import view_file
 from app.browse.file_search import FileSearch
@@ -26,7 +26,7 @@ FilePath = Annotated[str, Query(alias="path", description="From the directory on
 
 
 async def _reach(request: ServerRequest, where: str | None) -> AllowedPaths:
-    return AllowedPaths(await place_of(request, where), request.services.instances.workspaces.allows)
+    return AllowedPaths(await location_of(request, where), request.services.directories.instances.workspaces.allows)
 
 
 def _array(values: Sequence[Wire]) -> Response:
@@ -36,7 +36,7 @@ def _array(values: Sequence[Wire]) -> Response:
 @routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"])
 async def text(request: ServerRequest, where: Directory, pattern: Annotated[str, Query(max_length=2000)]) -> Response:
     """Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all."""
-    return _array(await find_text(Path((await place_of(request, where)).directory), pattern))
+    return _array(await find_text(Path((await location_of(request, where)).directory), pattern))
 
 
 @routes.get("/find/file", operation_id="find.files", response_model=list[str], tags=["find"])
@@ -50,13 +50,13 @@ async def find_files(
 ) -> list[str]:
     """Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first."""
     kind = type or ("all" if dirs == "true" else "file")
-    return await files.find(Path((await place_of(request, where)).directory), query, kind, limit)
+    return await files.find(Path((await location_of(request, where)).directory), query, kind, limit)
 
 
 @routes.get("/find/symbol", operation_id="find.symbols", response_model=list[Symbol], tags=["find"])
 async def find_symbols(request: ServerRequest, where: Directory, query: Annotated[str, Query()]) -> list[Symbol]:
     """Always empty, as OpenCode's: no language server is asked."""
-    await place_of(request, where)
+    await location_of(request, where)
     return []
 
 

@@ -1,4 +1,4 @@
-"""Who a request comes from: the password (basic auth), a client's own token (bearer), or a token for one event stream."""
+"""Authentication: the password (basic auth), a client's own token (bearer), or a token for one event stream."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ STREAMS = ("/event", "/global/event")
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLogin:
-    """`who` stands in the audit log."""
+    """`who` is recorded in the audit log."""
 
     who: str
 
@@ -68,7 +68,7 @@ class Login:
         return LoginDenied(self._throttle.wait(address))
 
     def _is_password(self, credentials: str) -> bool:
-        """Digests are compared, so that not even a length is told by the time it takes."""
+        """Compares digests, so that the time reveals nothing, not even a length."""
         given = _digest(_decoded(credentials))
         return self._password is not None and hmac.compare_digest(given, self._password)
 

@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
 
-from app.api.deps import TRUE, Directory, documented, json_bytes, wire
+from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, wire
 from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
 from app.mcp import signing_in
@@ -48,7 +48,7 @@ NamePath = Annotated[str, Path(alias="name")]
 
 
 async def _servers(request: ServerRequest, where: Directory) -> McpServers:
-    return (await request.services.instances.get(where)).mcp
+    return (await instance_of(request, where)).extensions.mcp
 
 
 Servers = Annotated[McpServers, Depends(_servers)]
@@ -116,7 +116,7 @@ async def back_from_sign_in(
 ) -> Response:
     """Where a browser comes back to from a sign-in page."""
     answer = signing_in.SignInAnswer(code, iss, error)
-    found = await signing_in.come_back(request.services.instances.mcp_servers(), state, answer)
+    found = await signing_in.come_back(request.services.directories.instances.mcp_servers(), state, answer)
     if isinstance(found, MCPStatusConnected):
         return HTMLResponse("<p>Signed in. This window can be closed.</p>")
     return HTMLResponse(f"<p>That did not work: {escape(getattr(found, 'error', found.status))}</p>", 400)

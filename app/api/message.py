@@ -8,13 +8,13 @@ from fastapi.responses import Response, StreamingResponse
 from app.api.deps import (
     TRUE,
     Directory,
-    MessagePath,
-    PartPath,
-    SessionPath,
+    MessageIdPath,
+    PartIdPath,
+    SessionIdPath,
     documented,
     json_bytes,
     session_instance,
-    session_place,
+    session_location,
     wire,
 )
 from app.api.json_route import ServerRequest, router
@@ -31,50 +31,55 @@ CURSOR = "X-Next-Cursor"
 @routes.get("/message", operation_id="session.messages", response_model=list[MessageWithParts], responses=documented(400, 404))
 async def messages(
     request: ServerRequest,
-    session_id: SessionPath,
+    session_id: SessionIdPath,
     limit: Annotated[float | None, Query(ge=0, description="Only the newest so many; 0: all")] = None,
     before: Annotated[int | None, Query(ge=0, le=2**62, description="A cursor from X-Next-Cursor: the page before it")] = None,
 ) -> Response:
     count = max(int(min(limit, 1_000_000)), 1) if limit else 100 if before is not None else None
-    page = await request.services.store.page_json(session_id, count, before)
+    page = await request.services.sessions.store.page_json(session_id, count, before)
     return json_bytes(page.body, headers={CURSOR: str(page.cursor)} if page.cursor is not None else None)
 
 
 @routes.post(
     "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409, 413, 429, 507)
 )
-async def prompt(request: ServerRequest, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
+async def prompt(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
     instance = await session_instance(request, session_id, where)
-    accepted = await request.services.prompts.accept(instance, session_id, body)
+    prompts = request.services.runs.prompts
+    accepted = await prompts.accept(instance, session_id, body)
     if body.no_reply:
         return wire(accepted.message)
-    return StreamingResponse(keepalive_json(request.services.prompts.answer(session_id, accepted)), media_type="application/json")
+    return StreamingResponse(keepalive_json(prompts.answer(session_id, accepted)), media_type="application/json")
 
 
 @routes.post(
     "/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409, 413, 429, 507)
 )
-async def prompt_async(request: ServerRequest, where: Directory, session_id: SessionPath, body: PromptInput) -> Response:
+async def prompt_async(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput) -> Response:
     instance = await session_instance(request, session_id, where)
-    accepted = await request.services.prompts.accept(instance, session_id, body)
+    prompts = request.services.runs.prompts
+    accepted = await prompts.accept(instance, session_id, body)
     if not body.no_reply:
-        request.services.prompts.answer_later(session_id, accepted)
+        prompts.answer_later(session_id, accepted)
     return Response(status_code=204, media_type="application/json")
 
 
 @routes.get(
     "/message/{messageID}", operation_id="session.message", response_model=MessageWithParts, responses=documented(400, 404)
 )
-async def message(request: ServerRequest, session_id: SessionPath, message_id: MessagePath) -> Response:
-    return json_bytes(await request.services.store.message_json(session_id, message_id))
+async def message(request: ServerRequest, session_id: SessionIdPath, message_id: MessageIdPath) -> Response:
+    return json_bytes(await request.services.sessions.store.message_json(session_id, message_id))
 
 
 @routes.delete(
     "/message/{messageID}", operation_id="session.deleteMessage", response_model=bool, responses=documented(400, 404, 409)
 )
-async def delete_message(request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath) -> Response:
-    await request.services.sessions.remove_message(await session_place(request, session_id, where), session_id, message_id)
+async def delete_message(
+    request: ServerRequest, where: Directory, session_id: SessionIdPath, message_id: MessageIdPath
+) -> Response:
+    location = await session_location(request, session_id, where)
+    await request.services.sessions.service.remove_message(location, session_id, message_id)
     return json_bytes(TRUE)
 
 
@@ -82,18 +87,24 @@ async def delete_message(request: ServerRequest, where: Directory, session_id: S
     "/message/{messageID}/part/{partID}", operation_id="part.update", response_model=Part, responses=documented(400, 404, 409)
 )
 async def update_part(
-    request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath, body: Part
+    request: ServerRequest,
+    where: Directory,
+    session_id: SessionIdPath,
+    message_id: MessageIdPath,
+    part_id: PartIdPath,
+    body: Part,
 ) -> Response:
     check_part_is_at(body, session_id, message_id, part_id)
-    check_part_size(body, request.services.max_part_bytes)
-    return wire(await request.services.sessions.put_part(await session_place(request, session_id, where), body))
+    check_part_size(body, request.services.settings.max_part_bytes)
+    return wire(await request.services.sessions.service.put_part(await session_location(request, session_id, where), body))
 
 
 @routes.delete(
     "/message/{messageID}/part/{partID}", operation_id="part.delete", response_model=bool, responses=documented(400, 404, 409)
 )
 async def delete_part(
-    request: ServerRequest, where: Directory, session_id: SessionPath, message_id: MessagePath, part_id: PartPath
+    request: ServerRequest, where: Directory, session_id: SessionIdPath, message_id: MessageIdPath, part_id: PartIdPath
 ) -> Response:
-    await request.services.sessions.remove_part(await session_place(request, session_id, where), session_id, message_id, part_id)
+    location = await session_location(request, session_id, where)
+    await request.services.sessions.service.remove_part(location, session_id, message_id, part_id)
     return json_bytes(TRUE)

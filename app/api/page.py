@@ -52,7 +52,7 @@ async def asset(request: Request, name: str) -> Response:
 
 @routes.get("/s/{shareID}")
 async def shared(request: ServerRequest, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
-    if await request.services.shares.is_shared(share_id):
+    if await request.services.sessions.shares.is_shared(share_id):
         return _file(request, "share.html", 200, _PRIVATE)
     return _file(request, "not-shared.html", 404, _PRIVATE)
 

@@ -2,7 +2,7 @@
 
 from fastapi.responses import Response
 
-from app.api.deps import Directory, documented, json_bytes
+from app.api.deps import Directory, documented, instance_of, json_bytes
 from app.api.json_route import ServerRequest, router
 from app.plugin.loading import ExtensionStatus
 from app.session.rows import json_array
@@ -12,5 +12,5 @@ routes = router(tags=["plugin"])
 
 @routes.get("/plugin", operation_id="plugin.list", response_model=list[ExtensionStatus], responses=documented(400, 403))
 async def statuses(request: ServerRequest, where: Directory) -> Response:
-    instance = await request.services.instances.get(where)
-    return json_bytes(json_array([status.wire_json() for status in instance.plugins]))
+    instance = await instance_of(request, where)
+    return json_bytes(json_array([status.wire_json() for status in instance.extensions.plugins]))

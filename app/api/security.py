@@ -1,4 +1,4 @@
-"""Who may talk to the server: checked on every route before anything else, as plain ASGI.
+"""Access control, as plain ASGI, before every route.
 
 - `Host` must name this server, or a page that rebinds its DNS name could talk to it.
 - A browser's request from another origin is let in only from the origins that are configured, and only those are told so (CORS).
@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -81,10 +81,12 @@ def is_loopback(hostname: str) -> bool:
     return _is_address(hostname) and ipaddress.ip_address(hostname).is_loopback
 
 
-def is_open(method: str, path: str) -> bool:
-    """Whether a request may be made without the password: the health check, and reading by a share link, for which the page's
-    scripts and styles are needed too."""
-    return method in _READING and (path == "/global/health" or path.startswith(("/s/", "/page/")))
+def is_open(method: str, path: str, query: bytes) -> bool:
+    """Whether a request may be made without the password: the health check of this server alone, and reading by a share link, for
+    which the page's scripts and styles are needed too."""
+    if method not in _READING:
+        return False
+    return path.startswith(("/s/", "/page/")) or (path == "/global/health" and "replicas" not in QueryParams(query))
 
 
 class Guard:
@@ -139,7 +141,7 @@ class Guard:
         return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
 
     def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:
-        if is_open(scope["method"], scope["path"]):
+        if is_open(scope["method"], scope["path"], scope.get("query_string", b"")):
             return AcceptedLogin(ANYONE)
         return self._login.check(scope, headers.get("authorization"))
 

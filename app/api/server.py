@@ -1,8 +1,8 @@
-"""The server itself: health, dispose, log, and answers that clients ask for at their start about what there is none of here."""
+"""The server itself: health, dispose, log, and empty answers for OpenCode features that this server does not have."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from app import __version__
@@ -15,15 +15,36 @@ from app.util.log import client_log
 routes = router()
 
 
+class ReplicaHealth(Wire):
+    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: events that
+    its clients were still to be given at its last heartbeat."""
+
+    id: str
+    address: str
+    version: str
+    started: int
+    heartbeat_age: int
+    alive: bool
+    running_sessions: int
+    journal_lag: int | None = None
+
+
 class Health(Wire):
     healthy: Literal[True] = True
     version: str = __version__
+    replicas: list[ReplicaHealth] | None = None
 
 
-class Stopping(Wire):
+class Unhealthy(Wire):
     healthy: Literal[False] = False
     version: str = __version__
-    reason: str = "The server is stopping: running turns may finish, new work is refused."
+    reason: str
+
+
+ListReplicas = Annotated[bool, Query(description="List the servers of this database too; needs the login")]
+
+STOPPING = "The server is stopping: running turns may finish, new work is refused."
+RETRY_AFTER = {"Retry-After": str(ServerStopping.retry_after)}
 
 
 class LogEntry(Wire):
@@ -38,17 +59,23 @@ class LogEntry(Wire):
     operation_id="global.health",
     response_model=Health,
     tags=["global"],
-    responses={503: {"description": "The server is stopping", "model": Stopping}},
+    responses={**documented(400), 503: {"description": "The server cannot serve now", "model": Unhealthy}},
 )
-async def health(request: ServerRequest) -> Response:
-    if request.services.draining.has_begun:
-        return json_bytes(Stopping().wire_json(), 503, {"Retry-After": str(ServerStopping.retry_after)})
-    return json_bytes(Health().wire_json())
+async def health(request: ServerRequest, replicas: ListReplicas = False) -> Response:
+    """Whether this server can serve: 503 while it stops, or while its database accepts no writes."""
+    app = request.services
+    reason = STOPPING if app.draining.has_begun else await app.health.failure()
+    if reason is not None:
+        return json_bytes(Unhealthy(reason=reason).wire_json(), 503, RETRY_AFTER)
+    if not replicas:
+        return json_bytes(Health().wire_json())
+    listed = [ReplicaHealth.model_validate(each, from_attributes=True) for each in await app.replicas.all()]
+    return json_bytes(Health(replicas=listed).wire_json())
 
 
 @routes.post("/global/dispose", operation_id="global.dispose", response_model=bool, tags=["global"])
 async def dispose(request: ServerRequest) -> Response:
-    await request.services.disposal.all()
+    await request.services.runs.disposal.all()
     return json_bytes(TRUE)
 
 

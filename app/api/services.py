@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.api.draining import Draining
-from app.bus.memory import MemoryBus
+from app.bus.base import EventBus
 from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
 from app.permission.service import Permissions
@@ -15,40 +15,78 @@ from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
 from app.runs.runner import Runner
 from app.session.fork import Forks
+from app.session.health import HealthCheck
 from app.session.replay import Replay
+from app.session.replicas import Replicas
+from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
+from app.settings import Settings
 from app.tool.toolbox import Toolbox
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances
 
 
 @dataclass(frozen=True)
-class Services:
+class SessionServices:
+    """Stored sessions. Nothing here runs a turn."""
+
     store: Store
-    sessions: SessionService
-    deletion: Deletion
+    service: SessionService
     forks: Forks
     shares: Shares
     statuses: Statuses
-    prompts: Prompts
-    requests: SessionActions
-    runner: Runner
-    instances: Instances
-    disposal: Disposal
-    projects: Projects
-    branches: Branches
+    reverts: Reverts
+
+
+@dataclass(frozen=True)
+class PendingServices:
+    """Requests that wait for the user's answer."""
+
     permissions: Permissions
     questions: Questions
-    bus: MemoryBus
-    replay: Replay
+
+
+@dataclass(frozen=True)
+class RunServices:
+    """Starts, awaits and ends turns."""
+
+    runner: Runner
+    prompts: Prompts
+    actions: SessionActions
+    deletion: Deletion
+    disposal: Disposal
+
+
+@dataclass(frozen=True)
+class DirectoryServices:
+    """The directories in use, with their models, keys and tools."""
+
+    instances: Instances
+    projects: Projects
+    branches: Branches
     toolbox: Toolbox
     known: Known
     auth: AuthStore
-    public_url: str | None
-    max_part_bytes: int
-    max_event_streams: int
+
+
+@dataclass(frozen=True)
+class EventServices:
+    bus: EventBus
+    replay: Replay
     heartbeat_seconds: float
+
+
+@dataclass(frozen=True)
+class Services:
+    settings: Settings
+    directories: DirectoryServices
+    sessions: SessionServices
+    pending: PendingServices
+    runs: RunServices
+    events: EventServices
     draining: Draining
+    replicas: Replicas
+    health: HealthCheck

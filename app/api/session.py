@@ -10,19 +10,20 @@ from app.api.audit import CREATED
 from app.api.deps import (
     TRUE,
     Directory,
-    SessionPath,
+    SessionIdPath,
     documented,
+    instance_of,
     json_bytes,
-    place_of,
-    session_place,
+    location_of,
+    session_location,
     wire,
 )
 from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
-from app.provider.models.selection import find as find_model
 from app.schema.base import MessageID
+from app.schema.part import ModelRef
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
-from app.session.share import shares_by_itself
+from app.session.share import shares_automatically
 
 routes = router(prefix="/session", tags=["session"])
 
@@ -37,10 +38,10 @@ async def list_sessions(
     search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
     limit: Annotated[float | None, Query(ge=0, description="At most so many, newest created first")] = None,
 ) -> Response:
-    place = await place_of(request, where)
+    location = await location_of(request, where)
     return json_bytes(
-        await request.services.sessions.list_json(
-            place,
+        await request.services.sessions.service.list_json(
+            location,
             directory=directory,
             roots_only=bool(roots),
             updated_since=start,
@@ -53,72 +54,74 @@ async def list_sessions(
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
 async def create(request: ServerRequest, where: Directory, body: CreateInput | None = None) -> Response:
     """An unknown agent or model is refused, as in a prompt."""
-    instance = await request.services.instances.get(where)
+    instance = await instance_of(request, where)
     wanted = body or CreateInput()
     if wanted.agent is not None:
         find_agent(instance.agents, wanted.agent)
     if wanted.model is not None:
-        find_model(instance.connected, wanted.model.provider_id, wanted.model.id, instance.known)
-    session = await request.services.sessions.create(instance.place, wanted)
+        instance.models.find(ModelRef(provider_id=wanted.model.provider_id, model_id=wanted.model.id))
+    session = await request.services.sessions.service.create(instance.location, wanted)
     request.scope[CREATED] = session.id
-    if shares_by_itself(instance.config, instance.flags) and session.parent_id is None:
-        session = await request.services.shares.share(instance.place, session.id, public_base(request))
+    if shares_automatically(instance.config, instance.flags) and session.parent_id is None:
+        session = await request.services.sessions.shares.share(instance.location, session.id, public_base(request))
     return wire(session)
 
 
 @routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))
 async def status(request: ServerRequest, where: Directory) -> Any:
-    statuses = request.services.statuses.of_directory((await place_of(request, where)).directory)
+    statuses = await request.services.sessions.statuses.of_directory((await location_of(request, where)).directory)
     return json_bytes(b"{%b}" % b",".join(b'"%b":%b' % (sid.encode(), value.wire_json()) for sid, value in statuses.items()))
 
 
 @routes.get("/{sessionID}", operation_id="session.get", response_model=Session, responses=documented(400, 404))
-async def get(request: ServerRequest, session_id: SessionPath) -> Response:
-    return json_bytes(await request.services.store.session_json(session_id))
+async def get(request: ServerRequest, session_id: SessionIdPath) -> Response:
+    return json_bytes(await request.services.sessions.store.session_json(session_id))
 
 
 @routes.patch("/{sessionID}", operation_id="session.update", response_model=Session, responses=documented(400, 404))
-async def update(request: ServerRequest, where: Directory, session_id: SessionPath, body: UpdateInput | None = None) -> Response:
-    place = await session_place(request, session_id, where)
-    return wire(await request.services.sessions.update(place, session_id, body or UpdateInput()))
+async def update(
+    request: ServerRequest, where: Directory, session_id: SessionIdPath, body: UpdateInput | None = None
+) -> Response:
+    location = await session_location(request, session_id, where)
+    return wire(await request.services.sessions.service.update(location, session_id, body or UpdateInput()))
 
 
 @routes.delete("/{sessionID}", operation_id="session.delete", response_model=bool, responses=documented(400, 404))
-async def delete(request: ServerRequest, where: Directory, session_id: SessionPath) -> Response:
+async def delete(request: ServerRequest, where: Directory, session_id: SessionIdPath) -> Response:
     """What runs in the session or below it is aborted first; what is prompted meanwhile is deleted too, or gets a 404."""
-    await request.services.deletion.delete(await session_place(request, session_id, where), session_id)
+    await request.services.runs.deletion.delete(await session_location(request, session_id, where), session_id)
     return json_bytes(TRUE)
 
 
 @routes.get(
     "/{sessionID}/children", operation_id="session.children", response_model=list[Session], responses=documented(400, 404)
 )
-async def children(request: ServerRequest, session_id: SessionPath) -> Response:
-    return json_bytes(await request.services.sessions.children_json(session_id))
+async def children(request: ServerRequest, session_id: SessionIdPath) -> Response:
+    return json_bytes(await request.services.sessions.service.children_json(session_id))
 
 
 @routes.get("/{sessionID}/todo", operation_id="session.todo", response_model=list[Todo], responses=documented(400, 404))
-async def todo(request: ServerRequest, session_id: SessionPath) -> Response:
-    return json_bytes(await request.services.sessions.todos_json(session_id))
+async def todo(request: ServerRequest, session_id: SessionIdPath) -> Response:
+    return json_bytes(await request.services.sessions.service.todos_json(session_id))
 
 
 @routes.get("/{sessionID}/diff", operation_id="session.diff", response_model=list[FileDiff], responses=documented(400, 404))
 async def diff(
-    request: ServerRequest, session_id: SessionPath, message_id: Annotated[MessageID | None, Query(alias="messageID")] = None
+    request: ServerRequest, session_id: SessionIdPath, message_id: Annotated[MessageID | None, Query(alias="messageID")] = None
 ) -> Response:
-    return json_bytes(await request.services.sessions.diff_json(session_id, message_id))
+    return json_bytes(await request.services.sessions.service.diff_json(session_id, message_id))
 
 
 @routes.post("/{sessionID}/fork", operation_id="session.fork", response_model=Session, responses=documented(400, 404, 507))
-async def fork(request: ServerRequest, where: Directory, session_id: SessionPath, body: ForkInput | None = None) -> Response:
-    place = await session_place(request, session_id, where)
-    forked = await request.services.forks.fork(place, session_id, body.message_id if body else None)
+async def fork(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: ForkInput | None = None) -> Response:
+    location = await session_location(request, session_id, where)
+    forked = await request.services.sessions.forks.fork(location, session_id, body.message_id if body else None)
     request.scope[CREATED] = forked.id
     return wire(forked)
 
 
 @routes.post("/{sessionID}/abort", operation_id="session.abort", response_model=bool, responses=documented(400, 404))
-async def abort(request: ServerRequest, session_id: SessionPath) -> Response:
+async def abort(request: ServerRequest, session_id: SessionIdPath) -> Response:
     """Answers when the session is idle and its record settled; an idle or unknown session is idle already."""
-    await request.services.runner.abort(session_id)
+    await request.services.runs.runner.abort(session_id)
     return json_bytes(TRUE)

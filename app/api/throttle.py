@@ -1,4 +1,4 @@
-"""How often an address may try to log in."""
+"""The rate limit for failed logins, per address."""
 
 import ipaddress
 import math
@@ -9,7 +9,7 @@ from collections.abc import Callable
 FAILURES = 10
 WINDOW_SECONDS = 60.0
 MOST_ADDRESSES = 4096
-"""The addresses that failed longest ago are forgotten first: an attacker who has more could not be told apart anyway."""
+"""The oldest addresses are evicted first: an attacker with more addresses could not be recognised anyway."""
 
 
 class Throttle:
@@ -21,7 +21,7 @@ class Throttle:
         """By address: when its window began, and how many failures are in it."""
 
     def wait(self, address: str) -> int:
-        """Seconds until the address may try again; 0: it may."""
+        """Seconds until the address may try again; 0 if it may now."""
         began, failures = self._window(_network(address))
         return math.ceil(began + WINDOW_SECONDS - self._now()) if failures >= FAILURES else 0
 
@@ -39,7 +39,7 @@ class Throttle:
 
 
 def _network(address: str) -> str:
-    """One IPv6 client has a whole /64 of addresses."""
+    """Groups IPv6 addresses by /64, because one client has a whole /64."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.util import clock
-from app.util.private_json import PrivateJson, Stamp
+from app.util.private_json import PrivateFileStamp, PrivateJson
 
 PREFIX = "ost_"
 
@@ -38,11 +38,11 @@ class TokenStore:
 
     def __init__(self, data_dir: Path) -> None:
         self._file = PrivateJson(data_dir / "tokens.json")
-        self._stamp: Stamp | None = None
+        self._stamp: PrivateFileStamp | None = None
         self._entries: list[TokenEntry] = []
 
     def in_use(self) -> bool:
-        """Whether a token was ever created: when the last is revoked, the file stays."""
+        """Whether a token was ever created: the file stays after the last one is revoked."""
         return self._file.stamp() is not None
 
     def entries(self) -> list[TokenEntry]:
@@ -53,19 +53,19 @@ class TokenStore:
         return self._entries
 
     def create(self, name: str, lifetime_ms: int | None = None) -> str:
-        """The new token, which is told only here. Raises TokenNameTaken."""
+        """Returns the new token, which cannot be read later. Raises TokenNameTaken."""
         token = PREFIX + secrets.token_urlsafe(32)
         now = clock.now_ms()
         expires = {"expires": now + lifetime_ms} if lifetime_ms else {}
-        with self._file.changing() as content:
+        with self._file.updating() as content:
             if name in content:
                 raise TokenNameTaken(name)
             content[name] = {"hash": _hash(token), "created": now, **expires}
         return token
 
     def revoke(self, name: str) -> bool:
-        """False when there is none of that name."""
-        with self._file.changing() as content:
+        """False if there is no token with that name."""
+        with self._file.updating() as content:
             return content.pop(name, None) is not None
 
     def owner(self, token: str) -> str | None:
@@ -80,7 +80,7 @@ def _hash(token: str) -> str:
 
 
 def _entries(content: dict[str, Any]) -> list[TokenEntry]:
-    """What is not written as this module writes it lets nobody in."""
+    """Ignores entries in any other form than this module writes."""
     return [
         TokenEntry(name, fields["hash"], fields["created"], fields.get("expires"))
         for name, fields in content.items()

@@ -1,4 +1,4 @@
-"""Finding files and directories by a few letters of their names, as people type them after an `@`."""
+"""Fuzzy search for files and directories by name, for mentions (`@`)."""
 
 import asyncio
 import heapq
@@ -16,7 +16,7 @@ SECONDS = 10.0
 
 _SCATTERED = 4
 
-Kind = Literal["all", "file", "directory"]
+EntryKind = Literal["all", "file", "directory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class FileNames:
     files: Sequence[str]
     directories: Sequence[str]
 
-    def of(self, kind: Kind) -> Sequence[str]:
+    def of(self, kind: EntryKind) -> Sequence[str]:
         if kind == "all":
             return [*self.directories, *self.files]
         return self.files if kind == "file" else self.directories
@@ -39,7 +39,7 @@ class FileSearch:
         self._fresh_seconds = fresh_seconds
         self._listings: dict[Path, asyncio.Task[FileNames]] = {}
 
-    async def find(self, directory: Path, query: str, kind: Kind, limit: int) -> list[str]:
+    async def find(self, directory: Path, query: str, kind: EntryKind, limit: int) -> list[str]:
         """The best match first; without a query the first names, directories before files."""
         if directory not in self._listings:
             self._listings[directory] = asyncio.create_task(list_names(directory))

@@ -21,7 +21,7 @@ class _DirectoryEntry:
 
 
 async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
-    """Directories first, then by name; nothing when there is no such directory. Raises FileForbidden, BadRequest."""
+    """Directories first, then by name; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
     entries = await asyncio.to_thread(_entries, reach, name)
     ignored = await _ignored(reach.real(name), entries) if entries and reach.is_git else set()
     folder = reach.full(name)
@@ -40,7 +40,7 @@ def _entries(reach: AllowedPaths, name: str) -> list[_DirectoryEntry]:
 
 
 def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
-    """A link counts as what it leads to, but only within the project."""
+    """Follows a link only within the project."""
     if not entry.is_symlink():
         return entry.is_dir()
     return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()

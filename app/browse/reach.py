@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.permission.boundary import Boundary
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.errors import BadRequest, ServiceError
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -25,11 +25,11 @@ class FileForbidden(ServiceError):
 class AllowedPaths:
     """`allows` says of a path without symlinks whether the server may work there."""
 
-    def __init__(self, place: Place, allows: Callable[[str], bool]) -> None:
-        self.directory = place.directory
-        self.worktree = place.worktree
-        self.is_git = place.is_git
-        self._boundary = Boundary(Path(place.directory), Path(place.worktree))
+    def __init__(self, location: Location, allows: Callable[[str], bool]) -> None:
+        self.directory = location.directory
+        self.worktree = location.worktree
+        self.is_git = location.is_git
+        self._boundary = Boundary(Path(location.directory), Path(location.worktree))
         self._allows = allows
 
     def full(self, name: str) -> str:
@@ -43,7 +43,7 @@ class AllowedPaths:
 
     def includes(self, path: str) -> bool:
         """Of an absolute path, links followed."""
-        return self._boundary.inside(path) and self._allows(os.path.realpath(path))
+        return self._boundary.contains(path) and self._allows(os.path.realpath(path))
 
     def real(self, name: str) -> str:
         """Without symlinks. Raises FileForbidden when that leads out."""

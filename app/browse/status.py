@@ -1,4 +1,4 @@
-"""What git says of the checkout: files that differ from HEAD."""
+"""Git status of the checkout: files that differ from HEAD."""
 
 import asyncio
 import os

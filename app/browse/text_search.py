@@ -1,4 +1,4 @@
-"""Finding lines by a regular expression."""
+"""Text search by regular expression."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ MAX_MATCHES = 1000
 MAX_LINE_BYTES = 8000
 """Of a longer line the beginning is shown, with the matches in it."""
 SECONDS = 10.0
-"""What was found by then is the answer."""
+"""After this time the search returns what it has found."""
 
 
 async def find_text(directory: Path, pattern: str) -> list[TextMatch]:

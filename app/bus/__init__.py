@@ -1,5 +1,6 @@
 """Events on their way from the store to the clients of this process.
 
-Begin at `memory.py`: it publishes to listeners. `merging.py` bounds how often a part is sent, `listener.py` is one client's
-bounded queue, `frames.py` the bytes of a server-sent event. What is stored, and replayed, is in `app.session.replay`.
+Begin at `base.py`: what is published, and the `EventBus` that everything else depends on. `memory.py` implements it for the
+clients of one process, `merging.py` bounds how often a part is sent, `listener.py` is one client's bounded queue, `frames.py` the
+bytes of a server-sent event. What is stored, and replayed, is in `app.session.replay`.
 """

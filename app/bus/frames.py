@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from app.bus.base import Event, PartDelta
-from app.schema.event import frame
+from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated
 
 PIECE_BYTES = 256 * 1024
 """What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""
@@ -60,6 +60,10 @@ class EventFrame:
         return self.event.payload
 
     @property
+    def directory(self) -> str | None:
+        return self.event.directory
+
+    @cached_property
     def size(self) -> int:
         return len(self.event.payload)
 
@@ -81,18 +85,23 @@ class PartFrame:
     _encoded: dict[Format, Encoded] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
+    def directory(self) -> str:
+        return self.delta.directory
+
+    @cached_property
     def size(self) -> int:
         return len(self.text) + (len(self.part) if self.part else 0)
 
     @cached_property
     def payload(self) -> bytes:
         if self.part is None:
-            return frame("message.part.delta", self._gain())
+            return EventMessagePartDelta.around(self._delta()).payload
         if not self.text:
-            return frame("message.part.updated", b'{"part":%b}' % self.part)
-        return frame("message.part.updated", b'{"part":%b,"delta":%b}' % (self.part, orjson.dumps(self.text)))
+            return EventMessagePartUpdated.around(b'{"part":%b}' % self.part).payload
+        gained = b'{"part":%b,"delta":%b}' % (self.part, orjson.dumps(self.text))
+        return EventMessagePartUpdated.around(gained).payload
 
-    def _gain(self) -> bytes:
+    def _delta(self) -> bytes:
         delta = self.delta
         return orjson.dumps(
             {

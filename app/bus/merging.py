@@ -1,12 +1,13 @@
-"""How often a streaming part is sent: its first delta at once, then merged to a bounded number of bytes a second."""
+"""Fewer frames with the same text: deltas are merged before they are sent, and frames that wait for a slow client."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from app.bus.base import PartDelta
-from app.bus.frames import PartFrame
+from app.bus.frames import Frame, PartFrame
 
 log = logging.getLogger(__name__)
 
@@ -20,65 +21,84 @@ def interval(frame_bytes: int) -> float:
 
 
 @dataclass(slots=True)
-class _Streaming:
-    """A part of which a frame was sent a moment ago; `pause` ends when the next may be."""
+class _StreamingPart:
+    """A part of which a frame was sent a moment ago. The next is sent when `pause` ends."""
 
-    session_id: str
-    part_id: str
-    waiting: PartDelta | None = None
-    pieces: list[str] = field(default_factory=list)
+    waiting: PartDelta
+    deltas: bool
+    texts: list[str] = field(default_factory=list)
     pause: asyncio.TimerHandle | None = None
 
 
 class PartMerger:
-    """Turns the deltas of parts into frames, of the whole part or (`whole` false) of the gained text alone."""
+    """Sends a part's first delta at once, and merges the next ones to a bounded number of bytes a second.
 
-    def __init__(self, emit: Callable[[PartFrame], None], failed: Callable[[PartDelta], None], *, whole: bool) -> None:
-        """`failed` is called with a delta that could not be rendered: its listeners miss it."""
+    Listeners are sent frames of the whole part, or with `deltas` of the text that it gained. A part that gained none, as a tool
+    that makes progress, is sent whole to both.
+    """
+
+    def __init__(self, emit: Callable[[PartFrame, bool], None], failed: Callable[[PartDelta, bool], None]) -> None:
+        """`emit(frame, deltas)` sends a frame to the listeners of one kind. `failed` is called with a delta that could not be
+        rendered: its listeners miss it."""
         self._emit = emit
         self._failed = failed
-        self._whole = whole
-        self._sessions: dict[str, dict[str, _Streaming]] = {}
+        self._sessions: dict[str, dict[tuple[str, bool], _StreamingPart]] = {}
 
     def __len__(self) -> int:
         """How many parts are remembered."""
         return sum(map(len, self._sessions.values()))
 
-    def add(self, delta: PartDelta) -> None:
-        parts = self._sessions.setdefault(delta.session_id, {})
-        part = parts.setdefault(delta.part_id, _Streaming(delta.session_id, delta.part_id))
+    def add(self, delta: PartDelta, *, deltas: bool) -> None:
+        parts, key = self._sessions.setdefault(delta.session_id, {}), (delta.part_id, deltas)
+        part = parts.get(key)
+        if part is None:
+            part = parts[key] = _StreamingPart(delta, deltas)
         part.waiting = delta
-        part.pieces.append(delta.text)
+        part.texts.append(delta.text)
         if part.pause is None:
             self._send(part)
 
     def flush(self, session_id: str) -> None:
         """Send what waits, so that an event of the session comes after the text that preceded it."""
         for part in [*self._sessions.get(session_id, {}).values()]:
-            if part.waiting is not None:
+            if part.texts:
                 self._send(part)
 
-    def _send(self, part: _Streaming) -> None:
-        """What waits, or else the pause is over and the part is forgotten."""
+    def _send(self, part: _StreamingPart) -> None:
+        """Send what waits and pause. A part for which nothing waits when its pause ends is forgotten."""
         if part.pause is not None:
             part.pause.cancel()
-        delta, text = part.waiting, "".join(part.pieces)
-        part.waiting, part.pieces = None, []
-        if delta is None or not (text or self._whole):
-            self._forget(part)
-            return
+        if not part.texts:
+            return self._forget(part)
+        delta, text = part.waiting, "".join(part.texts)
+        part.texts.clear()
         try:
-            frame = PartFrame(delta, text, delta.render() if self._whole else None)
+            frame = PartFrame(delta, text, None if part.deltas and text else delta.render())
         except Exception:
             log.exception("part %s could not be shown; who listens to it is disconnected", delta.part_id)
-            self._failed(delta)
-            self._forget(part)
-            return
+            self._failed(delta, part.deltas)
+            return self._forget(part)
         part.pause = asyncio.get_running_loop().call_later(interval(frame.size), self._send, part)
-        self._emit(frame)
+        return self._emit(frame, part.deltas)
 
-    def _forget(self, part: _Streaming) -> None:
-        parts = self._sessions[part.session_id]
-        del parts[part.part_id]
+    def _forget(self, part: _StreamingPart) -> None:
+        parts = self._sessions[part.waiting.session_id]
+        del parts[part.waiting.part_id, part.deltas]
         if not parts:
-            del self._sessions[part.session_id]
+            del self._sessions[part.waiting.session_id]
+
+
+def merge_waiting(frames: Iterable[Frame]) -> deque[Frame]:
+    """Join the frames of each part between two events. Events keep their place."""
+    merged: deque[Frame] = deque()
+    parts: dict[str, PartFrame] = {}
+    for frame in frames:
+        if isinstance(frame, PartFrame):
+            earlier = parts.get(frame.delta.part_id)
+            parts[frame.delta.part_id] = earlier.joined_with(frame) if earlier else frame
+        else:
+            merged.extend(parts.values())
+            merged.append(frame)
+            parts.clear()
+    merged.extend(parts.values())
+    return merged

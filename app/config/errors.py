@@ -1,4 +1,4 @@
-"""Why a configuration cannot be used. All answer 500, on every request of that directory, until the file is put right.
+"""Configuration errors. Every request of the directory gets status 500 until the file is corrected.
 
 ServiceError
 ├── ConfigJsonError         the text is not JSON with comments

@@ -9,13 +9,13 @@ from pydantic_core import ErrorDetails
 
 Path = list[str | int]
 
-MOST_ISSUES = 100
+MAX_ISSUES = 100
 
 
 def describe(error: ValidationError, data: Any, model: type[BaseModel]) -> list[dict[str, Any]]:
-    """One issue a place, of the first MOST_ISSUES. Of a union's branches only the one that got furthest is told."""
+    """One issue per position, for the first MAX_ISSUES errors. Of a union, only the branch that matched furthest is reported."""
     issues: dict[tuple[str | int, ...], dict[str, Any]] = {}
-    for detail in error.errors(include_url=False)[:MOST_ISSUES]:
+    for detail in error.errors(include_url=False)[:MAX_ISSUES]:
         issue = _issue(detail, data, model)
         place = (*issue["path"], *issue.get("keys", []))
         if place in issues:

@@ -36,7 +36,7 @@ def without_comments(text: str) -> str:
 
 
 def strict(text: str) -> str:
-    """The same text as strict JSON, character for character in place."""
+    """The same text as strict JSON, with all offsets unchanged."""
     return _STRING_OR_TRAILING_COMMA.sub(_blank, without_comments(text))
 
 

@@ -1,4 +1,4 @@
-"""All layers of a directory's configuration, read and merged. Nothing is ever written."""
+"""Reads and merges all layers of a directory's configuration. Writes nothing."""
 
 import getpass
 import json
@@ -17,7 +17,7 @@ from app.config.flags import Flags
 from app.config.merge import deep_merge, merge_layer
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
-from app.config.watch import ConfigWatch, Stamp, changed, essential
+from app.config.watch import ConfigStamp, ConfigWatch, changed, essential
 from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
@@ -36,11 +36,11 @@ class LoadedConfig:
     warnings: list[ServiceError]
     plugins: list[Extension]
     tools: list[Extension]
-    watched: Mapping[str, Stamp]
+    watched: Mapping[str, ConfigStamp]
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def is_stale(self) -> bool:
-        """Whether a file or directory that this was read from has changed, come or gone."""
+        """Whether a file or directory that was read has been changed, created or deleted."""
         return changed(self.watched)
 
 
@@ -51,7 +51,7 @@ def load(
     remote: Sequence[Mapping[str, Any]] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> LoadedConfig:
-    """`remote` is what `fetch_well_known` gave. Raises ConfigJsonError, ConfigInvalidError."""
+    """`remote`: the result of `fetch_well_known`. Raises ConfigJsonError, ConfigInvalidError."""
     sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
     loader = _Loader(sources, flags, environ)
     layers = [*map(_Layer, remote or []), *loader.layers()]
@@ -141,13 +141,13 @@ class _Loader:
         return [path.as_uri() for path in found if path.suffix in SUFFIXES]
 
     def watch_code(self, extensions: Iterable[Extension]) -> None:
-        """Changed code is changed configuration: it is loaded anew."""
+        """Watches code files: a change reloads the configuration."""
         for extension in extensions:
             if extension.path is not None:
                 self.watch.exists(extension.path)
 
     def skills(self) -> list[Skill]:
-        """Of two of one name the later stays."""
+        """One per name; the later one wins."""
         folders = [*self._sources.claude_skills, *self._skill_folders()]
         found = (skill for folder in folders for skill in markdown.skills(self.watch, folder, self.warnings))
         return list({skill.name: skill for skill in found}.values())
@@ -169,14 +169,14 @@ def _plugin_place(plugin: str, base: Path) -> str:
 
 
 def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
-    """What is decided after the last layer: legacy forms rewritten, flags over config, defaults under it."""
+    """The steps after the last layer: rewrites legacy forms, applies flags over the configuration and defaults below it."""
     config = dict(merged)
     modes = {name: {**mode, "mode": "primary"} for name, mode in config.get("mode", {}).items()}
     config["agent"] = deep_merge(config.get("agent", {}), modes)
     permission = deep_merge(config.get("permission", {}), _flag_permission(flags))
     if permission := with_legacy_tools(permission, config.get("tools", {})):
         config["permission"] = permission
-    config["plugin"] = [plugin.place for plugin in distinct(map(Extension, config.get("plugin", [])))]
+    config["plugin"] = [plugin.source for plugin in distinct(map(Extension, config.get("plugin", [])))]
     config["keybinds"] = {**_default_keybinds(), **config.get("keybinds", {})}
     if config.get("autoshare") and "share" not in config:
         config["share"] = "auto"
@@ -196,7 +196,7 @@ def _flag_permission(flags: Flags) -> dict[str, Any]:
 
 @cache
 def _default_keybinds() -> dict[str, str]:
-    """The keys of OpenCode's terminal client, which takes them from the server."""
+    """The keybinds of OpenCode's terminal client, which reads them from the server."""
     found: dict[str, str] = json.loads(resources.files(__package__).joinpath("keybinds.json").read_text())
     return found
 

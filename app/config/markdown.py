@@ -127,7 +127,7 @@ def _documents(
 
 
 def _document(watch: ConfigWatch, path: Path, warnings: list[ServiceError]) -> Document | None:
-    """None, and a warning, for a file that cannot be understood; the others go on."""
+    """None, with a warning, for a file that cannot be parsed."""
     text = watch.read(path)
     if text is None:
         return None
@@ -152,6 +152,6 @@ def skills(watch: ConfigWatch, folder: Path, warnings: list[ServiceError]) -> It
 
 
 def skill_body(skill: Skill) -> str:
-    """What the skill says, without its frontmatter, read now. Raises OSError, ValueError, ConfigFrontmatterError."""
+    """Reads the skill's text without its frontmatter. Raises OSError, ValueError, ConfigFrontmatterError."""
     path = Path(skill.location)
     return parse(path.read_text(encoding="utf-8-sig"), path).body

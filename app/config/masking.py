@@ -11,7 +11,7 @@ _PLAIN = {"permission", "keybinds", "tools", "template", "prompt", "description"
 
 
 def masked(config: Config) -> dict[str, Any]:
-    """What was set, with every API key, credential header and password replaced."""
+    """The settings, with every API key, credential header and password masked."""
     shown: dict[str, Any] = secrets.masked(config.layer(), plain=_PLAIN)
     for server in shown.get("mcp", {}).values():
         for part in {"environment", "headers"} & server.keys():
@@ -20,7 +20,7 @@ def masked(config: Config) -> dict[str, Any]:
 
 
 def without_masked(update: dict[str, Any]) -> dict[str, Any]:
-    """`update` without the values that hold a mask: a client that sends back what it was shown changes no secret."""
+    """`update` without masked values, so that a client that sends back what it received changes no secret."""
     kept = {key: value for key, value in update.items() if not _holds_mask(value)}
     return {key: without_masked(value) if isinstance(value, dict) else value for key, value in kept.items()}
 

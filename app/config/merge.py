@@ -1,4 +1,4 @@
-"""Layers into one: objects deep, arrays replaced, except `plugin` and `instructions`, which add up."""
+"""Merges layers: objects recursively, arrays replaced, except `plugin` and `instructions`, which are concatenated."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def merge_layer(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, 
 
 
 def _without_retyped_mcp(base: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A local server that becomes a remote one, or the reverse, keeps nothing: the fields of one are errors in the other."""
+    """Drops the old entry of an MCP server that changes its type: the fields of one type are errors in the other."""
     after = layer.get("mcp", {})
 
     def stays(name: str, entry: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ _FILE = re.compile(r"\{file:([^}]*)\}")
 
 @dataclass(frozen=True)
 class Substitution:
-    """Where `{env:NAME}` and `{file:path}` take their text from; `read` answers None for a file that is not there."""
+    """The sources of `{env:NAME}` and `{file:path}`. `read` returns None for a missing file."""
 
     environ: Mapping[str, str]
     read: Callable[[Path], str | None]
@@ -89,7 +89,7 @@ def substitute(text: str, path: str, base: Path | None, values: Substitution) ->
 
 
 def _env_text(value: str, in_string: bool) -> str:
-    """As it is, as OpenCode does, unless that would end the string that it stands in."""
+    """Unchanged, as in OpenCode, unless that would end the enclosing string."""
     if not in_string:
         return value
     try:
@@ -100,16 +100,16 @@ def _env_text(value: str, in_string: bool) -> str:
 
 
 def _file_text(name: str, path: str, line: int, base: Path | None, values: Substitution) -> str:
-    place = _file_place(name, base)
-    if place is None:
+    file = _named_file(name, base)
+    if file is None:
         raise ConfigInvalidError(path, f'"{{file:{name}}}" must be absolute or start with ~/ here', line=line)
-    content = values.read(place)
+    content = values.read(file)
     if content is None:
-        raise ConfigInvalidError(path, f'"{{file:{name}}}" names a file that does not exist: {place}', line=line)
+        raise ConfigInvalidError(path, f'"{{file:{name}}}" names a file that does not exist: {file}', line=line)
     return json.dumps(content.strip(), ensure_ascii=False)[1:-1]
 
 
-def _file_place(name: str, base: Path | None) -> Path | None:
+def _named_file(name: str, base: Path | None) -> Path | None:
     if name.startswith("~/"):
         return paths.home() / name[2:]
     if Path(name).is_absolute():

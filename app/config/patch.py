@@ -1,6 +1,6 @@
-"""PATCH /config: a change merged into the project's own file.
+"""PATCH /config: merges a change into the project's configuration file.
 
-OpenCode writes `<directory>/config.json`, which it never reads back; here it is the file that decides, so that the change shows.
+OpenCode writes `<directory>/config.json`, which it never reads; this server writes the file with the highest precedence.
 """
 
 import os
@@ -25,8 +25,8 @@ _OWN_FILES = (f"{FOLDER}/opencode.json", f"{FOLDER}/opencode.jsonc", "opencode.j
 
 
 def patch(directory: Path, update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
-    """The file written: the highest of the directory's own that is there, else a new `opencode.json`. Comments, layout and
-    `{env:}` references of what the update leaves equal stay. Raises BadRequest, ConfigJsonError, ConfigInvalidError."""
+    """Returns the written file: the existing one with the highest precedence, else a new `opencode.json`. Keeps comments, layout
+    and `{env:}` references of unchanged values. Raises BadRequest, ConfigJsonError, ConfigInvalidError."""
     check(update)
     path = own_file(directory)
     watch = ConfigWatch()
@@ -74,7 +74,7 @@ def _difference(update: Mapping[str, Any], present: Mapping[str, Any]) -> dict[s
 
 
 def _replace(path: Path, text: str) -> None:
-    """Whole or not at all, with the rights that the file had."""
+    """Replaces the file atomically and keeps its mode."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

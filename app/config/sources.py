@@ -1,4 +1,4 @@
-"""Where the layers stand, lowest first. Nothing here reads: a place that is listed may not exist.
+"""The paths of the layers, lowest precedence first. Reads nothing: a listed path may not exist.
 
 remote · global files · OPENCODE_CONFIG · project .jsonc then .json, outermost first · OPENCODE_CONFIG_CONTENT ·
 config directories: global, `.opencode` upward (nearest first), `~/.opencode`, OPENCODE_CONFIG_DIR

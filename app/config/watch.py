@@ -1,4 +1,4 @@
-"""Reading from the disk, and remembering what was read, so that asking whether it changed costs one stat each."""
+"""Reads files and remembers their state, so that a check for changes costs one stat call per path."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -6,15 +6,15 @@ from pathlib import Path
 
 from app.config.errors import ConfigInvalidError
 
-Stamp = tuple[int, int, int] | None
+ConfigStamp = tuple[int, int, int] | None
 _SKIPPED_FOLDERS = {"node_modules", ".git"}
 
 
 class ConfigWatch:
-    """`stamps`: path → (mtime in ns, size, inode), None for what was looked for and is not there."""
+    """`stamps`: path → (mtime in ns, size, inode), None for a missing path."""
 
     def __init__(self) -> None:
-        self.stamps: dict[str, Stamp] = {}
+        self.stamps: dict[str, ConfigStamp] = {}
 
     def read(self, path: Path) -> str | None:
         """The text of a file, None if there is none."""
@@ -30,7 +30,7 @@ class ConfigWatch:
             raise ConfigInvalidError(str(path), f"is not UTF-8 text (byte {error.start})") from error
 
     def exists(self, path: Path) -> bool:
-        # Stamped before it is read: a change in between then shows as stale, and is not missed.
+        # The stamp is taken before reading, so that a change in between is not missed.
         stamp = self.stamps[str(path)] = _stamp(str(path))
         return stamp is not None
 
@@ -62,23 +62,23 @@ class ConfigWatch:
             raise ConfigInvalidError(folder, f"cannot be read: {error.strerror}") from error
 
 
-def essential(stamps: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    """Without what was looked for in a folder that is not there either: it cannot come before the folder does."""
+def essential(stamps: Mapping[str, ConfigStamp]) -> dict[str, ConfigStamp]:
+    """Without missing paths in missing folders: they cannot appear before their folder."""
     absent = {path for path, stamp in stamps.items() if stamp is None}
     return {path: stamp for path, stamp in stamps.items() if stamp is not None or str(Path(path).parent) not in absent}
 
 
-def changed(stamps: Mapping[str, Stamp]) -> bool:
+def changed(stamps: Mapping[str, ConfigStamp]) -> bool:
     return any(_differs(path, stamp) for path, stamp in stamps.items())
 
 
-def _differs(path: str, stamp: Stamp) -> bool:
-    # Most of what is looked for is not there, and access() says so without the cost of an exception.
+def _differs(path: str, stamp: ConfigStamp) -> bool:
+    # Most paths are missing, and access() reports that without the cost of an exception.
     return os.access(path, os.F_OK) if stamp is None else _stamp(path) != stamp
 
 
-def _stamp(path: str) -> Stamp:
-    """None too for what cannot be reached: a closed directory above it, a link to itself."""
+def _stamp(path: str) -> ConfigStamp:
+    """None also for an unreachable path: no permission for a parent, or a link to itself."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a Path costs as much as the call, and this runs before every request
     except OSError:

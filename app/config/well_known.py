@@ -16,14 +16,14 @@ from app.schema.model import Auth, WellKnownAuth
 if TYPE_CHECKING:
     import httpx
 
-TIMEOUT = 10.0
-PAUSE = 10.0
+TIMEOUT_SECONDS = 10.0
+RETRY_SECONDS = 10.0
 _WEB = ("https://", "http://")
 
 
 @dataclass(frozen=True)
 class OrganisationConfig:
-    """What all organisations say. `environ` is the server's, with the tokens that the user is signed in with."""
+    """The layers of all organisations. `environ`: the server's environment with the user's sign-in tokens."""
 
     layers: Sequence[Mapping[str, Any]]
     environ: Mapping[str, str]
@@ -40,8 +40,8 @@ class Organisations:
         self._answer: asyncio.Task[OrganisationConfig] | None = None
         self._failed_at = 0.0
 
-    async def said(self) -> OrganisationConfig:
-        """The same object as long as nothing changed. Raises ConfigInvalidError, ConfigJsonError."""
+    async def config(self) -> OrganisationConfig:
+        """Returns the same object while nothing changes. Raises ConfigInvalidError, ConfigJsonError."""
         asked = sign_ins(self._auth())
         if self._answer is None or asked != self._asked or self._may_try_again(self._answer):
             self._asked = asked
@@ -49,7 +49,7 @@ class Organisations:
         return await asyncio.shield(self._answer)
 
     def _may_try_again(self, answer: "asyncio.Task[OrganisationConfig]") -> bool:
-        return self._failed_at > 0 and answer.done() and time.monotonic() - self._failed_at > PAUSE
+        return self._failed_at > 0 and answer.done() and time.monotonic() - self._failed_at > RETRY_SECONDS
 
     async def _ask(self, urls: list[str], tokens: dict[str, str]) -> OrganisationConfig:
         self._failed_at = 0.0
@@ -62,7 +62,7 @@ class Organisations:
 
 
 def sign_ins(auth: Mapping[str, Auth]) -> tuple[list[str], dict[str, str]]:
-    """The urls to ask, and the tokens that they are signed in with, as environment variables."""
+    """The organisations' URLs, and their sign-in tokens as environment variables."""
     known = {url: entry for url, entry in auth.items() if isinstance(entry, WellKnownAuth) and url.startswith(_WEB)}
     return list(known), {entry.key: entry.token for entry in known.values()}
 
@@ -71,7 +71,7 @@ async def fetch_well_known(
     urls: Sequence[str],
     environ: Mapping[str, str] = os.environ,
     transport: "httpx.AsyncBaseTransport | None" = None,
-    timeout: float = TIMEOUT,
+    timeout: float = TIMEOUT_SECONDS,
 ) -> list[dict[str, Any]]:
     """A validated layer for each url, in order. `timeout` is seconds for each. Raises ConfigInvalidError, ConfigJsonError."""
     if not urls:

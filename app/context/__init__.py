@@ -1,4 +1,4 @@
-"""What the model is sent: the history as messages, the system prompt, instruction files, reminders; and how long all of it is.
+"""What the model receives: the history as messages, the system prompt, instruction files, reminders; and their size in tokens.
 
-Begin at `history.py` and `system.py`. When the model is asked is decided in `app.turn`.
+Begin at `history.py` and `system.py`. `app.turn` decides when to send a request.
 """

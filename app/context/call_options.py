@@ -1,4 +1,4 @@
-"""The parameters of a call, in the fields of ModelRequest."""
+"""The parameters of a model request."""
 
 from dataclasses import asdict
 from typing import Any
@@ -20,9 +20,9 @@ def request_options(instance: Instance, model: Model, agent: Agent, user: UserMe
         small=small,
         session_id=user.session_id,
         flags=instance.flags,
-        provider_options=instance.connected[model.provider_id].options,
+        provider_options=instance.models.connected[model.provider_id].options,
         origin={
-            "project": instance.place.project_id,
+            "project": instance.location.project_id,
             "session": user.session_id,
             "request": user.id,
             "client": instance.flags.client,
@@ -32,6 +32,6 @@ def request_options(instance: Instance, model: Model, agent: Agent, user: UserMe
 
 
 def output_cap(model: Model, flags: Flags) -> int:
-    """Tokens kept free for the answer."""
+    """The tokens reserved for the answer."""
     cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
     return min(model.limit.output, cap) or cap

@@ -1,4 +1,4 @@
-"""A stored conversation as the model is sent it (behaviour §7.1). Pure."""
+"""Converts a stored conversation to the messages of a model request. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"
 SUBTASK_RUN = "The user ran the following tool."
 _AS_TEXT = ("text/plain", "application/x-directory")
-"""Files of these types stand in the conversation as synthetic text beside them."""
+"""The content of files of these types is in synthetic text parts."""
 
 
 def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
@@ -44,7 +44,7 @@ def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tup
 
 
 def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
-    """Some servers number the calls of each answer anew; others refuse a request in which two calls have one id."""
+    """Makes call ids unique: some providers restart numbering with each answer, others reject duplicate ids in a request."""
     times: Counter[str] = Counter()
 
     def distinct(call_id: str) -> str:
@@ -86,7 +86,7 @@ def _user_blocks(part: Part) -> Iterator[TextBlock | FileBlock]:
 
 
 def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
-    """A failed answer is left out; an aborted one is kept when it had said or done something."""
+    """False for a failed answer, and for an aborted one without output."""
     if info.error is None:
         return True
     return isinstance(info.error, MessageAbortedError) and any(
@@ -95,7 +95,7 @@ def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
 
 
 def _steps(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """The parts between one step-start and the next."""
+    """Splits the parts at each step-start."""
     step: list[Part] = []
     for part in parts:
         if isinstance(part, StepStartPart) and step:
@@ -107,7 +107,7 @@ def _steps(parts: Sequence[Part]) -> Iterator[list[Part]]:
 
 
 def _step_turns(step: Sequence[Part], same_model: bool) -> Iterator[ModelMessage]:
-    """What the assistant said and called, then a result for every call."""
+    """The assistant's output, then a result for every tool call."""
     content = tuple(block for part in step for block in _assistant_blocks(part, same_model))
     if content:
         yield AssistantTurn(content)
@@ -117,7 +117,7 @@ def _step_turns(step: Sequence[Part], same_model: bool) -> Iterator[ModelMessage
 
 
 def _assistant_blocks(part: Part, same_model: bool) -> Iterator[TextBlock | ReasoningBlock | ToolCallBlock]:
-    """What only the provider that gave it understands (signatures, item ids) goes back to the same model alone."""
+    """Sends provider metadata (signatures, item ids) only to the model that it came from."""
     match part:
         case TextPart() if part.text:
             yield TextBlock(part.text, part.metadata if same_model else None)

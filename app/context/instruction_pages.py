@@ -1,4 +1,4 @@
-"""The web pages among a configuration's `instructions`: fetched once, kept, and revalidated beside the turns that use them."""
+"""Web pages in a configuration's `instructions`: fetched once, cached, and revalidated in the background."""
 
 import asyncio
 import logging
@@ -19,8 +19,8 @@ _GONE = frozenset({404, 410})
 
 @dataclass(frozen=True, slots=True)
 class PageTimes:
-    """Seconds. `first_wait`: a turn waits so long for pages that are new, all together; `fetch`: the timeout of one fetch;
-    `refresh`: until a page is revalidated; `retry`: until a failed page is tried again, twice as long with every failure."""
+    """In seconds. `first_wait`: how long a turn waits for all new pages together. `fetch`: the timeout of a fetch. `refresh`: the
+    interval of revalidation. `retry`: the delay after a failure, doubled with every failure."""
 
     first_wait: float = 5.0
     fetch: float = 30.0
@@ -35,21 +35,21 @@ class _CachedPage:
     waited_for_until: float
     text: str = ""
     validators: Mapping[str, str] = field(default_factory=dict)
-    """The headers of a request that asks whether the page has changed."""
+    """The headers of a conditional request."""
     due: float = 0.0
     failures: int = 0
     fetching: asyncio.Task[None] | None = None
 
 
 class InstructionPages:
-    """Texts by URL. A page that cannot be fetched is empty, or stays as it was last."""
+    """Texts by URL. A page that cannot be fetched keeps its last text, or is empty."""
 
     def __init__(self, times: PageTimes | None = None) -> None:
         self._times = times or PageTimes()
         self._pages: dict[str, _CachedPage] = {}
 
     async def texts(self, urls: Sequence[str]) -> list[tuple[str, str]]:
-        """(url, text) of each. Only a page's first fetch is waited for, and only for so long."""
+        """(url, text) of each page. Waits only for a page's first fetch, up to `first_wait`."""
         pages = [self._get(url) for url in urls]
         await self._first_fetches(pages)
         return [(page.url, page.text) for page in pages]
@@ -61,7 +61,7 @@ class InstructionPages:
         await asyncio.gather(*fetching, return_exceptions=True)
 
     def _get(self, url: str) -> _CachedPage:
-        """The least recently used page makes room for a new one."""
+        """Returns a page and starts a fetch if one is due. Evicts the least recently used page."""
         now = time.monotonic()
         page = self._pages.pop(url, None) or _CachedPage(url, now + self._times.first_wait)
         self._pages[url] = page
@@ -86,7 +86,7 @@ class InstructionPages:
         try:
             async with asyncio.timeout(self._times.fetch):
                 await self._ask(page)
-        except Exception as error:  # noqa: BLE001  whatever it is, a turn goes on without the page
+        except Exception as error:  # noqa: BLE001  a turn goes on without the page
             self._failed(page, str(error) or type(error).__name__)
         finally:
             page.fetching = None

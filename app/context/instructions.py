@@ -1,4 +1,4 @@
-"""Instruction files for the model: AGENTS.md and its kin, and what `instructions` in the configuration names (§7.5)."""
+"""Instruction files for the model: AGENTS.md and similar files, and the `instructions` of the configuration."""
 
 import asyncio
 import glob
@@ -18,7 +18,7 @@ from app.workspace.instance import Instance
 LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 MAX_BYTES = 1_000_000
 MAX_NEARBY_BYTES = 32_000
-"""Of a file that comes with what a tool read."""
+"""The limit for a file that is sent with a tool's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class InstructionScope:
 
     @classmethod
     def of(cls, instance: Instance) -> "InstructionScope":
-        place = instance.place
-        return cls(Path(place.directory), Path(place.worktree), instance.flags, instance.config.instructions)
+        location = instance.location
+        return cls(Path(location.directory), Path(location.worktree), instance.flags, instance.config.instructions)
 
     @property
     def upward(self) -> list[Path]:
-        """The directory, its parents, up to and with the worktree; outside git only the directory itself, or instructions of
-        unrelated parents would leak in."""
+        """The directory and its parents up to the worktree. Outside git only the directory, because its parents may be
+        unrelated."""
         if self.worktree == Path("/"):
             return [self.directory]
         parents = [self.directory, *self.directory.parents]
@@ -46,22 +46,22 @@ class InstructionScope:
 
 
 async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
-    """One text for each file and URL that has something to say, in the order of discovery."""
+    """One text for each non-empty file and page, in the order of discovery."""
     files, fetched = await asyncio.gather(asyncio.to_thread(_read_files, scope), pages.texts(_urls(scope.configured)))
-    return [f"Instructions from: {place}\n{text}" for place, text in (*files, *fetched) if text.strip()]
+    return [f"Instructions from: {file}\n{text}" for file, text in (*files, *fetched) if text.strip()]
 
 
-async def near(path: Path, scope: InstructionScope, shown: set[str]) -> dict[str, str]:
-    """Path → text of the instruction files of the directories from a file's own up to the scope's, without those that are in the
-    system prompt or `shown`. They are `shown` from now on, also to what runs at the same time."""
-    found = [place for place in await asyncio.to_thread(_nearby, path, scope) if str(place) not in shown]
+async def nearby(path: Path, scope: InstructionScope, shown: set[str]) -> dict[str, str]:
+    """Path → text of the instruction files between a file's directory and the scope's directory, without those in the system
+    prompt and in `shown`. Adds them to `shown` at once, so that concurrent calls do not repeat them."""
+    found = [file for file in await asyncio.to_thread(_nearby, path, scope) if str(file) not in shown]
     shown.update(map(str, found))
-    texts = [await asyncio.to_thread(_read, place, MAX_NEARBY_BYTES) for place in found]
-    return {str(place): text for place, text in zip(found, texts, strict=True) if text.strip()}
+    texts = [await asyncio.to_thread(_read, file, MAX_NEARBY_BYTES) for file in found]
+    return {str(file): text for file, text in zip(found, texts, strict=True) if text.strip()}
 
 
 def shown_in(history: Sequence[MessageWithParts]) -> set[str]:
-    """The instruction files that came with what was read in a conversation, as far as the model is still sent it."""
+    """The instruction files in the outputs of read calls that are still sent to the model."""
     reads = (part.state for message in history for part in message.parts if isinstance(part, ToolPart) and part.tool == "read")
     sent = (state for state in reads if isinstance(state, Completed) and state.time.compacted is None)
     return {path for state in sent for path in state.metadata.get("loaded", ())}
@@ -70,14 +70,14 @@ def shown_in(history: Sequence[MessageWithParts]) -> set[str]:
 def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
     if scope.flags.disable_project_config or scope.directory not in path.parents:
         return []
-    below = takewhile(lambda place: place != scope.directory, path.parents)
-    found = [file for place in below if (file := _first_of(place)) is not None and file != path]
+    below = takewhile(lambda folder: folder != scope.directory, path.parents)
+    found = [file for folder in below if (file := _first_of(folder)) is not None and file != path]
     in_system = set(_configured(scope)) if found else set()
     return [file for file in found if file not in in_system]
 
 
-def _first_of(place: Path) -> Path | None:
-    return next((place / name for name in LOCAL_NAMES if (place / name).is_file()), None)
+def _first_of(folder: Path) -> Path | None:
+    return next((folder / name for name in LOCAL_NAMES if (folder / name).is_file()), None)
 
 
 def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
@@ -94,11 +94,11 @@ def _read(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def _local(scope: InstructionScope) -> list[Path]:
-    """All files of the first name that is found anywhere, the nearest first."""
+    """All files of the first name that exists anywhere, the nearest first."""
     if scope.flags.disable_project_config:
         return []
     for name in LOCAL_NAMES:
-        if matches := [place / name for place in scope.upward if (place / name).is_file()]:
+        if matches := [folder / name for folder in scope.upward if (folder / name).is_file()]:
             return matches
     return []
 
@@ -116,10 +116,10 @@ def _configured(scope: InstructionScope) -> Iterable[Path]:
     for pattern in scope.configured:
         if _is_url(pattern):
             continue
-        for place in _bases(pattern, scope):
+        for folder in _bases(pattern, scope):
             relative = pattern.removeprefix("~/").removeprefix("/")
-            matches = glob.glob(relative, root_dir=place, recursive=True, include_hidden=True)  # noqa: PTH207  hidden files count
-            yield from sorted(place / match for match in matches if (place / match).is_file())
+            matches = glob.glob(relative, root_dir=folder, recursive=True, include_hidden=True)  # noqa: PTH207  hidden files count
+            yield from sorted(folder / match for match in matches if (folder / match).is_file())
 
 
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What the model is told on top of the stored conversation: reminders that are sent and never stored (behaviour §5.7). Pure."""
+"""Reminders: texts that are added to a request and not stored. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,42 +10,42 @@ from app.util import ids
 
 
 def remind(history: Sequence[MessageWithParts], agent: Agent, step: int) -> list[MessageWithParts]:
-    """A copy of the conversation with what this call needs said; the stored one is untouched."""
+    """A copy of the conversation with the reminders for this request."""
     reminded = _with_mode(history, agent)
     return _wrapped(reminded) if step > 1 else reminded
 
 
 def _with_mode(history: Sequence[MessageWithParts], agent: Agent) -> list[MessageWithParts]:
-    """Plan mode is announced with the newest prompt, and so is its end."""
+    """Adds the start or the end of plan mode to the newest prompt."""
     if agent.name == "plan":
-        return _said_with_newest_prompt(history, prompt_text("plan"))
+        return _append_to_newest_prompt(history, prompt_text("plan"))
     planned = any(isinstance(message.info, AssistantMessage) and message.info.agent == "plan" for message in history)
     if planned and agent.name == "build":
-        return _said_with_newest_prompt(history, prompt_text("build-switch"))
+        return _append_to_newest_prompt(history, prompt_text("build-switch"))
     return list(history)
 
 
-def _said_with_newest_prompt(history: Sequence[MessageWithParts], text: str) -> list[MessageWithParts]:
+def _append_to_newest_prompt(history: Sequence[MessageWithParts], text: str) -> list[MessageWithParts]:
     changed = list(history)
-    place = next(place for place in range(len(changed) - 1, -1, -1) if isinstance(changed[place].info, UserMessage))
-    message = changed[place]
+    position = next(position for position in range(len(changed) - 1, -1, -1) if isinstance(changed[position].info, UserMessage))
+    message = changed[position]
     part = TextPart(
         id=ids.ascending("part"), session_id=message.info.session_id, message_id=message.info.id, text=text, synthetic=True
     )
-    changed[place] = _with_parts(message, [*message.parts, part])
+    changed[position] = _with_parts(message, [*message.parts, part])
     return changed
 
 
 def _wrapped(history: list[MessageWithParts]) -> list[MessageWithParts]:
-    """Prompts that arrived while the model was at work are marked as such, so that it goes on with its work as well."""
-    finished = max((place for place, message in enumerate(history) if _is_finished(message)), default=None)
+    """Wraps prompts that arrived during the turn, so that the model continues its task as well."""
+    finished = max((position for position, message in enumerate(history) if _is_finished(message)), default=None)
     if finished is None:
         return history
     return [
         _with_parts(message, [_wrap(part) for part in message.parts])
-        if place > finished and isinstance(message.info, UserMessage)
+        if position > finished and isinstance(message.info, UserMessage)
         else message
-        for place, message in enumerate(history)
+        for position, message in enumerate(history)
     ]
 
 

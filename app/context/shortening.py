@@ -1,4 +1,4 @@
-"""A conversation that is too long even to be summed up, made to fit. Pure."""
+"""Shortens a conversation that is too long even for a summary request. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ _CUT = "\n[… left out …]\n"
 
 
 def shortened(messages: Messages, room: int) -> Messages:
-    """The conversation in about `room` tokens. What a summary misses least goes first: attached files, then the middle of long
-    tool outputs, then the oldest messages, of which what the user said stays."""
+    """Shortens the conversation to about `room` tokens. Removes first what matters least for a summary: attached files, then the
+    middle of long tool outputs, then the oldest messages except for the user's texts."""
     steps: tuple[Callable[[Messages], Messages], ...] = (
         _without_files,
         partial(_with_outputs_cut, LONG_OUTPUT_TOKENS),
@@ -56,7 +56,7 @@ def _with_outputs_cut(tokens: int, messages: Messages) -> Messages:
 
 
 def cut_middle(text: str, tokens: int) -> str:
-    """The text's beginning and end, in about so many tokens."""
+    """The text's beginning and end, in about `tokens` tokens."""
     size = estimate(text)
     if size <= tokens:
         return text
@@ -65,18 +65,18 @@ def cut_middle(text: str, tokens: int) -> str:
 
 
 def _newest(messages: Messages, room: int) -> Messages:
-    """As many of the newest messages as fit, and before them what the user said in the others."""
+    """As many of the newest messages as fit, preceded by the user's texts of the others."""
     for_the_rest = room // 4
     start, left = len(messages), room - for_the_rest
     while start and (size := estimate_messages(messages[start - 1 : start])) <= left:
         start, left = start - 1, left - size
     while start < len(messages) and isinstance(messages[start], ToolTurn):
         start += 1
-    said = cut_middle(_said_by_user(messages[:start]), for_the_rest)
+    said = cut_middle(_user_texts(messages[:start]), for_the_rest)
     beginning = f"{LEFT_OUT} In it the user said:\n\n{said}" if said else LEFT_OUT
     return (UserTurn((TextBlock(beginning),)), *messages[start:])
 
 
-def _said_by_user(messages: Sequence[ModelMessage]) -> str:
+def _user_texts(messages: Sequence[ModelMessage]) -> str:
     turns = [message for message in messages if isinstance(message, UserTurn)]
     return "\n\n".join(block.text for turn in turns for block in turn.content if isinstance(block, TextBlock))

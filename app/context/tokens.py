@@ -1,4 +1,4 @@
-"""How many tokens a conversation is likely to be, where no provider has counted them."""
+"""Estimates the tokens of a conversation, for providers that do not count them."""
 
 import re
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from app.provider.base import (
 )
 from app.schema.part import Tokens
 
-CHARACTERS_A_TOKEN = 4
-DENSE_CHARACTERS_A_TOKEN = 1.5
-"""Chinese, Japanese and Korean: a token holds one or two characters."""
+CHARACTERS_PER_TOKEN = 4
+DENSE_CHARACTERS_PER_TOKEN = 1.5
+"""For Chinese, Japanese and Korean: a token has one or two characters."""
 
 FILE_TOKENS = 1_500
-"""A picture or a page of a document: what providers count has little to do with its bytes."""
+"""For an image or a page of a document. Providers' counts depend little on the size in bytes."""
 
 _DENSE = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 
@@ -32,7 +32,7 @@ _Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBloc
 
 def estimate(text: str) -> int:
     dense = len(_DENSE.findall(text)) if not text.isascii() else 0
-    return round((len(text) - dense) / CHARACTERS_A_TOKEN + dense / DENSE_CHARACTERS_A_TOKEN)
+    return round((len(text) - dense) / CHARACTERS_PER_TOKEN + dense / DENSE_CHARACTERS_PER_TOKEN)
 
 
 def estimate_request(request: ModelRequest) -> int:
@@ -63,6 +63,6 @@ def _offered(tool: ToolSpec) -> str:
 
 
 def counted(tokens: Tokens) -> int | None:
-    """What a conversation holds after an answer, by its provider's count; None where the provider counts nothing."""
+    """The tokens of the conversation after an answer, by the provider's count; None if the provider does not count."""
     sent = tokens.input + tokens.cache.read
     return sent + tokens.output if sent else None

@@ -1,4 +1,4 @@
-"""How full a model's window is, by its provider's count or else by estimate (behaviour §8.1). Pure."""
+"""How full a model's window is, by the provider's count or an estimate. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from app.schema.model import Model
 from app.workspace.instance import Instance
 
 
-def is_compacted(instance: Instance) -> bool:
-    """Whether conversations here are summed up without being asked to."""
+def compacts_automatically(instance: Instance) -> bool:
+    """Whether conversations are compacted automatically."""
     return instance.config.compaction.auto is not False
 
 
 def usable_tokens(instance: Instance, model: Model) -> int | None:
-    """What a request may hold; None where the model's window is not known."""
+    """The tokens that a request may have; None if the model's window is unknown."""
     limit, reserved = model.limit, output_cap(model, instance.flags)
     if not limit.context or limit.input:
         return limit.input or None
@@ -27,7 +27,7 @@ def usable_tokens(instance: Instance, model: Model) -> int | None:
 def is_overflow(instance: Instance, model: Model, used: int) -> bool:
     """Whether the next request could go over what the model takes, its answer included, after `used` tokens."""
     usable = usable_tokens(instance, model)
-    return is_compacted(instance) and usable is not None and used > usable
+    return compacts_automatically(instance) and usable is not None and used > usable
 
 
 def used_tokens(answer: AssistantMessage, history: Sequence[MessageWithParts], model: Model) -> int:

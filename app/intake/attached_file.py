@@ -14,7 +14,6 @@ from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsp
 import orjson
 
 from app.mcp.values import McpFailure
-from app.provider.models.selection import find as find_model
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.file import FileContent, FilePart, ResourceSource
@@ -27,7 +26,7 @@ from app.tool.builtin.read import ReadParameters, ReadTool
 from app.tool.files.file_times import FileTimes
 from app.tool.files.text_file import open_without_waiting
 from app.tool.truncation import OutputStore
-from app.turn.call_host import Unattended
+from app.turn.call_host import UnattendedHost
 from app.util import ids
 from app.workspace.instance import Instance
 
@@ -64,19 +63,17 @@ class _AttachedFile:
 
     def context(self) -> ToolContext:
         """The person named the file, so nobody is asked for leave to read it."""
-        place = self.instance.place
-        model = find_model(
-            self.instance.connected, self.message.model.provider_id, self.message.model.model_id, self.instance.known
-        )
+        location = self.instance.location
+        model = self.instance.models.find(self.message.model)
         return ToolContext(
             session_id=self.message.session_id,
             message_id=self.message.id,
             call_id=self.id,
             agent=self.instance.agents[self.message.agent],
             model=model,
-            directory=Path(place.directory),
-            worktree=Path(place.worktree),
-            host=Unattended(),
+            directory=Path(location.directory),
+            worktree=Path(location.worktree),
+            host=UnattendedHost(),
             bypass_directory_check=True,
         )
 
@@ -105,7 +102,7 @@ class FileReader:
         """What an MCP server holds, read by it."""
         called = file.text(f"The resource {file.input.filename or source.uri} ({source.uri}) was read from {source.client_name}")
         try:
-            content = await file.instance.mcp.resource(source.client_name, source.uri)
+            content = await file.instance.extensions.mcp.resource(source.client_name, source.uri)
         except McpFailure as failure:
             return [called, self._failed(file, failure)]
         bounded = [await self._outputs.bound(text, may_delegate=False) for text in content.texts]
@@ -154,7 +151,7 @@ class FileReader:
             return self._failed(file, error)
 
     def _failed(self, file: _AttachedFile, error: Exception) -> TextPart:
-        change = self._store.change(file.message.session_id, file.instance.place.directory)
+        change = self._store.change(file.message.session_id, file.instance.location.directory)
         failure = ErrorOfSession(session_id=file.message.session_id, error=unknown(str(error)))
         change.announce(EventSessionError(properties=failure))
         self._store.post(change)

@@ -1,4 +1,4 @@
-"""Commands: prompt templates with arguments, shell output and file references (behaviour §4.5)."""
+"""Commands: prompt templates with arguments, shell output and file references."""
 
 import asyncio
 import re
@@ -11,7 +11,6 @@ from app.agent.definitions import find as find_agent
 from app.intake.mcp_commands import all_commands
 from app.intake.mcp_commands import ask as ask_server
 from app.intake.user_message import default_model_of
-from app.provider.models.selection import find as find_model
 from app.provider.models.selection import parse_model
 from app.schema.agent import Agent, Command
 from app.schema.errors import BadRequest
@@ -102,7 +101,7 @@ class Commands:
         agent = _agent(instance, command, wanted)
         model = _model(instance, command, wanted) or last_model
         if model is not None:
-            find_model(instance.connected, model.provider_id, model.model_id, instance.known)
+            instance.models.find(model)
         text, attached = await self._content(instance, command, wanted.arguments)
         base = PromptInput(message_id=wanted.message_id, variant=wanted.variant, parts=[])
         if _is_subtask(command, agent):
@@ -122,8 +121,8 @@ class Commands:
         if command.mcp:
             given = await ask_server(instance, command.name, words_of(arguments))
             return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
-        text = (await self._with_shell(fill(command.template, arguments), Path(instance.place.directory))).strip()
-        worktree = Path(instance.place.worktree if instance.place.is_git else instance.place.directory)
+        text = (await self._with_shell(fill(command.template, arguments), Path(instance.location.directory))).strip()
+        worktree = Path(instance.location.worktree if instance.location.is_git else instance.location.directory)
         return text, await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
 
     async def _with_shell(self, text: str, directory: Path) -> str:

@@ -1,4 +1,4 @@
-"""The prompts of MCP servers, as commands `<server>:<prompt>` (behaviour §13.3)."""
+"""The prompts of MCP servers, as commands `<server>:<prompt>`."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from app.workspace.instance import Instance
 
 async def all_commands(instance: Instance) -> list[Command]:
     """The directory's own, and those of its MCP servers that have no name of theirs."""
-    own = {command.name for command in instance.commands}
+    own = {command.name for command in instance.extensions.commands}
     prompts = [_command(prompt) for prompt in await _prompts(instance)]
-    return [*instance.commands, *(command for command in prompts if command.name not in own)]
+    return [*instance.extensions.commands, *(command for command in prompts if command.name not in own)]
 
 
 async def ask(instance: Instance, name: str, words: Sequence[str]) -> Content:
@@ -22,7 +22,7 @@ async def ask(instance: Instance, name: str, words: Sequence[str]) -> Content:
     if prompt is None:
         raise BadRequest(f"The MCP server of the command {name!r} is no longer there", ["command"], name)
     try:
-        return await instance.mcp.prompt(prompt.server, prompt.name, _arguments(prompt.arguments, words))
+        return await instance.extensions.mcp.prompt(prompt.server, prompt.name, _arguments(prompt.arguments, words))
     except McpFailure as failure:
         raise BadRequest(f"The MCP server {prompt.server} did not give its prompt: {failure}", ["command"], name) from failure
 
@@ -34,7 +34,7 @@ def _arguments(names: Sequence[str], words: Sequence[str]) -> dict[str, str]:
 
 
 async def _prompts(instance: Instance) -> list[ServerPrompt]:
-    return [prompt for offers in await instance.mcp.offers() for prompt in offers.prompts]
+    return [prompt for offers in await instance.extensions.mcp.offers() for prompt in offers.prompts]
 
 
 def _command(prompt: ServerPrompt) -> Command:

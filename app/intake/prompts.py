@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from app.intake.subagent import SubagentSessions
 from app.intake.user_message import Intake, StoredPrompt
 from app.runs.runner import Run, Runner
 from app.schema.errors import NotFound, ServiceError
 from app.schema.message import MessageWithParts, PromptInput
 from app.session.gate import HoldKind, SessionGate
-from app.session.store import Store
+from app.turn.turn import Turn
+from app.turn.turn_scope import TurnScope, TurnServices
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -31,8 +34,12 @@ class AcceptedPrompt:
 
 
 class Prompts:
-    def __init__(self, store: Store, intake: Intake, runner: Runner, gate: SessionGate) -> None:
-        self._store = store
+    """It makes the turns, too: a turn that runs a subagent comes back here."""
+
+    def __init__(self, services: TurnServices, intake: Intake, runner: Runner, gate: SessionGate) -> None:
+        self._services = services
+        self._store = services.store
+        self._subagents = SubagentSessions(services.store, self)
         self._intake = intake
         self._runner = runner
         self._gate = gate
@@ -50,8 +57,18 @@ class Prompts:
         async with self._gate.hold(session_id, HoldKind.PROMPT):
             stored = await self._intake.store(instance, session_id, prepared, rules_from_tools=rules_from_tools)
             wants_run = not prompt.no_reply and await self._is_unanswered(session_id, stored)
-            run = self._runner.start(session_id, instance, nested=nested) if wants_run else None
+            run = self.start(session_id, instance, nested=nested) if wants_run else None
         return AcceptedPrompt(stored.message, stored.known, run)
+
+    def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> Run:
+        """Answer what is stored, as `Runner.start` does."""
+        return self._runner.start(session_id, instance, self._run_turn, nested=nested)
+
+    def scope(self, instance: Instance, session_id: str) -> TurnScope:
+        return TurnScope(self._services, self._subagents, instance, session_id)
+
+    async def _run_turn(self, session_id: str, instance: Instance, joined: Callable[[], bool]) -> None:
+        await Turn(self.scope(instance, session_id), joined).run()
 
     async def _is_unanswered(self, session_id: str, stored: StoredPrompt) -> bool:
         if not stored.known or self._runner.is_running(session_id):
@@ -62,12 +79,31 @@ class Prompts:
         """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
         if accepted.run is not None:
             await accepted.run.over.wait()
+            if accepted.run.fenced:
+                raise NoAnswer(
+                    "The database could not be reached for some seconds: the turn goes on, or ends, on another server."
+                )
         prompt_id = accepted.message.info.id
         answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else None
         answered = answered or await self._store.answer_json(session_id)
         if not answered or self._runner.has_unstored_end(session_id):
             raise NoAnswer(f"The prompt {prompt_id} got no answer that could be stored; see the server's log")
         return answered
+
+    async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
+        """For a turn that waits for the answer: accept and answer. Cancelled, it aborts the session's turn."""
+        accepting = asyncio.create_task(self.accept(instance, session_id, prompt, rules_from_tools=False, nested=True))
+        try:
+            return await self.answer(session_id, await asyncio.shield(accepting))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._abort_accepted(session_id, accepting))
+            raise
+
+    async def _abort_accepted(self, session_id: str, accepting: asyncio.Task[AcceptedPrompt]) -> None:
+        """A prompt that was being accepted is stored; its answer is then that it was aborted."""
+        await asyncio.wait({accepting})
+        if accepting.exception() is None:
+            await self._runner.abort(session_id)
 
     def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
         """Answer in the background; what goes wrong is stored with the answer."""

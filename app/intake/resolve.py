@@ -1,4 +1,4 @@
-"""What one part of a prompt becomes: itself, and for files and agents the text that tells the model of them (behaviour §4.4)."""
+"""What one part of a prompt becomes: itself, and for files and agents the text that tells the model of them."""
 
 from collections.abc import Sequence
 from typing import assert_never

@@ -22,7 +22,6 @@ from app.session.revert import Reverts
 from app.session.store import Store
 from app.storage import queries
 from app.turn import compaction, hooks
-from app.turn.turn_scope import TurnScope, TurnServices
 from app.workspace.instance import Instance
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ INIT = "init"
 class SessionActions:
     def __init__(
         self,
-        services: TurnServices,
+        store: Store,
         prompts: Prompts,
         intake: Intake,
         runner: Runner,
@@ -42,8 +41,7 @@ class SessionActions:
         commands: Commands,
         projects: Projects,
     ) -> None:
-        self._services = services
-        self._store: Store = services.store
+        self._store = store
         self._prompts = prompts
         self._intake = intake
         self._runner = runner
@@ -56,7 +54,7 @@ class SessionActions:
         """The JSON of the message that answers."""
         await self._store.session_json(session_id)
         prompt = await self._commands.prompt(instance, wanted, await self._intake.last_model(session_id))
-        prompt = await hooks.command_parts(instance.hooks, session_id, wanted, prompt)
+        prompt = await hooks.command_parts(instance.extensions.hooks, session_id, wanted, prompt)
         answer = await self._prompts.answer(session_id, await self._prompts.accept(instance, session_id, prompt))
         await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
         return answer
@@ -71,27 +69,27 @@ class SessionActions:
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
         """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
         await self._store.session_json(session_id)
-        scope = TurnScope(self._services, instance, session_id)
+        scope = self._prompts.scope(instance, session_id)
         find_agent(instance.agents, wanted.agent)
 
         async def run() -> MessageWithParts:
             await self._require_new(session_id, wanted.message_id)
-            await self._reverts.settle(instance.place, session_id)
+            await self._reverts.clean_up(instance.location, session_id)
             return await shell.run(scope, wanted)
 
-        return await self._runner.exclusively(session_id, instance.place.directory, HoldKind.SHELL, run, announced=True)
+        return await self._runner.exclusively(session_id, instance.location.directory, HoldKind.SHELL, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
         stored. The turn begins with the session still held."""
         await self._store.session_json(session_id)
-        scope = TurnScope(self._services, instance, session_id)
+        scope = self._prompts.scope(instance, session_id)
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         scope.model(model)
         async with self._gate.hold(session_id, HoldKind.SUMMARIZE):
-            await self._reverts.settle(instance.place, session_id)
+            await self._reverts.clean_up(instance.location, session_id)
             await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
-            run = self._runner.start(session_id, instance)
+            run = self._prompts.start(session_id, instance)
         await run.over.wait()
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
@@ -99,9 +97,9 @@ class SessionActions:
         await self._store.session_json(session_id)
         return await self._runner.exclusively(
             session_id,
-            instance.place.directory,
+            instance.location.directory,
             HoldKind.REVERT,
-            lambda: _to_its_end(self._reverts.revert(instance.place, instance.snapshots, session_id, wanted)),
+            lambda: _to_its_end(self._reverts.revert(instance.location, instance.snapshots, session_id, wanted)),
         )
 
     async def unrevert(self, instance: Instance, session_id: str) -> Session:
@@ -109,9 +107,9 @@ class SessionActions:
         await self._store.session_json(session_id)
         return await self._runner.exclusively(
             session_id,
-            instance.place.directory,
+            instance.location.directory,
             HoldKind.REVERT,
-            lambda: _to_its_end(self._reverts.unrevert(instance.place, instance.snapshots, session_id)),
+            lambda: _to_its_end(self._reverts.unrevert(instance.location, instance.snapshots, session_id)),
         )
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
@@ -128,9 +126,9 @@ class SessionActions:
 
     async def _announce_command(self, instance: Instance, session_id: str, wanted: CommandInput, answer_id: str) -> None:
         if wanted.command == INIT:
-            await self._projects.initialized(instance.place.project_id)
+            await self._projects.initialized(instance.location.project_id)
         ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
-        change = self._store.change(session_id, instance.place.directory)
+        change = self._store.change(session_id, instance.location.directory)
         change.announce(EventCommandExecuted(properties=ran))
         await self._store.commit(change)
 

@@ -1,4 +1,4 @@
-"""A command that the user runs in a session, stored as a call of the bash tool, so that the model sees it (behaviour §4.6)."""
+"""A command that the user runs in a session, stored as a call of the bash tool, so that the model sees it."""
 
 import asyncio
 from pathlib import Path
@@ -14,16 +14,16 @@ from app.schema.part import ModelRef, ToolPart
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.turn import decide
-from app.turn.call_host import Unattended
+from app.turn.call_host import UnattendedHost
 from app.turn.part_writer import PartWriter
 from app.turn.turn_scope import TurnScope
 from app.util import clock, ids
 
-LONGEST_MS = 24 * 3600 * 1000
+MAX_DELAY_MS = 24 * 3600 * 1000
 """A command that a person started runs until it ends or is aborted; some bound there must be."""
 
 
-class _Screen(Unattended):
+class _Screen(UnattendedHost):
     """The person sees what their command prints; nobody is asked, they asked for it themselves."""
 
     def __init__(self, writer: PartWriter, part: ToolPart) -> None:
@@ -45,10 +45,10 @@ async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
     known = scope.model(model)
     user = scope.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
-    await scope.put_message(user, [scope.synthetic_text(user, prompt_text("shell-notice"))])
+    await scope.write_message(user, [scope.synthetic_text(user, prompt_text("shell-notice"))])
     message = scope.new_assistant(user, agent.name, model)
     writer = PartWriter(scope.store, scope.directory, message)
-    writer.put_message()
+    writer.enqueue_message()
     part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
     try:
         await writer.stored()
@@ -66,11 +66,11 @@ async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: Par
         call_id=part.call_id,
         agent=agent,
         model=model,
-        directory=Path(scope.instance.place.directory),
-        worktree=Path(scope.instance.place.worktree),
+        directory=Path(scope.instance.location.directory),
+        worktree=Path(scope.instance.location.worktree),
         host=screen,
     )
-    arguments = BashParameters(command=command, description="", timeout=LONGEST_MS)
+    arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
     try:
         result = await scope.services.toolbox.bash.execute(arguments, context)
     except asyncio.CancelledError:
@@ -86,8 +86,8 @@ async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: Par
 
 async def _finish(writer: PartWriter, message: AssistantMessage) -> None:
     message.time.completed = clock.now_ms()
-    writer.settle()
-    writer.put_message()
+    writer.finish_open_parts()
+    writer.enqueue_message()
     await writer.stored()
 
 

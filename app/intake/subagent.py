@@ -1,11 +1,8 @@
 """A task given to another agent: a session of its own under the caller's, never with more rights than the caller's."""
 
-import asyncio
-from typing import Any
+from typing import Any, Protocol
 
-from app.intake.prompts import AcceptedPrompt, Prompts
 from app.permission.inheritance import child_rules
-from app.runs.runner import Runner
 from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput
 from app.schema.part import ModelRef, Part, TextPart, TextPartInput, ToolPart
@@ -19,14 +16,16 @@ from app.turn.call_host import Caller
 from app.workspace.instance import Instance
 
 
+class NestedPrompts(Protocol):
+    async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
+        """The JSON of the message that answers. Cancelled, it aborts what answers."""
+        ...
+
+
 class SubagentSessions:
-    """`prompts` and `runner` are set by the wiring: they stand above what they run."""
-
-    prompts: Prompts
-    runner: Runner
-
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, prompts: NestedPrompts) -> None:
         self._store = store
+        self._prompts = prompts
 
     async def run(self, caller: Caller, part: ToolPart, request: SubagentRequest) -> ToolResult:
         agent = caller.instance.agents.get(request.agent)
@@ -43,19 +42,7 @@ class SubagentSessions:
     async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
         off = _switched_off(agent, instance)
         prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=text)])
-        accepting = asyncio.create_task(self.prompts.accept(instance, session_id, prompt, rules_from_tools=False, nested=True))
-        try:
-            answer = await self.prompts.answer(session_id, await asyncio.shield(accepting))
-            return MessageWithParts.model_validate_json(answer)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._stop(session_id, accepting))
-            raise
-
-    async def _stop(self, session_id: str, accepting: asyncio.Task[AcceptedPrompt]) -> None:
-        """A prompt that was being accepted is stored; its answer is then that it was aborted."""
-        await asyncio.wait({accepting})
-        if accepting.exception() is None:
-            await self.runner.abort(session_id)
+        return MessageWithParts.model_validate_json(await self._prompts.answer_nested(instance, session_id, prompt))
 
     async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:
         if request.session_id:
@@ -66,8 +53,8 @@ class SubagentSessions:
             parent = [*caller.agent.permission, *(above.permission or [])]
             rules = child_rules(parent, agent.permission, own)
             title = f"{request.description} (@{agent.name} subagent)"
-            session = new_session(caller.instance.place, title, caller.session.id, rules)
-            change = self._store.change(session.id, caller.instance.place.directory)
+            session = new_session(caller.instance.location, title, caller.session.id, rules)
+            change = self._store.change(session.id, caller.instance.location.directory)
             change.create_session(session)
             await self._store.commit(change)
         return session

@@ -1,4 +1,4 @@
-"""From what a client sends to a stored user message (behaviour §4.3, §4.4)."""
+"""From what a client sends to a stored user message."""
 
 import asyncio
 import hashlib
@@ -8,7 +8,6 @@ from itertools import chain
 from app.agent.definitions import default_agent, find
 from app.intake.resolve import Resolver
 from app.provider.models.selection import default_model
-from app.provider.models.selection import find as find_model
 from app.schema.errors import Conflict, TooMany
 from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
@@ -78,7 +77,7 @@ class Intake:
         content = _hash(prompt)
         if await self._is_known(session_id, prompt, content):
             return PreparedPrompt(prompt, content, None)
-        await self._quota.require_room(instance.place.project_id)
+        await self._quota.require_room(instance.location.project_id)
         message = await self._message(instance, session_id, prompt)
         parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
         return PreparedPrompt(prompt, content, parts)
@@ -109,7 +108,7 @@ class Intake:
     async def _message(self, instance: Instance, session_id: str, prompt: PromptInput) -> UserMessage:
         agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
         if prompt.model and not prompt.no_reply:
-            find_model(instance.connected, prompt.model.provider_id, prompt.model.model_id, instance.known)
+            instance.models.find(prompt.model)
         return UserMessage(
             id=prompt.message_id or ids.ascending("message"),
             session_id=session_id,
@@ -138,8 +137,8 @@ class Intake:
         session, waiting = await self._store.session_and_waiting_prompts(message.info.session_id)
         if waits and waiting >= self._limits.waiting_prompts:
             raise TooManyPrompts(session.id, self._limits.waiting_prompts)
-        change = self._store.change(session.id, instance.place.directory)
-        session = await self._reverts.clean(change, session)
+        change = self._store.change(session.id, instance.location.directory)
+        session = await self._reverts.add_cleanup(change, session)
         session.time.updated = clock.now_ms()
         if tools:
             session.permission = _rules(session, tools)
@@ -158,7 +157,7 @@ def model_of_session(session: Session) -> ModelRef | None:
 
 def default_model_of(instance: Instance) -> ModelRef:
     """What answers where nobody named a model."""
-    return default_model(instance.connected, instance.config.model, instance.config.provider or None)
+    return default_model(instance.models.connected, instance.config.model, instance.config.provider or None)
 
 
 def _hash(prompt: PromptInput) -> str:

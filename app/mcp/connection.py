@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FAREWELL_SECONDS = 2.0
-"""How long a server may take to close in an orderly way before it is cut off."""
+"""The grace period for closing a connection before it is cancelled."""
 _UNAUTHORIZED = 401
 
 
@@ -50,7 +50,7 @@ class McpConnection:
         self.target = target
         self.offers = Offers()
         self.status: MCPStatus | None = None
-        """None while it is connecting."""
+        """None while connecting."""
         self._limits = limits
         self._on_change = on_change
         self._watch = McpWatch()
@@ -64,7 +64,7 @@ class McpConnection:
 
     @property
     def is_lost(self) -> bool:
-        """It was up, and has ended without being closed."""
+        """Whether it was connected and ended without being closed."""
         return self._was_up and not self._closing and (self._watch.end is not None or self._task.done())
 
     async def settled(self) -> None:
@@ -79,7 +79,7 @@ class McpConnection:
                 await self._settled.wait()
 
     async def close(self) -> None:
-        """Returns when nothing of it is left: no process and no request."""
+        """Returns when its process and requests have ended."""
         self._closing = True
         if self._client is not None:
             self._watch.stop()

@@ -1,4 +1,4 @@
-"""From the SDK's results to our values."""
+"""Converts the SDK's results to our values."""
 
 import json
 from collections.abc import Iterable

@@ -24,16 +24,16 @@ class CredentialStore:
         self._file = PrivateJson(data_dir / "mcp-auth.json")
 
     def get(self, url: str) -> Credentials | None:
-        """None also for what is not valid: people sign in again."""
+        """None also for an invalid entry: the user signs in again."""
         try:
             return Credentials.model_validate(self._file.read().get(url))
         except ValidationError:
             return None
 
     def put(self, url: str, credentials: Credentials) -> None:
-        with self._file.changing() as content:
+        with self._file.updating() as content:
             content[url] = credentials.model_dump(mode="json", exclude_none=True)
 
     def remove(self, url: str) -> None:
-        with self._file.changing() as content:
+        with self._file.updating() as content:
             content.pop(url, None)

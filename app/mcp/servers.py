@@ -9,11 +9,11 @@ from typing import Any
 from app.mcp.connection import McpConnection, McpTimeouts
 from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
-from app.mcp.target import McpTarget, ServerConfig
+from app.mcp.target import McpServerConfig, McpTarget
 from app.mcp.values import Content, McpFailure, Offers
 from app.schema.config import McpConfig, McpEnabledConfig
 from app.schema.errors import NotFound
-from app.schema.event import EventMcpBrowserOpenFailed, EventMcpToolsChanged, McpServerRef
+from app.schema.event import AnnouncedEvent, EventMcpToolsChanged, McpServerRef
 from app.schema.mcp import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
 from app.util.tasks import TaskSet
 
@@ -23,8 +23,6 @@ CONNECT_SECONDS = 30.0
 ANSWER_SECONDS = 60.0
 SIGN_IN_SECONDS = 300.0
 
-McpEvent = EventMcpToolsChanged | EventMcpBrowserOpenFailed
-
 
 @dataclass(frozen=True)
 class McpSettings:
@@ -33,7 +31,7 @@ class McpSettings:
 
     environment: Mapping[str, str]
     credentials: CredentialStore
-    announce: Callable[[str, McpEvent], None]
+    announce: Callable[[str, AnnouncedEvent], object]
 
 
 @dataclass
@@ -42,7 +40,7 @@ class McpServer:
     McpServers that have started it."""
 
     name: str
-    config: ServerConfig
+    config: McpServerConfig
     added: bool = False
     connection: McpConnection | None = None
     users: int = 0
@@ -112,7 +110,7 @@ class McpServers:
             for server in self:
                 self._leave(server)
 
-    async def add(self, name: str, config: ServerConfig) -> dict[str, MCPStatus]:
+    async def add(self, name: str, config: McpServerConfig) -> dict[str, MCPStatus]:
         """Lasts until the directory is let go of. The statuses of all."""
         if name in self._servers:
             self._remove(self._servers[name])
@@ -215,7 +213,7 @@ class McpServers:
         changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
         self.settings.announce(self.directory, changed)
 
-    def _limits(self, config: ServerConfig, sign_in: SignIn | None) -> McpTimeouts:
+    def _limits(self, config: McpServerConfig, sign_in: SignIn | None) -> McpTimeouts:
         own = config.timeout / 1000 if config.timeout else None
         connect = SIGN_IN_SECONDS if sign_in else own or CONNECT_SECONDS
         return McpTimeouts(connect, own or self._answer_seconds)

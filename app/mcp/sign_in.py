@@ -1,4 +1,4 @@
-"""A person's way to a server's sign-in page and back (OAuth, authorization code)."""
+"""The OAuth authorization code flow: to a server's sign-in page and back."""
 
 import asyncio
 from urllib.parse import parse_qs, urlsplit

@@ -1,4 +1,4 @@
-"""A server that is a program of this machine, talked to over its standard input and output."""
+"""An MCP server that runs as a local program, over its standard input and output."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from app.schema.config import McpLocalConfig
 from app.util import marks
 from app.util.pipe_reader import PipeReader
 
-Message = SessionMessage | Exception
+ReceivedMessage = SessionMessage | Exception
 MOST_UNREADABLE = 100
 """Lines that are no messages; some programs print a greeting, but one that prints for ever is no server."""
 _TAIL_BYTES = 2000
@@ -56,19 +56,19 @@ async def streams(
 class _Watched:
     """The messages of a server. The SDK tells nobody when they end."""
 
-    def __init__(self, messages: ReadStream[Message], watch: McpWatch, errors: "_Stderr") -> None:
+    def __init__(self, messages: ReadStream[ReceivedMessage], watch: McpWatch, errors: "_Stderr") -> None:
         self._messages = messages
         self._watch = watch
         self._errors = errors
         self._unreadable = 0
 
-    async def receive(self) -> Message:
+    async def receive(self) -> ReceivedMessage:
         return await self.__anext__()
 
     def __aiter__(self) -> "_Watched":
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> ReceivedMessage:
         try:
             message = await self._messages.__anext__()
         except StopAsyncIteration:

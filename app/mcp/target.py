@@ -1,4 +1,4 @@
-"""Everything that it takes to reach one configured server."""
+"""What is needed to connect to one configured server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 
-ServerConfig = McpLocalConfig | McpRemoteConfig
+McpServerConfig = McpLocalConfig | McpRemoteConfig
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,14 @@ class McpTarget:
     With a `sign_in` a remote server may ask a person in; without one it is only tried with what is stored."""
 
     name: str
-    config: ServerConfig
+    config: McpServerConfig
     directory: Path
     environment: Mapping[str, str]
     credentials: CredentialStore
     sign_in: SignIn | None = None
 
 
-def takes_sign_in(config: ServerConfig) -> bool:
+def takes_sign_in(config: McpServerConfig) -> bool:
     """Not where the configuration turns it off or brings a key of its own."""
     if not isinstance(config, McpRemoteConfig) or config.oauth is False:
         return False

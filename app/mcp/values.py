@@ -8,11 +8,11 @@ from app.schema.file import FileContent
 
 
 class McpFailure(Exception):
-    """A server did not do what was asked of it; the message says why."""
+    """A request to a server failed; the message says why."""
 
 
 class SignInNeeded(Exception):
-    """The server lets nobody in without a sign-in."""
+    """The server requires a sign-in."""
 
 
 @dataclass(frozen=True, slots=True)

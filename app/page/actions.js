@@ -103,7 +103,7 @@ export class Actions {
     const link = h('a', { href: share.url, target: '_blank', rel: 'noopener' }, share.url);
     const value = await showDialog({
       title: 'Shared session',
-      body: [h('p', {}, 'Whoever has this link can read the session:'), h('p', { class: 'link' }, link)],
+      body: [h('p', {}, 'Anyone with this link can read the session:'), h('p', { class: 'link' }, link)],
       buttons: [
         { label: 'Copy link', value: 'copy', kind: 'primary' },
         { label: 'Stop sharing', value: 'stop', kind: 'danger' },
@@ -122,7 +122,7 @@ export class Actions {
       const sure = await showDialog({
         title: 'Revert to before this prompt?',
         body: [
-          h('p', {}, `This prompt and all that follows is taken back.${revert?.diff ? ' So are these changes of files:' : ''}`),
+          h('p', {}, `This prompt and everything after it is reverted.${revert?.diff ? ' These file changes are reverted too:' : ''}`),
           ...changesOf(revert),
         ],
         wide: Boolean(revert?.diff),
@@ -168,7 +168,7 @@ function changesOf(revert) {
       h(
         'div',
         { class: 'warning' },
-        h('p', {}, 'These stay as they are:'),
+        h('p', {}, 'These files do not change:'),
         h(
           'ul',
           {},

@@ -65,18 +65,18 @@ function actionsFor(role) {
   const copy = { label: 'Copy', title: 'Copy the text', run: (message) => actions.copy(message) };
   if (role === 'assistant') return [copy];
   return [
-    { label: 'Revert', title: 'Take back this prompt and all that follows (r)', run: (message) => actions.revert(message) },
-    { label: 'Fork', title: 'Go another way from here, in a new session (f)', run: (message) => actions.fork(message) },
+    { label: 'Revert', title: 'Revert this prompt and everything after it (r)', run: (message) => actions.revert(message) },
+    { label: 'Fork', title: 'Fork from here into a new session (f)', run: (message) => actions.fork(message) },
     copy,
   ];
 }
 
 const OWN_COMMANDS = {
-  compact: { description: 'Sum the conversation up', run: () => actions.compact() },
+  compact: { description: 'Compact the conversation', run: () => actions.compact() },
   fork: { description: 'Copy the session', run: () => actions.fork() },
   redo: { description: 'Undo the revert', run: () => actions.unrevert() },
   rename: { description: 'Rename the session', run: () => actions.rename() },
-  share: { description: 'Make a link to the session', run: () => actions.share() },
+  share: { description: 'Share the session', run: () => actions.share() },
   undo: { description: 'Revert the last prompt', run: () => actions.undo() },
 };
 
@@ -121,7 +121,7 @@ async function load() {
 }
 
 function forgetAddress() {
-  notify('There is no such session (any more).');
+  notify('This session does not exist.');
   wanted = '';
   history.replaceState(null, '', `${location.pathname}${location.search}`);
 }
@@ -188,7 +188,7 @@ function showConnection({ open, retryAt }) {
   clearTimeout(quiet);
   const seconds = Math.ceil((retryAt - Date.now()) / 1000);
   if (open) setText(byID('connection'), '');
-  else quiet = setTimeout(() => setText(byID('connection'), 'Connection lost: trying again…'), seconds > 1 ? 0 : QUIET_MS);
+  else quiet = setTimeout(() => setText(byID('connection'), 'Connection lost. Reconnecting…'), seconds > 1 ? 0 : QUIET_MS);
 }
 
 // Keys and menus
@@ -221,7 +221,7 @@ const shortcuts = new Shortcuts(
     { key: 'p', does: 'Go to the prompt', run: () => composer.input.focus() },
     { key: 'k', shown: 'k, j', does: 'Previous, next message', run: () => conversation.step(-1) },
     { key: 'j', run: () => conversation.step(1) },
-    { key: 'r', does: 'On a prompt: revert it and all that follows', run: () => onFocused((message) => actions.revert(message)) },
+    { key: 'r', does: 'On a prompt: revert it and everything after it', run: () => onFocused((message) => actions.revert(message)) },
     { key: 'f', does: 'On a prompt: fork before it', run: () => onFocused((message) => actions.fork(message)) },
     { key: 'u', does: 'Undo: revert the last prompt', run: () => store.open && actions.undo() },
     { key: 'U', shown: 'Shift+U', does: 'Redo: undo the revert', run: () => store.open?.info.revert && actions.unrevert() },
@@ -295,4 +295,4 @@ function configuredModel({ model }, { default: defaults }) {
 }
 
 store.openSession(null);
-await start().catch((error) => notify(`The server does not answer as it should: ${errorText(error)}`));
+await start().catch((error) => notify(`Unexpected answer of the server: ${errorText(error)}`));

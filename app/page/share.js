@@ -10,7 +10,7 @@ const byID = (id) => document.getElementById(id);
 
 async function start() {
   const { session, messages, diff, todo } = await api.shared(location.pathname.split('/').at(-1));
-  const conversation = new Conversation({ empty: h('p', { class: 'hint' }, 'Nothing was said yet.') });
+  const conversation = new Conversation({ empty: h('p', { class: 'hint' }, 'No messages yet.') });
   const context = new ContextPanel();
   byID('main').append(conversation.element);
   byID('context').append(context.element);

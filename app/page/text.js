@@ -64,6 +64,6 @@ export function titleOf(session) {
 /** What went wrong, in a stored error or one that was thrown. */
 export function errorText(error) {
   if (error?.name === 'MessageAbortedError') return 'Stopped.';
-  if (error?.name === 'MessageOutputLengthError') return 'The answer reached its greatest length before it said anything.';
+  if (error?.name === 'MessageOutputLengthError') return 'The answer reached its maximum length without any text.';
   return error?.data?.message || error?.message || String(error?.name ?? error);
 }

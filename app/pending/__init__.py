@@ -1,4 +1,4 @@
-"""Requests that wait for a person, permissions and questions alike: stored, answered in one transaction, withdrawn.
+"""Requests that wait for the user, permissions and questions alike: stored, answered in one transaction, or withdrawn.
 
-Begin at `requests.py`. What is asked is in `app.permission` and `app.question`.
+Begin at `requests.py`. The two kinds of request are in `app.permission` and `app.question`.
 """

@@ -1,8 +1,9 @@
-"""Permission requests and questions that wait for a person's answer.
+"""Permission requests and questions that wait for the user's answer.
 
-Each is a row until it is answered or withdrawn, so that every client can list it. An answer deletes the row in the transaction
-that stores what it brings about, so of several answers to one request exactly one is accepted. The caller is woken after the
-commit.
+Each is a row while it waits, so that every client can list it. An answer is stored in the row, in the transaction that stores
+what it brings about: of several answers to one request exactly one is accepted, on whatever server. The caller is woken after
+the commit, or sees an answer that another server stored when it looks next; then the row goes. An answer whose caller is killed
+waits for the call that asks again.
 """
 
 import asyncio
@@ -19,19 +20,20 @@ from app.schema.errors import NotFound
 from app.schema.permission import PermissionRequest
 from app.schema.question import QuestionRequest
 from app.storage import queries
-from app.storage.engine import Connection, Database
+from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Change, Rows, Writer
+from app.util.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=PermissionRequest | QuestionRequest)
 
 T = TypeVar("T")
-"""What an answer is: a value that could be stored."""
+"""The type of an answer."""
 
 RETRY_SECONDS = 1.0
-MOST_RETRY_SECONDS = 60.0
+MAX_RETRY_SECONDS = 60.0
 
 
 class RequestNotPending(NotFound):
@@ -41,11 +43,11 @@ class RequestNotPending(NotFound):
 
 @dataclass(slots=True, eq=False)
 class PendingRequest(Generic[R, T]):
-    """`is_left`: the server that asked is gone, and the call has not asked again yet."""
+    """`is_orphaned`: the server that asked is gone, and the tool call has not asked again yet."""
 
     directory: str
     request: R
-    is_left: bool = False
+    is_orphaned: bool = False
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def row(self, kind: str) -> dict[str, Any]:
@@ -57,77 +59,84 @@ class PendingRequest(Generic[R, T]):
             "body": self.request.wire_json().decode(),
         }
 
-    def asks_the_same(self, request: R) -> bool:
+    def has_same_content(self, request: R) -> bool:
         return self.request.wire() == {**request.wire(), "id": self.request.id}
 
 
 @dataclass(frozen=True, slots=True)
-class RequestKind(Generic[R]):
-    """`name` is the column `kind`; the events take the directory and the request. `read` raises ValidationError."""
+class RequestKind(Generic[R, T]):
+    """`name` is the value of the column `kind`. `asked` and `withdrawn` build an event from the directory and the request. `read`
+    raises ValidationError. An answer's JSON is read by the version that wrote it, or a newer one."""
 
     name: str
     read: Callable[[str], R]
+    write_answer: Callable[[T], str]
+    read_answer: Callable[[str], T]
     asked: Callable[[str, R], Event]
     withdrawn: Callable[[str, R], Event]
 
     def parse(self, body: str) -> R | None:
-        """None for a damaged one: nobody can answer it."""
+        """None for a damaged body: it cannot be answered."""
         try:
             return self.read(body)
         except ValidationError:
-            log.error("a request that waits for a person is damaged and left out: %.80r", body)
+            log.error("skipped a damaged pending request: %.80r", body)
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution(Generic[T]):
-    """`event` announces the answer."""
+    """An answer to one request, with the event that announces it."""
 
     request_id: str
     event: Event
     answer: T
 
 
-class PendingRequests(Generic[R, T]):
-    """Those of one kind that this process waits for, or that a killed server left to it."""
+LOOK_SECONDS = 0.25
+"""Between two looks for answers that another server has stored."""
 
-    def __init__(self, kind: RequestKind[R], database: Database, sql: Statements, writer: Writer) -> None:
+
+class PendingRequests(Generic[R, T]):
+    """The requests of one kind that this process waits for, and the orphans that it adopted from dead servers."""
+
+    def __init__(self, kind: RequestKind[R, T], database: Database, sql: Statements, writer: Writer) -> None:
         self._kind = kind
         self._database = database
         self._sql = sql
         self._writer = writer
         self._pending: dict[str, PendingRequest[R, T]] = {}
         self._withdrawn: dict[str, PendingRequest[R, T]] = {}
-        """Those whose row is still there."""
+        """Withdrawn requests whose row is not deleted yet."""
         self._removing: asyncio.Task[None] | None = None
-
-    # Asking.
+        self._looking: asyncio.Task[None] | None = None
 
     def add(self, directory: str, request: R) -> PendingRequest[R, T]:
-        """To be waited for at once. What a killed server asked in the same words goes on under its id, so that a client's dialog
-        stays good."""
-        pending = self._left_for(request) or PendingRequest(directory, request)
+        """Call `wait` with the result at once. A request with the same content as an orphan continues under the orphan's id, so
+        that a dialog that a client still shows stays valid."""
+        pending = self._orphan_like(request) or PendingRequest(directory, request)
         self._pending[pending.request.id] = pending
         return pending
 
     async def wait(self, pending: PendingRequest[R, T]) -> T:
-        """Returns the answer that was stored. Cancelled, it withdraws the request. Raises StorageError when the request cannot be
+        """Returns the stored answer. Withdraws the request when cancelled. Raises StorageError if the request cannot be
         stored."""
         try:
-            if pending.is_left:
+            if pending.is_orphaned:
                 await self._ask_again(pending)
             else:
-                await self._writer.commit(Change([(self._sql.put_ask, [pending.row(self._kind.name)])], [self._asked(pending)]))
+                await self._writer.commit(
+                    Change([(self._sql.put_request, [pending.row(self._kind.name)])], [self._asked(pending)])
+                )
+            self._look_soon()
             return await pending.answer
-        except BaseException:
-            self._withdraw(pending)
-            raise
         finally:
+            self._withdraw(pending)
             self._pending.pop(pending.request.id, None)
 
     async def _ask_again(self, pending: PendingRequest[R, T]) -> None:
-        """Announce it to the clients of this server, unless an answer has been stored meanwhile."""
-        pending.is_left = False
+        """Announces an orphan to this server's clients, unless an answer has been stored meanwhile."""
+        pending.is_orphaned = False
 
         def require(connection: Connection) -> None:
             if not queries.is_pending(connection, pending.request.id):
@@ -135,18 +144,48 @@ class PendingRequests(Generic[R, T]):
 
         with suppress(RequestNotPending):
             await self._writer.commit(Change(events=[self._asked(pending)], work=require))
+        await self._look()
+
+    def _look_soon(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_on(), name=f"answers to {self._kind.name} requests")
+
+    async def _look_on(self) -> None:
+        failures = FailureLog(log, f"looking for answers to {self._kind.name} requests")
+        while self._pending:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._look()
+                failures.worked()
+            except StorageError as error:
+                failures.failed(error)
+
+    async def _look(self) -> None:
+        """Wake the callers whose request was answered through another server."""
+        waiting = [request_id for request_id, pending in self._pending.items() if not pending.answer.done()]
+        for row in await self._database.read(lambda connection: queries.answered_requests(connection, waiting)):
+            self._wake(row.id, self._kind.read_answer(row.answer))
 
     def _asked(self, pending: PendingRequest[R, T]) -> Event:
         return self._kind.asked(pending.directory, pending.request)
 
     def _withdraw(self, *withdrawn: PendingRequest[R, T]) -> None:
-        """At once for everybody who asks this server; the rows go now or, if the database refuses, once it accepts writes."""
+        """Takes effect on this server at once. The rows are deleted now or, if the database refuses, as soon as it accepts
+        writes."""
         self._withdrawn.update((pending.request.id, pending) for pending in withdrawn)
         self._remove(withdrawn)
 
     def _remove(self, withdrawn: Sequence[PendingRequest[R, T]]) -> asyncio.Future[None]:
-        gone = [(pending.request.id, self._kind.withdrawn(pending.directory, pending.request)) for pending in withdrawn]
-        stored = self._writer.post(self._deletion(gone, []))
+        """Deletes their rows. The withdrawal of one that was answered is not announced: its answer was."""
+        change = Change()
+
+        def delete(connection: Connection) -> None:
+            waiting = [pending for pending in withdrawn if queries.is_pending(connection, pending.request.id)]
+            change.events[:] = [self._kind.withdrawn(pending.directory, pending.request) for pending in waiting]
+            connection.execute(self._sql.delete_request, [{"gone": pending.request.id} for pending in withdrawn])
+
+        change.work = delete
+        stored = self._writer.post(change)
         stored.add_done_callback(lambda _: self._removed(stored, withdrawn))
         return stored
 
@@ -161,105 +200,101 @@ class PendingRequests(Generic[R, T]):
         delay = RETRY_SECONDS
         while self._withdrawn:
             await asyncio.sleep(delay)
-            delay = min(2 * delay, MOST_RETRY_SECONDS)
+            delay = min(2 * delay, MAX_RETRY_SECONDS)
             await asyncio.wait({self._remove(list(self._withdrawn.values()))})
 
-    # Answering.
-
-    def find(self, request_id: str) -> PendingRequest[R, T]:
-        """Raises RequestNotPending."""
-        if request_id not in self._pending:
+    async def find(self, request_id: str) -> PendingRequest[R, T]:
+        """One that waits, on whatever server. Raises RequestNotPending."""
+        row = await self._database.read(lambda connection: queries.pending_request(connection, self._kind.name, request_id))
+        request = self._kind.parse(row.body) if row is not None and request_id not in self._withdrawn else None
+        if row is None or request is None:
             raise RequestNotPending(request_id)
-        return self._pending[request_id]
+        return PendingRequest(row.directory, request)
 
-    def of_session(self, session_id: str) -> list[PendingRequest[R, T]]:
-        return [pending for pending in self._pending.values() if pending.request.session_id == session_id]
+    async def of_session(self, session_id: str) -> list[PendingRequest[R, T]]:
+        """Those that wait, on whatever server."""
+        rows = await self._database.read(lambda connection: queries.session_requests(connection, self._kind.name, session_id))
+        found = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
+        return [PendingRequest(directory, request) for directory, request in found if request.id not in self._withdrawn]
 
     async def resolve(
         self, first: Resolution[T], others: Sequence[Resolution[T]] = (), writes: Sequence[tuple[Any, Rows]] = ()
     ) -> None:
-        """Store an answer with all it brings about, in one transaction, then wake the callers. Of `others`, those that still wait
-        are answered too. Raises RequestNotPending, or StorageError: then nothing has changed."""
-        deleted: list[str] = []
+        """Stores an answer and `writes` in one transaction, then wakes the waiting callers. Those of `others` that still wait are
+        answered too. Raises RequestNotPending or StorageError; nothing has changed then."""
+        answered: list[str] = []
         resolutions = [first, *others]
-        gone = [(resolution.request_id, resolution.event) for resolution in resolutions]
-        change = self._deletion(gone, deleted, required=first.request_id)
-        change.writes.extend(writes)
+        change = Change(list(writes), [resolution.event for resolution in resolutions])
+
+        def answer(connection: Connection) -> None:
+            answered[:] = [each.request_id for each in resolutions if self._answer(connection, each)]
+            if first.request_id not in answered:
+                raise RequestNotPending(first.request_id)
+            change.events[:] = [each.event for each in resolutions if each.request_id in answered]
+
+        change.work = answer
         stored = self._writer.post(change)
         # Shielded: a client that hangs up after the commit must not leave the caller waiting.
-        await asyncio.shield(self._wake_when(stored, resolutions, deleted))
+        await asyncio.shield(self._wake_when(stored, resolutions, answered))
 
-    async def _wake_when(self, stored: asyncio.Future[None], resolutions: list[Resolution[T]], deleted: list[str]) -> None:
+    def _answer(self, connection: Connection, resolution: Resolution[T]) -> bool:
+        answer = {"of": resolution.request_id, "given": self._kind.write_answer(resolution.answer)}
+        return bool(connection.execute(self._sql.answer_request, answer).rowcount)
+
+    async def _wake_when(self, stored: asyncio.Future[None], resolutions: list[Resolution[T]], answered: list[str]) -> None:
         await stored
         for resolution in resolutions:
-            if resolution.request_id in deleted:
-                self._wake(resolution)
+            if resolution.request_id in answered:
+                self._wake(resolution.request_id, resolution.answer)
 
-    def _wake(self, resolution: Resolution[T]) -> None:
-        pending = self._pending.get(resolution.request_id)
+    def _wake(self, request_id: str, answer: T) -> None:
+        pending = self._pending.get(request_id)
         if pending is not None and not pending.answer.done():
-            pending.answer.set_result(resolution.answer)
-
-    def _deletion(self, gone: Sequence[tuple[str, Event]], deleted: list[str], required: str | None = None) -> Change:
-        """Deletes the rows that are there, announces their events and no others, and puts their ids into `deleted`. Refused
-        with RequestNotPending if `required` is not among them."""
-        change = Change(events=[event for _, event in gone])
-
-        def delete(connection: Connection) -> None:
-            deleted[:] = [key for key, _ in gone if connection.execute(self._sql.delete_ask, {"gone": key}).rowcount]
-            if required is not None and required not in deleted:
-                raise RequestNotPending(required)
-            change.events[:] = [event for key, event in gone if key in deleted]
-
-        change.work = delete
-        return change
-
-    # Reading.
+            pending.answer.set_result(answer)
 
     async def all_json(self, directory: str) -> bytes:
-        bodies = await self._database.read(lambda connection: queries.pending_asks(connection, self._kind.name, directory))
-        return b"[%b]" % b",".join(body.encode() for body in bodies if self._is_shown(body))
+        withdrawn = set(self._withdrawn)  # a row may be read that is gone, and forgotten here, when it has been read
+        bodies = await self._database.read(lambda connection: queries.pending_requests(connection, self._kind.name, directory))
+        requests = [(body, self._kind.parse(body)) for body in bodies]
+        hidden = withdrawn | self._withdrawn.keys()
+        return b"[%b]" % b",".join(body.encode() for body, request in requests if request and request.id not in hidden)
 
-    def _is_shown(self, body: str) -> bool:
-        request = self._kind.parse(body)
-        return request is not None and request.id not in self._withdrawn
-
-    # After a restart.
-
-    async def left_behind(self, sessions: Collection[str] | None = None) -> list[R]:
-        """What dead servers waited for in `sessions`, or in all that no server works on. The answer to one is kept for the call,
-        which asks again."""
-        rows = await self._database.read(lambda connection: queries.left_asks(connection, self._kind.name, sessions))
+    async def adopt_orphans(self, sessions: Collection[str] | None = None) -> list[R]:
+        """Takes over the requests of dead servers in `sessions`, or in all sessions without a lease. An answer to one is kept
+        until the resumed tool call asks again."""
+        rows = await self._database.read(lambda connection: queries.orphaned_requests(connection, self._kind.name, sessions))
         requests = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
-        left = [(directory, request) for directory, request in requests if request.id not in self._withdrawn]
-        for directory, request in left:
-            self._pending.setdefault(request.id, PendingRequest(directory, request, is_left=True))
-        return [request for _, request in left]
+        orphans = [(directory, request) for directory, request in requests if request.id not in self._withdrawn]
+        for directory, request in orphans:
+            self._pending.setdefault(request.id, PendingRequest(directory, request, is_orphaned=True))
+        return [request for _, request in orphans]
 
-    def drop_left(self, sessions: Collection[str]) -> None:
-        """Withdraw what no call in these sessions will ask again."""
-        dropped = [p for p in self._pending.values() if p.is_left and p.request.session_id in sessions]
+    def withdraw_orphans(self, sessions: Collection[str]) -> None:
+        """Withdraws the orphans of these sessions that no tool call will ask again."""
+        dropped = [p for p in self._pending.values() if p.is_orphaned and p.request.session_id in sessions]
         for pending in dropped:
             del self._pending[pending.request.id]
         if dropped:
             self._withdraw(*dropped)
 
-    def take_left(self, request: R) -> T | None:
-        """For a call that need not ask any more: the answer that was given already, if any. The request is withdrawn."""
-        pending = self._left_for(request)
+    async def take_orphan(self, request: R) -> T | None:
+        """For a tool call that no longer needs to ask: removes the matching orphan and returns its answer, if it has one."""
+        pending = self._orphan_like(request)
         if pending is None:
             return None
-        del self._pending[pending.request.id]
-        if pending.answer.done():
-            return pending.answer.result()
+        await self._look()
+        self._pending.pop(pending.request.id, None)
         self._withdraw(pending)
-        return None
+        return pending.answer.result() if pending.answer.done() else None
 
-    def _left_for(self, request: R) -> PendingRequest[R, T] | None:
-        return next((pending for pending in self._pending.values() if pending.is_left and pending.asks_the_same(request)), None)
+    def _orphan_like(self, request: R) -> PendingRequest[R, T] | None:
+        return next(
+            (pending for pending in self._pending.values() if pending.is_orphaned and pending.has_same_content(request)), None
+        )
 
     async def close(self) -> None:
-        """What is left is withdrawn at the next start."""
-        if self._removing is not None:
-            self._removing.cancel()
-            await asyncio.wait({self._removing})
+        """Rows that are not deleted yet are withdrawn at the next start."""
+        for task in (self._removing, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})

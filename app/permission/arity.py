@@ -1,4 +1,4 @@
-"""How many words of a command name what it does: `git status`, `npm run test`, `ls`. Behaviour §20."""
+"""How many words of a command line identify the command: `git status` (2), `npm run test` (3), `ls` (1)."""
 
 from collections.abc import Sequence
 
@@ -40,12 +40,12 @@ _ARITY: dict[tuple[str, ...], int] = {
 
 
 def arity(tokens: Sequence[str]) -> int:
-    """The longest known beginning decides; an unknown command is named by its first word."""
+    """The longest known prefix decides. An unknown command is identified by its first word."""
     return _ARITY.get(tuple(tokens[:2])) or _ARITY.get(tuple(tokens[:1])) or 1
 
 
 def always_pattern(tokens: Sequence[str]) -> str | None:
-    """What a reply of `always` allows from then on: `git status*`. None where the words hold wildcards of their own: as a rule
-    they would allow more than was shown."""
+    """The pattern that a reply of `always` allows, such as `git status*`. None if the words contain wildcards: as a pattern they
+    would allow more than the user saw."""
     prefix = " ".join(tokens[: arity(tokens)])
     return None if "*" in prefix or "?" in prefix else prefix + "*"

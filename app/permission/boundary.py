@@ -1,4 +1,4 @@
-"""What lies inside the project, symlinks followed."""
+"""Whether a path is inside the project, with symlinks resolved."""
 
 import os
 from functools import cached_property
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Boundary:
-    """Inside: the real path is under the real directory or the real worktree. A worktree of `/` (no git) opens nothing."""
+    """The session's directory and its worktree. A worktree of `/` (no git) adds nothing."""
 
     def __init__(self, directory: Path, worktree: Path) -> None:
         self.directory = directory
@@ -17,8 +17,8 @@ class Boundary:
         places = [self.directory, *([self.worktree] if self.worktree != Path("/") else [])]
         return list(dict.fromkeys(os.path.realpath(place) for place in places))
 
-    def inside(self, path: Path | str) -> bool:
-        """A relative path starts at the directory. What does not exist is judged by the part that does."""
+    def contains(self, path: Path | str) -> bool:
+        """Relative paths start at the directory. For a path that does not exist, its existing parents decide."""
         real = self.resolve(path)
         return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
 

@@ -1,10 +1,10 @@
 """Why a permission is not granted.
 
 PermissionNotGranted
-├── PermissionDenied                a rule forbids it
-├── PermissionVetoed                a plugin forbids it
-├── PermissionRejected              the person said no: the turn stops after this step
-└── PermissionRejectedWithMessage   the person said no and what to do instead: the turn goes on
+├── PermissionDenied                a rule denies it
+├── PermissionVetoed                a plugin denies it
+├── PermissionRejected              the user rejects it: the turn stops after this step
+└── PermissionRejectedWithMessage   the user rejects it and says what to do instead: the turn goes on
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What permission rules say, without asking anyone (behaviour §10). The last rule that matches wins; where none does, ask."""
+"""Evaluates permission rules. Pure. The last matching rule wins; without a match the action is `ask`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from typing import Literal
 from app.permission.wildcard import matches
 from app.schema.permission import Action, Rule, Ruleset
 
-Sight = Literal["clear", "foreign", "unseen"]
+Readability = Literal["readable", "foreign", "unreadable"]
 
 _EDITING_TOOLS = {"edit", "write", "patch", "multiedit", "apply_patch"}
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that leave is asked for. `pattern` is what the person is shown and what rules are matched with.
+    """One thing that needs permission. `pattern` is what the user sees and what rules match.
 
-    `spellings`: other ways to write the same thing. They never allow anything; they stop a deny or ask rule from being
-    evaded by the way a thing is written.
-    `sight`: "foreign" does what a program in another language says, "unseen" does what only its run will show.
+    `spellings`: other ways to write the same thing. They never allow anything; they keep a deny or ask rule from being
+    evaded by another spelling.
+    `readability`: `foreign` runs code in another language, `unreadable` runs something that is known only at run time.
     """
 
     pattern: str
     spellings: tuple[str, ...] = ()
-    sight: Sight = "clear"
+    readability: Readability = "readable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class NeedsApproval:
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """`rules`: every rule about this permission, so that the model can learn what is open to it."""
+    """`rules`: every rule of this permission, so that the model sees what it may do instead."""
 
     rules: list[Rule]
 
 
-Decision = Allowed | NeedsApproval | Forbidden
+PermissionDecision = Allowed | NeedsApproval | Forbidden
 
 
 def applies(rule: Rule, permission: str, pattern: str) -> bool:
@@ -59,28 +59,30 @@ def evaluate(permission: str, pattern: str, *rulesets: Ruleset) -> Rule:
     return Rule(permission=permission, pattern="*", action="ask")
 
 
-def decide_permission(permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset, approved: Ruleset) -> Decision:
-    """`ruleset` is what is configured; `approved` is what people allowed with `always`: it turns an ask into an allow and never
-    a deny. Every subject is judged before any is asked about."""
-    of_permission = rules_of(permission, ruleset)
-    judge = _Judge(permission, of_permission, rules_of(permission, approved), unrestricted(permission, of_permission))
-    verdicts = {judge.verdict(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects}
-    if "deny" in verdicts:
-        return Forbidden(of_permission)
-    return NeedsApproval() if "ask" in verdicts else Allowed()
+def decide_permission(
+    permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset, approved: Ruleset
+) -> PermissionDecision:
+    """`ruleset` is the configuration; `approved` holds the replies of `always`: they turn an ask into an allow, never a deny.
+    All subjects are evaluated before the user is asked."""
+    relevant = rules_for(permission, ruleset)
+    evaluator = _SubjectEvaluator(permission, relevant, rules_for(permission, approved), unrestricted(permission, relevant))
+    actions = {evaluator.action_for(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects}
+    if "deny" in actions:
+        return Forbidden(relevant)
+    return NeedsApproval() if "ask" in actions else Allowed()
 
 
-def rules_of(permission: str, ruleset: Ruleset) -> Ruleset:
-    return [rule for rule in ruleset if _names(rule.permission, permission)]
+def rules_for(permission: str, ruleset: Ruleset) -> Ruleset:
+    return [rule for rule in ruleset if _applies_to_permission(rule.permission, permission)]
 
 
-_names = lru_cache(maxsize=4096)(matches)
-"""Permissions are few and asked about again and again, unlike their patterns."""
+_applies_to_permission = lru_cache(maxsize=4096)(matches)
+"""Cached because there are few permissions and each is evaluated often, unlike patterns."""
 
 
 def unrestricted(permission: str, ruleset: Ruleset) -> bool:
-    """Everything is allowed: a rule for `*` allows, and no rule after it denies or asks."""
-    for rule in reversed(rules_of(permission, ruleset)):
+    """Whether everything is allowed: a rule for `*` allows, and no later rule denies or asks."""
+    for rule in reversed(rules_for(permission, ruleset)):
         if rule.action != "allow":
             return False
         if set(rule.pattern) == {"*"}:
@@ -89,30 +91,30 @@ def unrestricted(permission: str, ruleset: Ruleset) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judge:
-    """A rule counts against a spelling only if it does not match the text as typed. If it matches both, then it has had its say
-    about the text, and a later rule exempted the text on purpose (`*: ask`, then `./gradlew *: allow`)."""
+class _SubjectEvaluator:
+    """A rule applies to another spelling only if it does not match the text as typed. If it matches both, a later rule exempts
+    the typed text on purpose (`*: ask`, then `./gradlew *: allow`)."""
 
     permission: str
     ruleset: Ruleset
     approved: Ruleset
     unrestricted: bool
 
-    def verdict(self, subject: Subject) -> Action:
+    def action_for(self, subject: Subject) -> Action:
         typed = evaluate(self.permission, subject.pattern, self.ruleset)
-        evaded = self._evaded(subject)
-        if "deny" in {typed.action, *evaded.values()}:
+        by_spelling = self._other_spellings_actions(subject)
+        if "deny" in {typed.action, *by_spelling.values()}:
             return "deny"
-        if subject.sight == "unseen":
+        if subject.readability == "unreadable":
             return "allow" if self.unrestricted else "ask"
         if self._is_approved(subject.pattern):
             return "allow"
-        if subject.sight == "foreign" and not self.unrestricted and _is_broad(typed):
+        if subject.readability == "foreign" and not self.unrestricted and _is_broad(typed):
             return "ask"
-        asking = [spelling for spelling, action in evaded.items() if action == "ask"]
+        asking = [spelling for spelling, action in by_spelling.items() if action == "ask"]
         return typed.action if all(map(self._is_approved, asking)) else "ask"
 
-    def _evaded(self, subject: Subject) -> dict[str, Action]:
+    def _other_spellings_actions(self, subject: Subject) -> dict[str, Action]:
         found = {spelling: evaluate(self.permission, spelling, self.ruleset) for spelling in subject.spellings}
         return {text: rule.action for text, rule in found.items() if not matches(rule.pattern, subject.pattern)}
 
@@ -121,19 +123,19 @@ class _Judge:
 
 
 def _is_broad(rule: Rule) -> bool:
-    """It does not name what it allows: `*`, `* --help`."""
+    """Whether the rule starts with a wildcard, so that it does not name what it allows: `*`, `* --help`."""
     return rule.pattern.startswith(("*", "?"))
 
 
 def hidden_tools(tool_ids: Iterable[str], ruleset: Ruleset) -> set[str]:
-    """The tools that a model is not shown: the last rule of their permission denies every pattern."""
-    return {tool for tool in tool_ids if _is_shut(permission_of(tool), ruleset)}
+    """The tools that are not offered to the model: the last rule of their permission denies every pattern."""
+    return {tool for tool in tool_ids if _is_denied_for_all(permission_for_tool(tool), ruleset)}
 
 
-def permission_of(tool_id: str) -> str:
+def permission_for_tool(tool_id: str) -> str:
     return "edit" if tool_id in _EDITING_TOOLS else tool_id
 
 
-def _is_shut(permission: str, ruleset: Ruleset) -> bool:
-    rules: Sequence[Rule] = rules_of(permission, ruleset)
+def _is_denied_for_all(permission: str, ruleset: Ruleset) -> bool:
+    rules: Sequence[Rule] = rules_for(permission, ruleset)
     return bool(rules) and rules[-1].pattern == "*" and rules[-1].action == "deny"

@@ -1,15 +1,17 @@
-"""Asking a person for leave: what the rules leave open waits for a reply (behaviour §10.3)."""
+"""Permission requests: what the rules neither allow nor deny waits for the user's reply."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from app.bus.base import Event
 from app.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
 from app.permission import rules
 from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage, PermissionVetoed
 from app.permission.rules import Subject
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
@@ -17,27 +19,28 @@ from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.storage.writer import Rows, Writer
 
-Advice = Callable[[PermissionRequest, Action], Awaitable[Action]]
-"""What plugins make of what the rules say, which is `allow` or `ask`."""
+PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
+"""The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """`subjects` say more of each pattern than clients are shown; without them the patterns speak for themselves."""
+class PermissionCheck:
+    """What a tool call needs permission for. `subjects` describe the patterns for the rules in more detail than clients see;
+    without them the rules match the request's patterns."""
 
-    place: Place
-    shown: PermissionRequest
+    location: Location
+    request: PermissionRequest
     ruleset: Ruleset
     subjects: Sequence[Subject] = ()
-    advice: Advice | None = None
+    plugin_decision: PluginDecision | None = None
 
-    def decide(self, approved: Ruleset) -> rules.Decision:
-        return rules.decide_permission(self.shown.permission, self.subjects or self.shown.patterns, self.ruleset, approved)
+    def decide(self, approved: Ruleset) -> rules.PermissionDecision:
+        return rules.decide_permission(self.request.permission, self.subjects or self.request.patterns, self.ruleset, approved)
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
-    """What a person replied. `message` says what to do instead of a call that is rejected."""
+    """The user's reply. `message` tells the model what to do instead of a rejected call."""
 
     reply: Reply
     message: str | None = None
@@ -48,44 +51,44 @@ class PermissionAnswer:
             raise PermissionRejectedWithMessage(self.message) if self.message else PermissionRejected()
 
 
-Pending = PendingRequest[PermissionRequest, PermissionAnswer]
+PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
 
 
 class Permissions:
     def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
         self._database = database
         self._sql = sql
-        kind = RequestKind("permission", PermissionRequest.model_validate_json, _asked, _withdrawn)
+        kind = RequestKind("permission", PermissionRequest.model_validate_json, _write_answer, _read_answer, _asked, _withdrawn)
         self.pending: PendingRequests[PermissionRequest, PermissionAnswer] = PendingRequests(kind, database, sql, writer)
-        self._asking: dict[str, Request] = {}
+        self._checks: dict[str, PermissionCheck] = {}
 
-    async def ask(self, request: Request) -> None:
-        """Returns when all of it is allowed; waits for a person where a rule says ask. Raises PermissionNotGranted."""
-        decision = await self._decide(request)
+    async def ask(self, check: PermissionCheck) -> None:
+        """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""
+        decision = await self._decide(check)
         match decision:
             case rules.Allowed():
-                if answer := self.pending.take_left(request.shown):
+                if answer := await self.pending.take_orphan(check.request):
                     answer.require_allowed()
             case rules.Forbidden():
-                self.pending.take_left(request.shown)
+                await self.pending.take_orphan(check.request)
                 raise PermissionDenied(decision.rules)
             case rules.NeedsApproval():
-                (await self._wait(request)).require_allowed()
+                (await self._wait(check)).require_allowed()
 
-    async def _wait(self, request: Request) -> PermissionAnswer:
-        pending = self.pending.add(request.place.directory, request.shown)
-        self._asking[pending.request.id] = request
+    async def _wait(self, check: PermissionCheck) -> PermissionAnswer:
+        pending = self.pending.add(check.location.directory, check.request)
+        self._checks[pending.request.id] = check
         try:
             return await self.pending.wait(pending)
         finally:
-            del self._asking[pending.request.id]
+            del self._checks[pending.request.id]
 
-    async def _decide(self, request: Request, added: Sequence[Rule] = ()) -> rules.Decision:
-        """What a rule forbids, no advice allows. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
-        decision = request.decide([*await self.approved(request.place.project_id), *added])
-        if request.advice is None or isinstance(decision, rules.Forbidden):
+    async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
+        """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
+        decision = check.decide([*await self.approved(check.location.project_id), *added])
+        if check.plugin_decision is None or isinstance(decision, rules.Forbidden):
             return decision
-        match await request.advice(request.shown, "allow" if isinstance(decision, rules.Allowed) else "ask"):
+        match await check.plugin_decision(check.request, "allow" if isinstance(decision, rules.Allowed) else "ask"):
             case "allow":
                 return rules.Allowed()
             case "ask":
@@ -93,14 +96,14 @@ class Permissions:
             case "deny":
                 raise PermissionVetoed()
 
-    async def _is_allowed(self, request: Request, added: Ruleset) -> bool:
+    async def _is_allowed(self, check: PermissionCheck, added: Ruleset) -> bool:
         try:
-            return isinstance(await self._decide(request, added), rules.Allowed)
+            return isinstance(await self._decide(check, added), rules.Allowed)
         except PermissionVetoed:
             return False
 
     async def approved(self, project_id: str) -> Ruleset:
-        """What was allowed with `always` in a project."""
+        """The rules that replies of `always` added in a project."""
         rows = await self._database.read(lambda connection: queries.approvals(connection, project_id))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
@@ -108,47 +111,56 @@ class Permissions:
         return await self.pending.all_json(directory)
 
     async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> None:
-        """Store it together with what follows from it: `always` approves the request's patterns for the project and lets
-        through what they allow of the session's other requests; a rejection rejects all of those. Raises RequestNotPending."""
-        pending = self.pending.find(request_id)
+        """Stores the reply with its consequences in one transaction. `always` approves the request's patterns for the project
+        and answers the session's other requests that they allow; `reject` rejects the session's other requests too.
+        Raises RequestNotPending."""
+        pending = await self.pending.find(request_id)
         approvals = await self._approvals(pending.request) if reply == "always" else []
-        others = [_resolution(other, PermissionAnswer(reply)) for other in await self._answered_too(pending.request, reply)]
+        others = [_resolution(other, PermissionAnswer(reply)) for other in await self._also_answered(pending.request, reply)]
         await self.pending.resolve(_resolution(pending, PermissionAnswer(reply, message)), others, approvals)
 
-    async def _approvals(self, shown: PermissionRequest) -> list[tuple[Any, Rows]]:
-        project_id = await self._project_of(shown)
-        approved = {"project_id": project_id, "permission": shown.permission, "session_id": shown.session_id}
-        rows = [{**approved, "pattern": pattern} for pattern in shown.always]
+    async def _approvals(self, request: PermissionRequest) -> list[tuple[Any, Rows]]:
+        project_id = await self._project_of(request)
+        approved = {"project_id": project_id, "permission": request.permission, "session_id": request.session_id}
+        rows = [{**approved, "pattern": pattern} for pattern in request.always]
         return [(self._sql.put_approval, rows)] if rows else []
 
-    async def _project_of(self, shown: PermissionRequest) -> str:
-        if shown.id in self._asking:
-            return self._asking[shown.id].place.project_id
-        project_id = await self._database.read(lambda connection: queries.project_of(connection, shown.session_id))
+    async def _project_of(self, request: PermissionRequest) -> str:
+        if request.id in self._checks:
+            return self._checks[request.id].location.project_id
+        project_id = await self._database.read(lambda connection: queries.project_of(connection, request.session_id))
         if project_id is None:
-            raise RequestNotPending(shown.id)
+            raise RequestNotPending(request.id)
         return project_id
 
-    async def _answered_too(self, shown: PermissionRequest, reply: Reply) -> list[Pending]:
-        """The session's other requests that the reply decides."""
+    async def _also_answered(self, request: PermissionRequest, reply: Reply) -> list[PendingPermission]:
+        """The session's other requests that the reply answers too."""
         if reply == "once":
             return []
-        added = [Rule(permission=shown.permission, pattern=pattern, action="allow") for pattern in shown.always]
-        others = [other for other in self.pending.of_session(shown.session_id) if other.request.id != shown.id]
+        added = [Rule(permission=request.permission, pattern=pattern, action="allow") for pattern in request.always]
+        others = [other for other in await self.pending.of_session(request.session_id) if other.request.id != request.id]
         return [other for other in others if reply == "reject" or await self._is_allowed_now(other, added)]
 
-    async def _is_allowed_now(self, other: Pending, added: Ruleset) -> bool:
-        """A request that was left behind is judged when its call asks again."""
-        request = self._asking.get(other.request.id)
-        return request is not None and await self._is_allowed(request, added)
+    async def _is_allowed_now(self, other: PendingPermission, added: Ruleset) -> bool:
+        """False for an orphaned request, which is evaluated when its tool call asks again, and for one of another server."""
+        check = self._checks.get(other.request.id)
+        return check is not None and await self._is_allowed(check, added)
 
 
-def _resolution(pending: Pending, answer: PermissionAnswer) -> Resolution[PermissionAnswer]:
+def _write_answer(answer: PermissionAnswer) -> str:
+    return orjson.dumps(answer).decode()
+
+
+def _read_answer(stored: str) -> PermissionAnswer:
+    return PermissionAnswer(**orjson.loads(stored))
+
+
+def _resolution(pending: PendingPermission, answer: PermissionAnswer) -> Resolution[PermissionAnswer]:
     return Resolution(pending.request.id, _replied(pending.directory, pending.request, answer.reply), answer)
 
 
 def _asked(directory: str, request: PermissionRequest) -> Event:
-    return Event(EventPermissionAsked(properties=request).wire_json(), directory, request.session_id)
+    return Event.of(EventPermissionAsked(properties=request), directory, request.session_id)
 
 
 def _withdrawn(directory: str, request: PermissionRequest) -> Event:
@@ -157,4 +169,4 @@ def _withdrawn(directory: str, request: PermissionRequest) -> Event:
 
 def _replied(directory: str, request: PermissionRequest, reply: Reply) -> Event:
     properties = PermissionReply(session_id=request.session_id, request_id=request.id, reply=reply)
-    return Event(EventPermissionReplied(properties=properties).wire_json(), directory, request.session_id)
+    return Event.of(EventPermissionReplied(properties=properties), directory, request.session_id)

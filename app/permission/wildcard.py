@@ -1,7 +1,7 @@
-"""The patterns of permission rules: `*` is any run of characters, `?` is one, all else is itself (behaviour §10.2).
+"""The patterns of permission rules: `*` matches any run of characters, `?` matches one character, all else matches itself.
 
-Matching takes no backtracking: the runs between the stars are found from left to right, so its cost grows with the value
-times the pattern at worst, whatever the pattern.
+Matching does not backtrack: it searches the literal runs between the stars from left to right, so that the worst case is
+the length of the value times the length of the pattern.
 """
 
 import re
@@ -14,7 +14,7 @@ _ANY_REST = " *"
 
 @dataclass(frozen=True, slots=True)
 class _Glob:
-    """`runs` are what stands between the stars, each of a fixed length; a single run is the whole pattern."""
+    """`runs` are the texts between the stars, each of a fixed length. A pattern without a star is a single run."""
 
     runs: tuple[re.Pattern[str], ...]
     lengths: tuple[int, ...]
@@ -47,14 +47,14 @@ def _fixed_run(run: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, value: str) -> bool:
-    """The whole value, case-sensitive. A pattern that ends in ` *` also matches what stands before that ending."""
+    """Matches the whole value, case-sensitive. A pattern that ends in ` *` also matches the value without that ending."""
     if _compiled(pattern).matches(value):
         return True
     return pattern.endswith(_ANY_REST) and _compiled(pattern.removesuffix(_ANY_REST)).matches(value)
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """True: everything that `narrow` matches, `wide` matches too. False says nothing: the check is one-sided."""
+    """True if `wide` certainly matches every value that `narrow` matches. False if that is not certain."""
     if wide == narrow or set(wide) == {"*"}:
         return True
     if "?" in wide and "*" in narrow:
@@ -63,7 +63,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def disjoint(one: str, other: str) -> bool:
-    """True: no value matches both. False says nothing."""
+    """True if certainly no value matches both patterns. False if that is not certain."""
     return _literal_starts_clash(one, other) or _literal_ends_clash(one, other) or _plain_and_unmatched(one, other)
 
 

@@ -55,11 +55,11 @@ class PluginToolContext(Protocol):
     async def ask(
         self, permission: str, patterns: list[str], always: list[str] | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
-        """Ask for leave; returns when it is given, and raises what ends the call when it is not."""
+        """Asks for permission. Returns if it is granted; raises an error that ends the call otherwise."""
         ...
 
 
-Args = type[BaseModel] | Mapping[str, Any]
+PluginToolArgs = type[BaseModel] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class PluginTool:
     model, else a dict. Arguments are checked before it is called, except those of a JSON schema."""
 
     description: str
-    args: Args
+    args: PluginToolArgs
     execute: Callable[[Any, PluginToolContext], Awaitable[str | PluginToolResult] | str | PluginToolResult]
 
 

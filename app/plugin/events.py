@@ -1,4 +1,4 @@
-"""Telling plugins what happens in their directory, each at its own pace: no one else waits for them."""
+"""Delivers the events of a directory to its plugins, each at its own pace, without blocking anything else."""
 
 import logging
 from collections.abc import Callable

@@ -1,17 +1,17 @@
-"""The plugins of the directories in use: loaded once a configuration, let go of with it."""
+"""The plugins of the directories in use: loaded once per configuration, closed with it."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.bus.memory import MemoryBus
+from app.bus.base import EventBus
 from app.config.loader import LoadedConfig
 from app.plugin.api import PluginInput
 from app.plugin.events import forward
 from app.plugin.loading import Plugins, load_all
 from app.plugin.runner import HOOK_SECONDS
-from app.project.place import Place
+from app.project.location import Location
 
 
 @dataclass(frozen=True)
@@ -23,25 +23,25 @@ class ApiAccess:
 
 
 class PluginHost:
-    """`project_code`: what a project itself brings runs too. `reach` is set when the server's routes stand."""
+    """`project_code`: what a project itself brings runs too."""
 
-    def __init__(self, bus: MemoryBus, *, project_code: bool, hook_seconds: float = HOOK_SECONDS) -> None:
+    def __init__(self, bus: EventBus, api_access: ApiAccess, *, project_code: bool, hook_seconds: float = HOOK_SECONDS) -> None:
         self._bus = bus
         self._project_code = project_code
         self._hook_seconds = hook_seconds
-        self.reach = ApiAccess()
+        self._api_access = api_access
         self._open: dict[str, _OpenPlugins] = {}
 
-    async def open(self, place: Place, loaded: LoadedConfig) -> Plugins:
+    async def open(self, location: Location, loaded: LoadedConfig) -> Plugins:
         """Loaded when a configuration is first seen, once however many wait for it."""
-        directory = place.directory
+        directory = location.directory
         if not loaded.plugins and not loaded.tools:
             self.close(directory)
             return Plugins(loaded.config)
         opened = self._open.get(directory)
         if opened is None or opened.loaded is not loaded:
             self.close(directory)
-            opened = self._open[directory] = _OpenPlugins(loaded, asyncio.create_task(self._load(place, loaded)))
+            opened = self._open[directory] = _OpenPlugins(loaded, asyncio.create_task(self._load(location, loaded)))
             opened.listen(self._bus, directory)
         return await asyncio.shield(opened.loading)
 
@@ -55,9 +55,10 @@ class PluginHost:
         for directory in list(self._open):
             self.close(directory)
 
-    async def _load(self, place: Place, loaded: LoadedConfig) -> Plugins:
-        project = {"id": place.project_id, "worktree": place.worktree, **({"vcs": "git"} if place.is_git else {})}
-        given = PluginInput(project, place.directory, place.worktree, self.reach.server_url, self.reach.connect(place.directory))
+    async def _load(self, location: Location, loaded: LoadedConfig) -> Plugins:
+        project = {"id": location.project_id, "worktree": location.worktree, **({"vcs": "git"} if location.is_git else {})}
+        directory, api = location.directory, self._api_access
+        given = PluginInput(project, directory, location.worktree, api.server_url, api.connect(directory))
         return await load_all(loaded, given, project_code=self._project_code, hook_seconds=self._hook_seconds)
 
 
@@ -69,14 +70,14 @@ class _OpenPlugins:
         self.loading = loading
         self._telling: asyncio.Task[None] | None = None
 
-    def listen(self, bus: MemoryBus, directory: str) -> None:
+    def listen(self, bus: EventBus, directory: str) -> None:
         self._telling = asyncio.create_task(self._tell(bus, directory), name=f"events for the plugins of {directory}")
 
     def close(self) -> None:
         if self._telling is not None:
             self._telling.cancel()
 
-    async def _tell(self, bus: MemoryBus, directory: str) -> None:
+    async def _tell(self, bus: EventBus, directory: str) -> None:
         hooks = (await asyncio.shield(self.loading)).hooks
         async with asyncio.TaskGroup() as group:
             for plugin in hooks.plugins_with("event"):

@@ -21,11 +21,11 @@ LOAD_SECONDS = 30.0
 
 
 class NotInstalled(Exception):
-    """No Python code has the name: most such names are OpenCode's own plugins."""
+    """No Python code has that name. Most such names are OpenCode plugins."""
 
 
 class BadExtension(Exception):
-    """The code is there, and is not what it should be."""
+    """The code exists but does not have the required form."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ def _read(hooks: Any) -> LoadedPlugin:
 def _import(extension: Extension) -> Any:
     if extension.path is not None:
         return _import_file(extension.path)
-    for entry_point in metadata.entry_points(group=ENTRY_POINTS, name=extension.place):
+    for entry_point in metadata.entry_points(group=ENTRY_POINTS, name=extension.source):
         return entry_point.load()
-    if _is_module(extension.place):
-        return importlib.import_module(extension.place)
+    if _is_module(extension.source):
+        return importlib.import_module(extension.source)
     raise NotInstalled(
-        f"no Python module or entry point {extension.place!r} is installed here; OpenCode's own plugins, packages of npm, are "
+        f"no Python module or entry point {extension.source!r} is installed here; OpenCode's own plugins, packages of npm, are "
         "JavaScript, which this server does not run"
     )
 

@@ -1,4 +1,4 @@
-"""Calling code that others wrote: it may be slow, hang, raise anything, or be no coroutine."""
+"""Calls third-party code, which may be slow, hang, raise anything, or not be a coroutine."""
 
 import asyncio
 import inspect
@@ -37,7 +37,7 @@ async def _result(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def _in_thread(function: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
-    """A thread of its own: one that hangs would take a place in a shared pool for good."""
+    """Uses a new thread, because a hanging call would block a thread of a shared pool forever."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 

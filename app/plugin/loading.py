@@ -16,7 +16,7 @@ from app.schema.config import Config
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Kind = Literal["plugin", "tool"]
+ExtensionKind = Literal["plugin", "tool"]
 
 OF_PROJECT = "it comes with the project, and code of projects runs only with OPENSESSION_PROJECT_PLUGINS=true"
 NOT_PYTHON = "OpenCode's own plugins and tools are JavaScript, which this server does not run"
@@ -27,7 +27,7 @@ class ExtensionStatus(Wire):
 
     name: str
     place: str
-    kind: Kind
+    kind: ExtensionKind
     status: Literal["loaded", "skipped", "failed"]
     reason: str | None = None
 
@@ -61,7 +61,7 @@ class _Loading:
         self.tools: dict[str, PluginTool] = {}
         self.statuses: list[ExtensionStatus] = []
 
-    def chosen(self, extensions: Sequence[Extension], kind: Kind) -> list[Extension]:
+    def chosen(self, extensions: Sequence[Extension], kind: ExtensionKind) -> list[Extension]:
         """One a name. What does not run takes the place of nothing: a project cannot switch the user's own plugin off."""
         allowed = []
         for extension in extensions:
@@ -89,7 +89,7 @@ class _Loading:
     async def tools_of(self, extension: Extension) -> None:
         self.tools.update(await self._attempt(extension, "tool", load_tools(extension)) or {})
 
-    async def _attempt(self, extension: Extension, kind: Kind, work: Awaitable[T]) -> T | None:
+    async def _attempt(self, extension: Extension, kind: ExtensionKind, work: Awaitable[T]) -> T | None:
         try:
             loaded = await work
         except NotInstalled as error:
@@ -102,12 +102,12 @@ class _Loading:
         self._note(extension, kind, "loaded")
         return loaded
 
-    def _skip(self, extension: Extension, kind: Kind, reason: str) -> None:
+    def _skip(self, extension: Extension, kind: ExtensionKind, reason: str) -> None:
         log.warning("%s %s is skipped: %s", kind, extension.name, reason)
         self._note(extension, kind, "skipped", reason)
 
     def _note(
-        self, extension: Extension, kind: Kind, status: Literal["loaded", "skipped", "failed"], reason: str | None = None
+        self, extension: Extension, kind: ExtensionKind, status: Literal["loaded", "skipped", "failed"], reason: str | None = None
     ) -> None:
-        place = str(extension.path or extension.place)
+        place = str(extension.path or extension.source)
         self.statuses.append(ExtensionStatus(name=extension.name, place=place, kind=kind, status=status, reason=reason))

@@ -1,4 +1,4 @@
-"""A directory's project: which checkout it belongs to, its id and its stored record.
+"""A directory's project: its checkout, its id and its stored record.
 
 Begin at `discovery.py`. A directory in use, with its configuration, is in `app.workspace`.
 """

@@ -1,4 +1,4 @@
-"""Which project a directory belongs to."""
+"""Finds the project that a directory belongs to."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ _ROOT = Path("/")
 @dataclass(frozen=True)
 class ProjectInfo:
     """`id`: the smallest root commit of the repository, `global` outside git and before the first commit.
-    `worktree`: the repository's main checkout; `checkout`: the one that the directory lies in. Both `/` outside git.
-    `git_dir`: the checkout's, None outside git.
+    `worktree`: the repository's main checkout; `checkout`: the checkout that contains the directory. Both are `/` outside git.
+    `git_dir`: the checkout's git directory, None outside git.
     """
 
     id: str
@@ -29,42 +29,43 @@ OUTSIDE_GIT = ProjectInfo(NO_PROJECT, _ROOT, _ROOT, None)
 
 
 async def discover(directory: Path) -> ProjectInfo:
-    """The project of a directory. One that does not exist, or a machine without git, is outside git: never an error."""
+    """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside
+    git."""
     places, roots = await asyncio.gather(_places(directory), _root_commits(directory, "--all"))
     if places is None:
         return OUTSIDE_GIT
-    # A detached HEAD that no ref reaches is all that some CI checkouts have.
+    # Some CI checkouts have only a detached HEAD that no ref reaches.
     roots = roots or await _root_commits(directory, "HEAD")
     return ProjectInfo(min(roots, default=NO_PROJECT), places.main_checkout(), places.checkout, "git", places.git_dir)
 
 
 async def branch(directory: Path) -> str | None:
-    """The branch checked out, also before its first commit; None when HEAD is detached or there is no git."""
+    """The current branch, also before its first commit; None if HEAD is detached or the directory is outside git."""
     result = await git(["symbolic-ref", "--quiet", "--short", "HEAD"], directory)
     return result.text if result.ok else None
 
 
 @dataclass(frozen=True)
-class _Places:
+class _CheckoutPaths:
     checkout: Path
     git_dir: Path
     common_dir: Path
 
     def main_checkout(self) -> Path:
-        """The parent of the common git directory, except where that lies elsewhere: submodules, `--separate-git-dir`."""
+        """The parent of the common git directory, except where that is elsewhere: submodules, `--separate-git-dir`."""
         is_linked_worktree = self.git_dir != self.common_dir
         if is_linked_worktree or self.common_dir.name == ".git":
             return self.common_dir.parent
         return self.checkout
 
 
-async def _places(directory: Path) -> _Places | None:
+async def _places(directory: Path) -> _CheckoutPaths | None:
     asked = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
     result = await git(["rev-parse", *asked], directory)
     if not result.ok:
         return None
     checkout, git_dir, common_dir = (Path(line) for line in result.stdout.decode(errors="surrogateescape").splitlines())
-    return _Places(checkout, git_dir, (directory / common_dir).resolve())
+    return _CheckoutPaths(checkout, git_dir, (directory / common_dir).resolve())
 
 
 async def _root_commits(directory: Path, revisions: str) -> list[str]:

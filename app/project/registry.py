@@ -1,4 +1,4 @@
-"""The record of projects that have been worked in."""
+"""The stored projects."""
 
 import asyncio
 
@@ -6,12 +6,12 @@ from pydantic import ValidationError
 
 from app.bus.base import Event
 from app.project.discovery import NO_PROJECT, ProjectInfo
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.errors import NotFound
 from app.schema.event import EventProjectUpdated
 from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
 from app.storage import queries, tables
-from app.storage.bodies import is_sound
+from app.storage.bodies import is_valid_body
 from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
@@ -37,10 +37,10 @@ class Projects:
 
     async def all_json(self) -> bytes:
         bodies = await self._database.read(queries.projects)
-        return b"[%b]" % b",".join(body.encode() for body in bodies if is_sound(body))
+        return b"[%b]" % b",".join(body.encode() for body in bodies if is_valid_body(body))
 
-    async def seen(self, place: Place, found: ProjectInfo) -> None:
-        """Somebody works in a project: note it, and take over sessions that began before its directory was a repository."""
+    async def register(self, location: Location, found: ProjectInfo) -> None:
+        """Stores the project of a directory in use, and moves the directory's sessions from before it was a repository to it."""
         async with self._changing:
             change = self._change(await self._as_found(found))
             if found.id != NO_PROJECT:
@@ -60,7 +60,7 @@ class Projects:
         return project
 
     async def initialized(self, project_id: str) -> None:
-        """Its AGENTS.md has been written."""
+        """Notes that the project's AGENTS.md has been written."""
         async with self._changing:
             project = await self.get(project_id)
             project.time.initialized = project.time.updated = clock.now_ms()
@@ -79,4 +79,4 @@ class Projects:
 
     def _change(self, project: Project) -> Change:
         row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
-        return Change([(self._sql.put_project, [row])], [Event(EventProjectUpdated(properties=project).wire_json())])
+        return Change([(self._sql.put_project, [row])], [Event.of(EventProjectUpdated(properties=project))])

@@ -1,4 +1,4 @@
-"""Keys that clients stored: `auth.json`, a map from provider id to its credentials, readable by its owner alone."""
+"""The credentials that clients store: `auth.json`, a map from provider id to credentials, readable by its owner only."""
 
 from pathlib import Path
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from app.schema.model import Auth
-from app.util.private_json import PrivateJson, Stamp
+from app.util.private_json import PrivateFileStamp, PrivateJson
 
 _AUTH: TypeAdapter[Auth] = TypeAdapter(Auth)
 
 
 class AuthStore:
-    """Reads the file again when another process has replaced it. Entries that are not valid are passed over, and kept."""
+    """Reads the file again after another process has replaced it. Skips invalid entries, but keeps them in the file."""
 
     def __init__(self, data_dir: Path) -> None:
         self._file = PrivateJson(data_dir / "auth.json")
-        self._stamp: Stamp | None = None
+        self._stamp: PrivateFileStamp | None = None
         self._entries: dict[str, Auth] = {}
 
     def all(self) -> dict[str, Auth]:
@@ -31,11 +31,11 @@ class AuthStore:
 
     def set(self, provider_id: str, auth: Auth) -> None:
         entry = _AUTH.dump_python(auth, mode="json", by_alias=True, exclude_none=True)
-        with self._file.changing() as content:
+        with self._file.updating() as content:
             content[provider_id] = entry
 
     def remove(self, provider_id: str) -> None:
-        with self._file.changing() as content:
+        with self._file.updating() as content:
             content.pop(provider_id, None)
 
 

@@ -1,9 +1,9 @@
-"""What the agent asks of a model and what a model streams back, the same for every provider.
+"""The request to a model and the events that it streams back, the same for every provider.
 
 An adapter translates its SDK's wire format at the edge: `ModelRequest` in, `StreamEvent`s out, failures as `ProviderFailure`.
 Order within one stream: StreamStart, then text, reasoning and tool events (each block Start … Delta … End; a tool's
-ToolInputStart, then ToolCall or InvalidToolCall), then exactly one Finish. A stream that the provider cuts short ends without a
-Finish: the adapter closes the blocks that are open and returns.
+ToolInputStart, then ToolCall or InvalidToolCall), then exactly one Finish. If the provider cuts the stream short, the adapter
+ends the open blocks and returns without a Finish.
 """
 
 from collections.abc import AsyncGenerator
@@ -13,11 +13,11 @@ from typing import Any, Literal, Protocol
 from app.schema.model import Model
 
 Metadata = dict[str, Any]
-"""Provider-private facts that must return with the block they came with (a reasoning signature, an encrypted item id), keyed by
+"""Private data of a provider that must be sent back with its block (a reasoning signature, an encrypted item id), keyed by
 adapter: `{"anthropic": {"signature": …}}`."""
 
 
-# What the model is sent.
+# The request.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class AssistantTurn:
 
 @dataclass(frozen=True, slots=True)
 class ToolTurn:
-    """The results of every call of the assistant turn before it."""
+    """The results of all calls of the preceding assistant turn."""
 
     content: tuple[ToolResultBlock, ...]
     role: Literal["tool"] = "tool"
@@ -92,7 +92,8 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """`options` are the merged provider options of the call (behaviour §7.6), in OpenCode's names, e.g. `reasoningEffort`."""
+    """`options` are the merged provider options of the call (app.provider.call_options), in OpenCode's names:
+    `reasoningEffort`."""
 
     model: Model
     system: tuple[str, ...]
@@ -107,12 +108,12 @@ class ModelRequest:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-# What the model streams back.
+# The stream.
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """The provider accepted the request and began to answer."""
+    """The provider has accepted the request and starts to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningEnd:
-    """`metadata` replaces what the start carried: a signature arrives last."""
+    """`metadata` replaces that of the start: a signature arrives last."""
 
     id: str
     metadata: Metadata | None = None
@@ -169,7 +170,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class InvalidToolCall:
-    """The arguments streamed for a call are not a JSON object; `raw` is what came, `error` says why it can't be read."""
+    """The streamed arguments of a call are not a JSON object. `raw` is the text, `error` the reason."""
 
     call_id: str
     tool: str
@@ -182,7 +183,7 @@ FinishReason = Literal["stop", "length", "tool-calls", "content-filter", "error"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens. `input` excludes what was read from or written to the cache; `output` includes `reasoning`."""
+    """Tokens. `input` excludes cache reads and writes; `output` includes `reasoning`."""
 
     input: int = 0
     output: int = 0
@@ -217,14 +218,14 @@ class Provider(Protocol):
     """One connection to a provider: an adapter with its key, base URL and headers."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask once, without retries of its own (agent.retry decides those). Raises a ProviderFailure. Closing the generator or
+        """Sends one request, without retries: app.turn.retry decides those. Raises a ProviderFailure. Closing the generator or
         cancelling the task that reads it closes the connection."""
         ...
 
     async def close(self) -> None: ...
 
 
-# How it fails.
+# Failures.
 
 
 class ProviderFailure(Exception):
@@ -241,7 +242,7 @@ class ProviderFailure(Exception):
 
 
 class ApiFailure(ProviderFailure):
-    """`status` is None when no HTTP answer came; `retryable` is the adapter's reading of behaviour §6.6."""
+    """`status` is None without an HTTP answer; `retryable`: the same request may succeed later (app.provider.wire.errors)."""
 
     def __init__(
         self,
@@ -262,7 +263,7 @@ class ApiFailure(ProviderFailure):
 
 
 class ContextOverflow(ApiFailure):
-    """Asking the same again will not help, asking something shorter will; never retryable."""
+    """Never retryable: only a shorter request can succeed."""
 
 
 class MissingKey(ProviderFailure):

@@ -1,4 +1,4 @@
-"""The parameters of one model call: sampling, the output limit, provider options and headers."""
+"""The parameters of a model call: sampling, the output limit, provider options and headers."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from app.schema.model import Model
 Options = dict[str, Any]
 
 OUTPUT_TOKEN_MAX = 32_000
-"""No answer may be longer, whatever the model allows, unless the flag says so."""
+"""The default limit of an answer, whatever the model allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def call_options(
     provider_options: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
 ) -> CallOptions:
-    """`small`: a title or another side task, asked with as little reasoning as the model allows and without the variant.
-    `origin`: what OpenCode's own providers are told of where a call comes from."""
+    """`small`: a title or another side task, with as little reasoning as the model allows and without the variant. `origin`: the
+    headers that tell OpenCode's own providers where a call comes from."""
     base = small_options(model) if small else default_options(model, session_id, provider_options or {})
     chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
     options = _affordable(model, merge_layers(base, model.options, agent.options, chosen))
@@ -98,7 +98,7 @@ def default_top_k(model_id: str) -> int | None:
 
 
 def _affordable(model: Model, options: Options) -> Options:
-    """A thinking budget that leaves no room for an answer, which Anthropic refuses, becomes half of what the model may give."""
+    """Halves the output limit for a thinking budget that leaves no room for an answer: Anthropic rejects such a budget."""
     limit, thinking = model.limit.output, options.get("thinking") or {}
     if not 0 < limit <= int(thinking.get("budgetTokens", 0)):
         return options
@@ -106,7 +106,7 @@ def _affordable(model: Model, options: Options) -> Options:
 
 
 def max_output_tokens(model: Model, options: Mapping[str, Any], cap: int) -> int:
-    """Tokens of the answer alone. Anthropic's limit counts thinking too: the budget and the answer must fit it together."""
+    """Tokens of the answer alone. Anthropic's limit includes thinking: budget and answer must fit it together."""
     limit = model.limit.output or cap
     standard = min(limit, cap)
     thinking = options.get("thinking") or {}
@@ -117,7 +117,7 @@ def max_output_tokens(model: Model, options: Mapping[str, Any], cap: int) -> int
 
 
 def default_options(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:
-    """What OpenCode sends when nobody chose anything."""
+    """OpenCode's defaults."""
     return merge_layers(
         _storage(model),
         _openrouter(model),
@@ -130,7 +130,7 @@ def default_options(model: Model, session_id: str, provider_options: Mapping[str
 
 
 def _storage(model: Model) -> Options:
-    """The conversation is sent whole each time, so OpenAI need not keep it."""
+    """OpenAI need not store the conversation, because each request contains all of it."""
     return {"store": False} if _is_openai(model) else {}
 
 
@@ -188,7 +188,7 @@ def _opencode_gpt5(model: Model, session_id: str) -> Options:
 
 
 def small_options(model: Model) -> Options:
-    """The least reasoning that the model takes."""
+    """The options for the least reasoning that the model accepts."""
     name = model.api.id
     if model.provider_id == "openai" or "gpt-5" in name:
         return {**_storage(model), **_least_effort(model)}
@@ -200,7 +200,7 @@ def small_options(model: Model) -> Options:
 
 
 def _least_effort(model: Model) -> Options:
-    """`minimal` is refused by the models after gpt-5 itself, any effort by those that do not reason."""
+    """Models after gpt-5 reject `minimal`; models without reasoning reject any effort."""
     name = model.api.id
     if "gpt-5" not in name and not model.capabilities.reasoning:
         return {}

@@ -1,4 +1,4 @@
-"""The adapter that speaks to a model, made when it is first needed and kept."""
+"""The adapter for a model, created on first use and cached."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ _CONNECTION_OPTIONS = ("apiKey", "baseURL", "headers")
 
 
 def adapter_of(model: Model) -> Adapter:
-    """Whatever npm package is named, a server that is not one of these is asked in OpenAI's chat format."""
+    """Any other npm package means OpenAI's Chat Completions API."""
     return _ADAPTER_OF.get(model.api.npm, "openai_chat")
 
 
@@ -51,7 +51,7 @@ class Endpoint:
 
 
 def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
-    """Options of the config win over what the catalogue and the key store say."""
+    """Options of the config take precedence over the catalogue and the key store."""
     options = info.options
     return Endpoint(
         adapter=adapter_of(model),
@@ -64,7 +64,7 @@ def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
 
 
 class Prepared:
-    """A provider that is sent only what it and the model accept, and that tells no secret when it fails."""
+    """Adapts each request to what the provider and the model accept, and redacts secrets in failures."""
 
     def __init__(self, adapter: Provider, options: Mapping[str, Any], secrets: Sequence[str] = ()) -> None:
         self._adapter = adapter
@@ -84,7 +84,7 @@ class Prepared:
 
 
 class Providers:
-    """The providers of one instance. `scripted` makes the scripted provider, once."""
+    """The providers of one instance. `scripted` creates the scripted provider."""
 
     def __init__(self, infos: Mapping[str, ProviderInfo], *, scripted: Callable[[], Provider] | None = None) -> None:
         self._infos = infos
@@ -110,7 +110,7 @@ class Providers:
 
 
 def _make_adapter(endpoint: Endpoint) -> Provider:
-    """Adapters import their SDK, which costs time and memory, so each is imported when it is first used."""
+    """Imports an adapter and its SDK on first use, because SDKs cost time and memory."""
     adapter_class = getattr(import_module(f"app.provider.{endpoint.adapter}.adapter"), _CLASS_OF[endpoint.adapter])
     adapter: Provider = adapter_class(
         endpoint.provider_id,
@@ -124,6 +124,6 @@ def _make_adapter(endpoint: Endpoint) -> Provider:
 
 @cache
 def shared_scripted() -> Provider:
-    """One for the process, so that the turns of a script file are played once. Raises ScriptError."""
+    """One instance per process, so that the turns of a script file are played once. Raises ScriptError."""
     script = os.environ.get("OPENSESSION_SCRIPT")
     return rules_provider(load_script(Path(script)) if script else None)

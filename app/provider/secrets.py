@@ -1,4 +1,4 @@
-"""The secrets that a provider is configured with, to be kept from what it says and from the commands that tools run."""
+"""Keeps the secrets of providers out of error messages and of the commands that tools run."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from app.util.secrets import MASK, secrets_of
 
 
 def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str]) -> set[str]:
-    """The variables that hold a provider's key: those that it is said to read, and those whose value is used as a secret."""
+    """The environment variables with a provider's key: those that it reads, and those whose value is one of its secrets."""
     infos = list(connected)
     named = {name for info in infos for name in info.env}
     secrets = {secret for info in infos for secret in secrets_of({"key": info.key, "options": info.options, "headers": {}})}
@@ -17,7 +17,7 @@ def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str])
 
 
 def redact(failure: ProviderFailure, secrets: Iterable[str]) -> None:
-    """A provider, or what stands before it, may say in its refusal what it was sent."""
+    """Removes the secrets: a provider or a proxy may quote the request in its error."""
     for secret in secrets:
         failure.message = failure.message.replace(secret, MASK)
         if isinstance(failure, ApiFailure):

@@ -1,10 +1,10 @@
-"""What a provider or model cannot take is changed before the adapter sees it: media, empty parts, call ids, tool schemas."""
+"""Adapts requests to the limits of providers and models: media, empty parts, call ids, tool schemas."""
 
 import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from app.provider.base import (
     AssistantTurn,
@@ -20,10 +20,10 @@ from app.provider.base import (
     UserTurn,
 )
 from app.provider.models import known_providers as npm
+from app.provider.models.families import Medium
 from app.schema.model import Model
 
 Messages = tuple[ModelMessage, ...]
-Medium = Literal["image", "audio", "video", "pdf"]
 
 _MISTRAL_ID_LENGTH = 9
 _GOOGLE_THINKING = {"thinkingBudget": "thinking_budget", "thinkingLevel": "thinking_level"}
@@ -46,8 +46,8 @@ def prepare(request: ModelRequest, provider_options: Mapping[str, Any] | None = 
 
 
 def _for_google(request: ModelRequest) -> ModelRequest:
-    """Google's OpenAI-compatible endpoint refuses `top_k` and takes thinking only inside `extra_body`. Thoughts are not asked
-    for: it would mix them into the text."""
+    """Google's OpenAI-compatible endpoint rejects `top_k` and accepts thinking only in `extra_body`. Does not ask for thoughts,
+    because it would mix them into the text."""
     options = {key: value for key, value in request.options.items() if key != "thinkingConfig"}
     given = request.options.get("thinkingConfig") or {}
     thinking = {_GOOGLE_THINKING[key]: value for key, value in given.items() if key in _GOOGLE_THINKING}
@@ -86,7 +86,7 @@ def _readable(model: Model, block: TextBlock | FileBlock) -> TextBlock | FileBlo
 
 
 def _readable_result(model: Model, result: ToolResultBlock) -> ToolResultBlock:
-    """A picture that a tool read would fail every later call of the session, were it sent to a model without eyes."""
+    """Images are dropped for models without vision: the provider would reject every later request."""
     problems = [(file, _problem(model, file)) for file in result.files]
     notes = [problem for _, problem in problems if problem]
     if not notes:
@@ -122,7 +122,7 @@ def _is_empty_data(url: str) -> bool:
 
 
 def drop_empty(messages: Messages) -> Messages:
-    """Anthropic refuses empty text and messages without content."""
+    """Anthropic rejects empty text and messages without content."""
     kept = (_without_empty_blocks(message) for message in messages)
     return tuple(message for message in kept if message.content)
 
@@ -138,7 +138,7 @@ def _without_empty_blocks(message: ModelMessage) -> ModelMessage:
 
 
 def _is_empty(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock) -> bool:
-    """Redacted reasoning has no text, only metadata, and must go back."""
+    """Redacted reasoning has metadata without text and is not empty."""
     match block:
         case TextBlock(text):
             return not text
@@ -189,7 +189,7 @@ def _mistral_ids() -> Callable[[str], str]:
 
 
 def with_filler(messages: Messages) -> Messages:
-    """Mistral refuses a user message right after tool results."""
+    """Inserts an assistant message, because Mistral rejects a user message right after tool results."""
     filled: list[ModelMessage] = []
     for message in messages:
         if isinstance(message, UserTurn) and filled and isinstance(filled[-1], ToolTurn):
@@ -222,7 +222,7 @@ def _has_calls(messages: Messages) -> bool:
 
 
 def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Gemini takes only string enums, `required` names that exist, and arrays that say what their items are."""
+    """Gemini accepts only string enums, existing names in `required`, and arrays with `items`."""
     cleaned = {key: _gemini_value(value) for key, value in schema.items()}
     if isinstance(cleaned.get("enum"), list):
         cleaned["enum"] = [str(value) for value in cleaned["enum"]]

@@ -1,1 +1,1 @@
-"""Questions of the model to a person. Begin at `service.py`; how a request waits for its answer is in `app.pending`."""
+"""Questions that the model asks the user. Begin at `service.py`; waiting for the answer is in `app.pending`."""

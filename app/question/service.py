@@ -1,4 +1,6 @@
-"""Questions of the model to a person."""
+"""Questions that the model asks the user."""
+
+import orjson
 
 from app.bus.base import Event
 from app.pending.requests import PendingRequest, PendingRequests, RequestKind, Resolution
@@ -16,17 +18,17 @@ from app.storage.statements import Statements
 from app.storage.writer import Writer
 
 QuestionAnswers = list[Answer] | None
-"""The labels chosen for each question; None: the person rejected the questions."""
+"""The chosen labels for each question; None if the user dismissed the questions."""
 
 
 class Questions:
     def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
-        kind = RequestKind("question", QuestionRequest.model_validate_json, _asked, _rejected)
+        kind = RequestKind("question", QuestionRequest.model_validate_json, _write_answers, orjson.loads, _asked, _rejected)
         self.pending: PendingRequests[QuestionRequest, QuestionAnswers] = PendingRequests(kind, database, sql, writer)
 
     async def ask(self, directory: str, request: QuestionRequest) -> list[Answer]:
-        """An answer for each question: the labels chosen. Raises QuestionRejected when it is dismissed. Asked before a restart,
-        the same question goes on."""
+        """Returns the chosen labels for each question. Raises QuestionRejected if the user dismisses them. A question that was
+        asked before a restart continues under its id."""
         answers = await self.pending.wait(self.pending.add(directory, request))
         if answers is None:
             raise QuestionRejected()
@@ -37,25 +39,29 @@ class Questions:
 
     async def reply(self, request_id: str, answers: list[Answer]) -> None:
         """Raises RequestNotPending."""
-        pending = self.pending.find(request_id)
+        pending = await self.pending.find(request_id)
         await self.pending.resolve(Resolution(request_id, _replied(pending, answers), answers))
 
     async def reject(self, request_id: str) -> None:
         """Raises RequestNotPending."""
-        pending = self.pending.find(request_id)
+        pending = await self.pending.find(request_id)
         await self.pending.resolve(Resolution(request_id, _rejected(pending.directory, pending.request), None))
 
 
+def _write_answers(answers: QuestionAnswers) -> str:
+    return orjson.dumps(answers).decode()
+
+
 def _asked(directory: str, request: QuestionRequest) -> Event:
-    return Event(EventQuestionAsked(properties=request).wire_json(), directory, request.session_id)
+    return Event.of(EventQuestionAsked(properties=request), directory, request.session_id)
 
 
 def _replied(pending: PendingRequest[QuestionRequest, QuestionAnswers], answers: list[Answer]) -> Event:
     request = pending.request
     replied = QuestionReply(session_id=request.session_id, request_id=request.id, answers=answers)
-    return Event(EventQuestionReplied(properties=replied).wire_json(), pending.directory, request.session_id)
+    return Event.of(EventQuestionReplied(properties=replied), pending.directory, request.session_id)
 
 
 def _rejected(directory: str, request: QuestionRequest) -> Event:
     rejected = EventQuestionRejected(properties=QuestionRef(session_id=request.session_id, request_id=request.id))
-    return Event(rejected.wire_json(), directory, request.session_id)
+    return Event.of(rejected, directory, request.session_id)

@@ -2,16 +2,15 @@
 
 import asyncio
 
-from app.bus.base import Event
-from app.bus.memory import MemoryBus
+from app.bus.base import EventBus
 from app.runs.runner import Runner
 from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory
-from app.storage.writer import Change, Writer
+from app.storage.writer import Writer
 from app.workspace.instances import Instances
 
 
 class Disposal:
-    def __init__(self, instances: Instances, runner: Runner, writer: Writer, bus: MemoryBus) -> None:
+    def __init__(self, instances: Instances, runner: Runner, writer: Writer, bus: EventBus) -> None:
         self._instances = instances
         self._runner = runner
         self._writer = writer
@@ -21,11 +20,11 @@ class Disposal:
         running = self._runner.sessions_of(directory)
         await asyncio.gather(*(self._runner.abort(session_id) for session_id in running))
         disposed = EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
-        await self._writer.commit(Change(events=[Event(disposed.wire_json(), directory)]))
+        await self._writer.announce(directory, disposed)
         self._bus.disconnect(directory)
         await self._instances.forget(directory)
 
     async def all(self) -> None:
         for directory in self._instances.workspaces.open_directories():
             await self.directory(directory)
-        await self._writer.commit(Change(events=[Event(EventGlobalDisposed().wire_json(), "global")]))
+        await self._writer.announce("global", EventGlobalDisposed())

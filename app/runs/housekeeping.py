@@ -5,9 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.bus.memory import MemoryBus
+from app.bus.base import EventBus
 from app.runs.runner import Runner
 from app.session.replay import Replay
+from app.session.replicas import Replicas
 from app.tool.truncation import OutputStore
 from app.util import clock
 from app.util.failure_log import FailureLog
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 SECOND = 1.0
 MINUTE = 60.0
+QUARTER_HOUR = 900.0
 HOUR = 3600.0
 
 
@@ -25,15 +27,17 @@ class Housekeeping:
     def __init__(
         self,
         replay: Replay,
+        replicas: Replicas,
         instances: Instances,
         branches: Branches,
         runner: Runner,
-        bus: MemoryBus,
+        bus: EventBus,
         outputs: OutputStore,
         idle_seconds: float,
     ) -> None:
         self._branches = branches
         self._replay = replay
+        self._replicas = replicas
         self._instances = instances
         self._runner = runner
         self._bus = bus
@@ -43,9 +47,10 @@ class Housekeeping:
 
     def start(self) -> None:
         chores: list[tuple[str, float, Callable[[], Awaitable[Any]]]] = [
-            ("looking for other branches", SECOND, self._branches.look),
+            ("looking for other branches", SECOND, self._branches.check_all),
             ("trimming the event journal", MINUTE, self._replay.trim),
             ("closing idle directories", min(MINUTE, self._idle_seconds), self.evict),
+            ("forgetting dead servers", QUARTER_HOUR, self._replicas.forget_dead),
             ("removing old tool outputs", HOUR, self.remove_old_outputs),
             ("collecting old snapshots", HOUR, self.collect_snapshots),
         ]

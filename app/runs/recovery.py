@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.pending.requests import PendingRequests
-from app.runs.runner import Run, Runner
+from app.runs.runner import Run
 from app.schema.errors import MessageError, ServiceError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
@@ -55,14 +55,14 @@ class Recovery:
         leases: Leases,
         pending: Sequence[PendingRequests[Any, Any]],
         instances: Instances,
-        runner: Runner,
+        turns: "TurnStarter",
         reverts: "UnfinishedReverts",
     ) -> None:
         self._store = store
         self._leases = leases
         self._pending = pending
         self._instances = instances
-        self._runner = runner
+        self._turns = turns
         self._reverts = reverts
         self._taken_over: set[str] = set()
         """What is to be recovered still."""
@@ -115,17 +115,17 @@ class Recovery:
 
     async def _recover(self, sessions: frozenset[str] | None) -> None:
         """Those whose leases were taken over, or all that no server works on."""
-        waiting = [request for pending in self._pending for request in await pending.left_behind(sessions)]
+        waiting = [request for pending in self._pending for request in await pending.adopt_orphans(sessions)]
         recovered = await self._settle(sessions, waiting)
         opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in recovered.resume.items()))
         resumed = {session_id: instance for session_id, instance in opened if instance is not None}
         self._drop_left({request.session_id for request in waiting} - resumed.keys())
-        if sessions:
-            self._leases.recovered(sessions)
-            self._taken_over -= sessions
         for session_id, instance in resumed.items():
-            run = self._runner.start(session_id, instance)
+            run = self._turns.start(session_id, instance)
             self._start(self._drop_left_after(run, session_id), f"resumed {session_id}")
+        if sessions:  # behind the starts, so that what goes on is busy all the time
+            await self._leases.recovered(sessions)
+            self._taken_over -= sessions
         if recovered.settled or resumed:
             log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(resumed))
 
@@ -135,14 +135,14 @@ class Recovery:
 
     def _drop_left(self, sessions: Collection[str]) -> None:
         for pending in self._pending:
-            pending.drop_left(sessions)
+            pending.withdraw_orphans(sessions)
 
     async def _settle(
         self, sessions: frozenset[str] | None, requests: Sequence[PermissionRequest | QuestionRequest]
     ) -> Recovered:
         waiting = {(request.session_id, request.tool.call_id) for request in requests if request.tool is not None}
         recovered = Recovered()
-        for session_id, message_id, role in await self._store.query(queries.abandoned_messages, sessions):
+        for session_id, message_id, role in await self._store.query(queries.orphaned_messages, sessions):
             try:
                 await self._recover_one(session_id, message_id, role, waiting, recovered)
             except ServiceError as damage:
@@ -194,6 +194,10 @@ class Recovery:
         change = self._store.change(session_id, directory)
         change.close_prompts()
         await self._store.commit(change)
+
+
+class TurnStarter(Protocol):
+    def start(self, session_id: str, instance: Instance) -> Run: ...
 
 
 class Unreverter(Protocol):

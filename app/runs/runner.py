@@ -5,25 +5,26 @@ The session's gate says when a task may begin; its lease keeps other servers out
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from app.runs.turn_end_retries import TurnEndRetries
-from app.schema.errors import Aborted, MessageError, NotFound
+from app.schema.errors import Aborted, MessageError, NotFound, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy as BusyStatus
 from app.schema.session import Idle
 from app.session.gate import Hold, HoldKind, SessionGate
-from app.session.lease import Leases
+from app.session.lease import LOOK_SECONDS, Leases, LeaseStatus
 from app.session.status import Statuses
 from app.session.store import Store
+from app.storage import queries
 from app.storage.engine import StorageError
 from app.storage.writer import StaleLease
 from app.turn import stored_error
 from app.turn.errors import aborted
-from app.turn.turn import Turn
+from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -46,9 +47,15 @@ class Run:
     joined: bool = False
     nested: bool = False
     begun: bool = False
+    waited: bool = False
+    """Until another server's run of the session was over."""
+    fenced: bool = False
+    """Another server may go on with it: nothing more is to be written."""
     ending: bool = False
     aborted: bool = False
     discarded: bool = False
+    newest_elsewhere: str | None = None
+    """The newest prompt that another server has accepted meanwhile."""
     task: asyncio.Task[Any] | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -70,7 +77,7 @@ class Run:
 
     def join(self, instance: Instance) -> None:
         self.joined = True
-        if instance.place.directory == self.directory:
+        if instance.location.directory == self.directory:
             self.instance = instance
 
     def take_joined(self) -> bool:
@@ -78,8 +85,9 @@ class Run:
         return joined
 
 
-MakeTurn = Callable[[str, Instance, Callable[[], bool]], Turn]
-"""(session, instance, joined) → the turn."""
+RunTurn = Callable[[str, Instance, Callable[[], bool]], Awaitable[None]]
+"""(session, instance, joined) → returns at the turn's end. `joined` tells, and forgets, whether a prompt has arrived since it was
+last called."""
 
 
 class Runner:
@@ -92,18 +100,18 @@ class Runner:
         statuses: Statuses,
         leases: Leases,
         gate: SessionGate,
-        make_turn: MakeTurn,
         most_running: int = MOST_RUNNING,
     ) -> None:
         self._store = store
         self._statuses = statuses
         self._leases = leases
         self._gate = gate
-        self._make_turn = make_turn
         self._runs: dict[str, list[Run]] = {}
         """By session, in the order of their holds: the last one may wait for the others to end."""
         self._places = asyncio.Semaphore(most_running)
-        self._turn_end_retries = TurnEndRetries(store, statuses, gate)
+        self._watching: asyncio.Task[None] | None = None
+        self._aborting: set[asyncio.Task[None]] = set()
+        self._turn_end_retries = TurnEndRetries(store, statuses, gate, leases)
 
     def is_running(self, session_id: str) -> bool:
         return session_id in self._runs
@@ -118,7 +126,7 @@ class Runner:
     def sessions_of(self, directory: str) -> list[str]:
         return [session_id for session_id, runs in self._runs.items() if any(run.directory == directory for run in runs)]
 
-    def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> Run:
+    def start(self, session_id: str, instance: Instance, run_turn: RunTurn, *, nested: bool = False) -> Run:
         """Answer what is stored: join the turn that runs, or start one when what holds the session ends. Cancelling who waits
         for the run does not stop it. `nested`: the caller is a turn itself.
 
@@ -127,10 +135,10 @@ class Runner:
         if newest is not None and not newest.ending:
             newest.join(instance)
             return newest
-        run = Run(instance.place.directory, self._gate.request(session_id, HoldKind.TURN), instance, nested=nested)
+        run = Run(instance.location.directory, self._gate.request(session_id, HoldKind.TURN), instance, nested=nested)
         self._runs.setdefault(session_id, []).append(run)
         self._statuses.mark_busy(session_id, run.directory)
-        run.task = asyncio.create_task(self._run(session_id, run), name=f"turn {session_id}")
+        run.task = asyncio.create_task(self._run(session_id, run, run_turn), name=f"turn {session_id}")
         return run
 
     async def exclusively(
@@ -177,13 +185,55 @@ class Runner:
             raise
 
     async def abort(self, session_id: str) -> None:
-        """Returns when what ran, or waited to, is over and its record settled. Nothing happens when the session is idle already.
-        What is prompted from now on gets a turn of its own."""
+        """Returns when what ran, or waited to, on whatever server, is over and its record closed. Nothing happens when the
+        session is idle already. What is prompted from now on gets a turn of its own."""
+        await self._abort_here(session_id)
+        await self._leases.request_abort(session_id)
+
+    async def _abort_here(self, session_id: str) -> None:
         runs = list(self._runs.get(session_id, ()))
         for run in runs:
             run.abort()
         for run in runs:
             await run.over.wait()
+
+    # What concerns other servers.
+
+    def watch(self) -> None:
+        """From now on, until `close`: end what other servers want to end, and what they may soon take over."""
+        self._watching = asyncio.create_task(self._watch(), name="runs of other servers' concern")
+
+    async def _watch(self) -> None:
+        failures = FailureLog(log, "looking for runs that another server wants to end")
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._leases.unconfirmed():
+                self._fence()
+            try:
+                self._abort_soon(await self._leases.aborted_runs())
+                failures.worked()
+            except StorageError as error:
+                failures.failed(error)
+
+    def _abort_soon(self, sessions: Sequence[str]) -> None:
+        for session_id in sessions:
+            task = asyncio.create_task(self._abort_here(session_id), name=f"abort {session_id}")
+            self._aborting.add(task)
+            task.add_done_callback(self._aborting.discard)
+
+    def _fence(self) -> None:
+        """The database has not heard of this server for so long that another takes its sessions over. What runs here ends without
+        a word: the database refuses what it still writes, and files cannot refuse."""
+        for session_id, runs in self._runs.items():
+            if not any(run.begun for run in runs):
+                continue
+            log.error(
+                "%s: the heartbeat could not be written; its run stops here, and goes on where the database is heard", session_id
+            )
+            self._store.hold(self._leases.abandon(session_id))
+            for run in runs:
+                run.fenced = True
+                run.abort()
 
     def discard(self, session_id: str) -> None:
         """The session is deleted, and held for that: a turn that waits for the hold's end has nothing to answer."""
@@ -198,17 +248,19 @@ class Runner:
             await next(iter(self._runs.values()))[0].over.wait()
 
     async def close(self) -> None:
-        await asyncio.gather(*(self.abort(session_id) for session_id in list(self._runs)))
+        if self._watching is not None:
+            self._watching.cancel()
+        await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self._runs)))
         await self._turn_end_retries.close()
 
-    async def _run(self, session_id: str, run: Run) -> None:
+    async def _run(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         try:
             await run.begin()
             if not run.discarded:
-                await self._answer(session_id, run)
+                await self._answer(session_id, run, run_turn)
         except asyncio.CancelledError:
             log.info("the turn of %s was aborted", session_id)
-            await asyncio.shield(self._answer_with(session_id, run, aborted()))
+            await asyncio.shield(self._answer_aborted(session_id, run))
         except StaleLease:
             run.ending = True
             log.warning("another server runs %s now: its turn ends here", session_id)
@@ -219,11 +271,24 @@ class Runner:
             run.ending = True
             await asyncio.shield(self._end(session_id, run))
 
-    async def _answer(self, session_id: str, run: Run) -> None:
-        self._store.hold(await self._leases.take(session_id))
+    async def _answer(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
+        await self._take_lease(session_id, run)
         await self._turn_end_retries.settle(session_id)
+        unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id) if run.waited else None
+        if run.waited and unanswered is None:
+            run.discarded = True  # the other server has answered
+            return
         async with await self._place(session_id, run):
-            await self._turns(session_id, run)
+            await self._turns(session_id, run, run_turn)
+
+    async def _take_lease(self, session_id: str, run: Run) -> None:
+        status = LeaseStatus(run.directory, BusyStatus().wire_json().decode())
+        try:
+            lease = await self._leases.take(session_id, status)
+        except SessionBusy:
+            run.waited = True
+            lease = await self._leases.take(session_id, status, patient=True)
+        self._store.hold(lease)
 
     async def _place(self, session_id: str, run: Run) -> AbstractAsyncContextManager[None]:
         if run.nested:
@@ -232,13 +297,30 @@ class Runner:
             await self._statuses.set(session_id, run.directory, BusyStatus())
         return self._places
 
-    async def _turns(self, session_id: str, run: Run) -> None:
+    async def _turns(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         while True:
             assert run.instance is not None
             with run.instance.resources.in_use():
-                await self._make_turn(session_id, run.instance, run.take_joined).run()
-            if not run.joined:
+                await run_turn(session_id, run.instance, run.take_joined)
+            if not run.joined and not await self._came_elsewhere(session_id, run):
                 return
+
+    async def _came_elsewhere(self, session_id: str, run: Run) -> bool:
+        """Whether another server has accepted a prompt meanwhile. One that this run has tried to answer counts no more."""
+        prompt: str | None = await self._store.query(queries.unanswered_prompt, session_id)
+        is_new = prompt is not None and prompt != run.newest_elsewhere
+        run.newest_elsewhere = prompt
+        return is_new
+
+    async def _answer_aborted(self, session_id: str, run: Run) -> None:
+        """Under the lease: without it the answer may be one that another server writes."""
+        if run.fenced or run.discarded:
+            return
+        if not self._leases.holds(session_id):
+            await self._take_lease(session_id, run)
+        unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id)
+        if unanswered or not run.waited:
+            await self._answer_with(session_id, run, aborted())
 
     async def _answer_with(self, session_id: str, run: Run, error: MessageError) -> None:
         """For a prompt that no turn got to: the turn itself answers for all that comes after."""
@@ -256,7 +338,7 @@ class Runner:
         """Idle is announced last, when all else of the turn is stored, be it later; not while another run waits, whose prompt is
         open. It is stored under the lease: the prompts of a session that another server runs are not closed."""
         runs = self._runs[session_id]
-        is_last = runs[-1] is run and not run.discarded
+        is_last = runs[-1] is run and not (run.discarded or run.fenced)
         ends = announced and run.begun and is_last and not self.has_unstored_end(session_id)
         try:
             idle = self._statuses.set(session_id, run.directory, Idle()) if ends else None
@@ -271,6 +353,8 @@ class Runner:
             log.exception("the end of the turn of %s could not be stored", session_id)
             self._turn_end_retries.add(session_id, run.directory)
         finally:
+            if run.discarded or run.fenced:
+                self._statuses.forget(session_id)
             runs.remove(run)
             if not runs:
                 del self._runs[session_id]

@@ -8,6 +8,7 @@ from app.schema.errors import NotFound, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Idle
 from app.session.gate import HoldKind, SessionGate
+from app.session.lease import Leases
 from app.session.status import Statuses
 from app.session.store import Store
 from app.turn import stored_error
@@ -28,8 +29,14 @@ class TurnEndRetries:
     same is retried with a delay that doubles up to LONGEST_DELAY_SECONDS."""
 
     def __init__(
-        self, store: Store, statuses: Statuses, gate: SessionGate, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self,
+        store: Store,
+        statuses: Statuses,
+        gate: SessionGate,
+        leases: Leases,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
+        self._leases = leases
         self._store = store
         self._statuses = statuses
         self._gate = gate
@@ -91,7 +98,12 @@ class TurnEndRetries:
     async def _try(self, session_id: str, failures: FailureLog) -> None:
         try:
             async with self._gate.hold(session_id, HoldKind.EDIT):
-                await self.settle(session_id)
+                self._store.hold(await self._leases.take(session_id))
+                try:
+                    await self.settle(session_id)
+                finally:
+                    self._store.release(session_id)
+                    self._leases.drop(session_id)
         except SessionBusy:
             return  # what holds the session closes the record first
         except NotFound:

@@ -1,6 +1,6 @@
-"""Everything the server announces, closed in `AnyEvent`: `{"type": …, "properties": {…}}` on the wire."""
+"""Everything the server announces, each a class below: `{"type": …, "properties": {…}}` on the wire."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union
 
 from pydantic import Field
 
@@ -100,144 +100,168 @@ class BranchName(Wire):
     branch: str | None = None
 
 
-class EventServerConnected(Wire):
+class RenderedEvent(NamedTuple):
+    """An event whose JSON is made already."""
+
+    payload: bytes
+
+    def wire_json(self) -> bytes:
+        return self.payload
+
+
+class AnnouncedEvent(Wire):
+    """An event has a `type` and `properties`. Each subclass below is one, and thereby in `AnyEvent`."""
+
+    _head: ClassVar[bytes]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._head = b'{"type":"%b","properties":' % cls.model_fields["type"].default.encode()
+
+    @classmethod
+    def around(cls, properties: bytes) -> RenderedEvent:
+        """The event, of properties that are JSON already."""
+        return RenderedEvent(cls._head + properties + b"}")
+
+
+class EventServerConnected(AnnouncedEvent):
     type: Literal["server.connected"] = "server.connected"
     properties: Nothing = Nothing()
 
 
-class EventServerHeartbeat(Wire):
+class EventServerHeartbeat(AnnouncedEvent):
     type: Literal["server.heartbeat"] = "server.heartbeat"
     properties: Nothing = Nothing()
 
 
-class EventServerResync(Wire):
+class EventServerResync(AnnouncedEvent):
     """The cursor is older than the journal: read everything again."""
 
     type: Literal["server.resync"] = "server.resync"
     properties: Nothing = Nothing()
 
 
-class EventServerInstanceDisposed(Wire):
+class EventServerInstanceDisposed(AnnouncedEvent):
     type: Literal["server.instance.disposed"] = "server.instance.disposed"
     properties: OfDirectory
 
 
-class EventGlobalDisposed(Wire):
+class EventGlobalDisposed(AnnouncedEvent):
     type: Literal["global.disposed"] = "global.disposed"
     properties: Nothing = Nothing()
 
 
-class EventProjectUpdated(Wire):
+class EventProjectUpdated(AnnouncedEvent):
     type: Literal["project.updated"] = "project.updated"
     properties: Project
 
 
-class EventVcsBranchUpdated(Wire):
+class EventVcsBranchUpdated(AnnouncedEvent):
     type: Literal["vcs.branch.updated"] = "vcs.branch.updated"
     properties: BranchName
 
 
-class EventSessionCreated(Wire):
+class EventSessionCreated(AnnouncedEvent):
     type: Literal["session.created"] = "session.created"
     properties: SessionInfo
 
 
-class EventSessionUpdated(Wire):
+class EventSessionUpdated(AnnouncedEvent):
     type: Literal["session.updated"] = "session.updated"
     properties: SessionInfo
 
 
-class EventSessionDeleted(Wire):
+class EventSessionDeleted(AnnouncedEvent):
     type: Literal["session.deleted"] = "session.deleted"
     properties: SessionInfo
 
 
-class EventSessionDiff(Wire):
+class EventSessionDiff(AnnouncedEvent):
     type: Literal["session.diff"] = "session.diff"
     properties: DiffOfSession
 
 
-class EventSessionStatus(Wire):
+class EventSessionStatus(AnnouncedEvent):
     type: Literal["session.status"] = "session.status"
     properties: StatusOfSession
 
 
-class EventSessionIdle(Wire):
+class EventSessionIdle(AnnouncedEvent):
     type: Literal["session.idle"] = "session.idle"
     properties: OfSession
 
 
-class EventSessionCompacted(Wire):
+class EventSessionCompacted(AnnouncedEvent):
     type: Literal["session.compacted"] = "session.compacted"
     properties: OfSession
 
 
-class EventSessionError(Wire):
+class EventSessionError(AnnouncedEvent):
     type: Literal["session.error"] = "session.error"
     properties: ErrorOfSession
 
 
-class EventMessageUpdated(Wire):
+class EventMessageUpdated(AnnouncedEvent):
     type: Literal["message.updated"] = "message.updated"
     properties: MessageInfo
 
 
-class EventMessageRemoved(Wire):
+class EventMessageRemoved(AnnouncedEvent):
     type: Literal["message.removed"] = "message.removed"
     properties: MessageRef
 
 
-class EventMessagePartUpdated(Wire):
+class EventMessagePartUpdated(AnnouncedEvent):
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
 
 
-class EventMessagePartDelta(Wire):
+class EventMessagePartDelta(AnnouncedEvent):
     type: Literal["message.part.delta"] = "message.part.delta"
     properties: PartGain
 
 
-class EventMessagePartRemoved(Wire):
+class EventMessagePartRemoved(AnnouncedEvent):
     type: Literal["message.part.removed"] = "message.part.removed"
     properties: PartRef
 
 
-class EventPermissionAsked(Wire):
+class EventPermissionAsked(AnnouncedEvent):
     type: Literal["permission.asked"] = "permission.asked"
     properties: PermissionRequest
 
 
-class EventPermissionReplied(Wire):
+class EventPermissionReplied(AnnouncedEvent):
     type: Literal["permission.replied"] = "permission.replied"
     properties: PermissionReply
 
 
-class EventQuestionAsked(Wire):
+class EventQuestionAsked(AnnouncedEvent):
     type: Literal["question.asked"] = "question.asked"
     properties: QuestionRequest
 
 
-class EventQuestionReplied(Wire):
+class EventQuestionReplied(AnnouncedEvent):
     type: Literal["question.replied"] = "question.replied"
     properties: QuestionReply
 
 
-class EventQuestionRejected(Wire):
+class EventQuestionRejected(AnnouncedEvent):
     type: Literal["question.rejected"] = "question.rejected"
     properties: QuestionRef
 
 
-class EventTodoUpdated(Wire):
+class EventTodoUpdated(AnnouncedEvent):
     type: Literal["todo.updated"] = "todo.updated"
     properties: TodosOfSession
 
 
-class EventCommandExecuted(Wire):
+class EventCommandExecuted(AnnouncedEvent):
     type: Literal["command.executed"] = "command.executed"
     properties: CommandRun
 
 
-class EventFileEdited(Wire):
+class EventFileEdited(AnnouncedEvent):
     type: Literal["file.edited"] = "file.edited"
     properties: FileRef
 
@@ -246,7 +270,7 @@ class McpServerRef(Wire):
     server: str
 
 
-class EventMcpToolsChanged(Wire):
+class EventMcpToolsChanged(AnnouncedEvent):
     type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
     properties: McpServerRef
 
@@ -256,44 +280,15 @@ class McpPage(Wire):
     url: str
 
 
-class EventMcpBrowserOpenFailed(Wire):
+class EventMcpBrowserOpenFailed(AnnouncedEvent):
     type: Literal["mcp.browser.open.failed"] = "mcp.browser.open.failed"
     properties: McpPage
 
 
-AnyEvent = Annotated[
-    EventServerConnected
-    | EventServerHeartbeat
-    | EventServerResync
-    | EventServerInstanceDisposed
-    | EventGlobalDisposed
-    | EventProjectUpdated
-    | EventVcsBranchUpdated
-    | EventSessionCreated
-    | EventSessionUpdated
-    | EventSessionDeleted
-    | EventSessionDiff
-    | EventSessionStatus
-    | EventSessionIdle
-    | EventSessionCompacted
-    | EventSessionError
-    | EventMessageUpdated
-    | EventMessageRemoved
-    | EventMessagePartUpdated
-    | EventMessagePartDelta
-    | EventMessagePartRemoved
-    | EventPermissionAsked
-    | EventPermissionReplied
-    | EventQuestionAsked
-    | EventQuestionReplied
-    | EventQuestionRejected
-    | EventTodoUpdated
-    | EventCommandExecuted
-    | EventFileEdited
-    | EventMcpToolsChanged
-    | EventMcpBrowserOpenFailed,
-    Field(discriminator="type"),
-]
+if TYPE_CHECKING:
+    AnyEvent = AnnouncedEvent
+else:
+    AnyEvent = Annotated[Union[tuple(AnnouncedEvent.__subclasses__())], Field(discriminator="type")]  # noqa: UP007
 
 
 class GlobalEvent(Wire):
@@ -301,8 +296,3 @@ class GlobalEvent(Wire):
 
     directory: str | None = None
     payload: AnyEvent
-
-
-def frame(event_type: str, properties: bytes) -> bytes:
-    """An event's JSON around properties that are JSON already."""
-    return b'{"type":"%b","properties":%b}' % (event_type.encode(), properties)

@@ -14,7 +14,7 @@ from app.schema.tool_state import ToolState
 
 
 class Span(Wire):
-    """Milliseconds since the epoch; no end while it runs."""
+    """Milliseconds since the epoch; no end while it is running."""
 
     start: int
     end: int | None = None

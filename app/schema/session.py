@@ -111,12 +111,12 @@ Title = Annotated[str, Field(max_length=1_000_000)]
 """It stands in every list and event of its session."""
 
 
-MOST_METADATA_BYTES = 1_000_000
+MAX_METADATA_BYTES = 1_000_000
 
 
 def _bounded(metadata: Metadata) -> Metadata:
-    if len(orjson.dumps(metadata)) > MOST_METADATA_BYTES:
-        raise ValueError(f"metadata has at most {MOST_METADATA_BYTES} bytes")
+    if len(orjson.dumps(metadata)) > MAX_METADATA_BYTES:
+        raise ValueError(f"metadata has at most {MAX_METADATA_BYTES} bytes")
     return metadata
 
 

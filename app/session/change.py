@@ -1,4 +1,4 @@
-"""A change of one session, built step by step and committed whole: what is written and, in the same order, what is announced."""
+"""A change of one session, built step by step and committed as a whole: its writes and, in the same order, its events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,19 +6,25 @@ from typing import Any
 import orjson
 
 from app.bus.base import Event
-from app.schema.base import Wire
 from app.schema.event import (
+    AnnouncedEvent,
     EventMessagePartRemoved,
+    EventMessagePartUpdated,
     EventMessageRemoved,
+    EventMessageUpdated,
+    EventSessionCreated,
+    EventSessionDeleted,
+    EventSessionDiff,
+    EventSessionUpdated,
     EventTodoUpdated,
     MessageRef,
     PartRef,
+    RenderedEvent,
     TodosOfSession,
-    frame,
 )
 from app.schema.message import Message
 from app.schema.part import Part
-from app.schema.session import FileDiff, Session, Todo
+from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease
@@ -36,49 +42,46 @@ class SessionChange:
         self.session_id = session_id
         self.change = Change(lease=lease, chain=chain)
         self.parts: list[Part] = []
-        self.settled_parts: list[str] = []
-        """Parts written whole: what streamed of them is behind this change."""
+        self.final_parts: list[str] = []
+        """The parts that this change writes in full or removes. Text that streamed before is superseded."""
 
-    def announce(self, event: Wire, *, durable: bool = True) -> None:
-        self.announce_json(event.wire_json(), durable=durable)
-
-    def announce_json(self, payload: bytes, *, durable: bool = True) -> None:
-        self.change.events.append(Event(payload, self._directory, self.session_id, durable))
+    def announce(self, event: AnnouncedEvent | RenderedEvent, *, journaled: bool = True) -> None:
+        self.change.events.append(Event.of(event, self._directory, self.session_id, journaled=journaled))
 
     def create_session(self, session: Session) -> None:
         info = session.wire_json()
         self._put_session(session)
-        self._announce_session("session.created", info)
-        self._announce_session("session.updated", info)
+        self.announce(EventSessionCreated.around(b'{"info":%b}' % info))
+        self.announce(EventSessionUpdated.around(b'{"info":%b}' % info))
 
     def update_session(self, session: Session) -> None:
         self._put_session(session)
-        self._announce_session("session.updated", session.wire_json())
+        self.announce(EventSessionUpdated.around(b'{"info":%b}' % session.wire_json()))
 
-    def note_session(self, session: Session) -> None:
-        """Store it without a word: what is announced comes with a later change."""
+    def put_session_unannounced(self, session: Session) -> None:
+        """Stores it without an event; a later change announces it."""
         self._put_session(session)
 
     def delete_session(self, session: Session) -> None:
-        """Messages, parts, todos, diff, share, asks and lease go with it by their foreign keys."""
+        """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
         self.change.writes.append((self._sql.delete_approvals, [{"gone": session.id}]))
         self.change.writes.append((self._sql.delete_session, [{"gone": session.id}]))
-        self._announce_session("session.deleted", session.wire_json())
+        self.announce(EventSessionDeleted.around(b'{"info":%b}' % session.wire_json()))
 
     def put_message(self, message: Message, input_hash: str | None = None, *, waits: bool = False) -> None:
-        """`input_hash` and `waits` are kept as they were first given."""
+        """`input_hash` and `waits` keep their first values when a message is stored again."""
         row = rows.message_row(message, input_hash, waits=waits)
         self.change.writes.append((self._sql.put_message, [row]))
         info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
-        self.announce_json(frame("message.updated", b'{"info":%b}' % info))
+        self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
 
     def put_part(self, part: Part) -> None:
         row = rows.part_row(part)
         self.change.writes.append((self._sql.put_part, [row]))
         self.parts.append(part)
-        self.settled_parts.append(part.id)
+        self.final_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
-        self.announce_json(frame("message.part.updated", b'{"part":%b}' % text))
+        self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
 
     def remove_message(self, message_id: str) -> None:
         gone = {"of_session": self.session_id, "gone": message_id}
@@ -89,12 +92,12 @@ class SessionChange:
     def remove_part(self, message_id: str, part_id: str) -> None:
         gone = {"of_session": self.session_id, "of_message": message_id, "gone": part_id}
         self.change.writes.append((self._sql.delete_part, [gone]))
-        self.settled_parts.append(part_id)
+        self.final_parts.append(part_id)
         removed = PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
         self.announce(EventMessagePartRemoved(properties=removed))
 
     def copy_messages(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
-        """Rows of another session under new ids, announced message by message."""
+        """Inserts rows of another session under new ids, and announces them message by message."""
         writes = ((self._sql.put_message, messages), (self._sql.put_part, parts))
         self.change.writes.extend((statement, rows) for statement, rows in writes if rows)
         of_message: dict[str, list[Mapping[str, Any]]] = {message["id"]: [] for message in messages}
@@ -102,14 +105,19 @@ class SessionChange:
             of_message[part["message_id"]].append(part)
         for message in messages:
             info = rows.message_json(self.session_id, message["id"], message["parent_id"], message["body"])
-            self.announce_json(frame("message.updated", b'{"info":%b}' % info))
+            self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
             for part in of_message[message["id"]]:
                 text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
-                self.announce_json(frame("message.part.updated", b'{"part":%b}' % text))
+                self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
 
     def close_prompts(self) -> None:
-        """What was prompted has been answered, or has been given up on."""
+        """What was prompted up to the newest answer has been answered, or given up on."""
         self.change.writes.append((self._sql.close_prompts, [{"of_session": self.session_id}]))
+
+    def put_status(self, status: SessionStatus) -> None:
+        """What other servers show, while this one holds the session."""
+        shown = {"lease_session": self.session_id, "shown": status.wire_json().decode(), "shown_in": self._directory}
+        self.change.writes.append((self._sql.put_lease_status, [shown]))
 
     def put_todos(self, todos: Sequence[Todo]) -> None:
         body = rows.json_array([todo.wire_json() for todo in todos]).decode()
@@ -117,16 +125,17 @@ class SessionChange:
         self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
 
     def put_diff(self, diffs: Sequence[FileDiff]) -> None:
-        """A diff of something else than the session's trees: the next turn computes the session's anew."""
+        """Stores a diff that does not come from the session's trees: the next turn computes the session's diff again."""
         self.put_diff_json(rows.json_array([diff.wire_json() for diff in diffs]))
         self.put_diff_basis(UNKNOWN_BASIS)
 
     def put_diff_json(self, diffs: bytes) -> None:
         self.change.writes.append((self._sql.put_diff, [{"session_id": self.session_id, "body": diffs.decode()}]))
-        self.announce_json(frame("session.diff", b'{"sessionID":%b,"diff":%b}' % (orjson.dumps(self.session_id), diffs)))
+        properties = b'{"sessionID":%b,"diff":%b}' % (orjson.dumps(self.session_id), diffs)
+        self.announce(EventSessionDiff.around(properties))
 
     def put_diff_basis(self, basis: str) -> None:
-        """What the stored diff was computed from."""
+        """Stores what the stored diff was computed from."""
         self.change.writes.append((self._sql.put_diff_basis, [{"of_session": self.session_id, "basis": basis}]))
 
     def put_share(self, share_id: str) -> None:
@@ -138,6 +147,3 @@ class SessionChange:
 
     def _put_session(self, session: Session) -> None:
         self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))
-
-    def _announce_session(self, event_type: str, info: bytes) -> None:
-        self.announce_json(frame(event_type, b'{"info":%b}' % info))

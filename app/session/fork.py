@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.errors import NotFound
 from app.schema.session import Session
 from app.session import rows, title
@@ -29,16 +29,16 @@ class Forks:
         self._quota = quota
         self._gate = gate
 
-    async def fork(self, place: Place, session_id: str, message_id: str | None) -> Session:
-        """Everything before `message_id`, or all of it; while a turn or a shell line runs, what is finished. Waits for what
-        changes the messages. Raises NotFound for an unknown session or message, ProjectFull."""
-        await self._quota.require_room(place.project_id)
+    async def fork(self, location: Location, session_id: str, message_id: str | None) -> Session:
+        """Copies everything before `message_id`, or all finished messages. Waits for requests that change messages. Raises
+        NotFound for an unknown session or message, and ProjectFull."""
+        await self._quota.require_room(location.project_id)
         async with self._gate.hold(session_id, HoldKind.READ):
             await self._store.drain()
             source, stored = await self._store.query(_source, session_id)
         original = read_session(session_id, source)
-        copied = _copy(place, original, _until(rows.sound(session_id, stored), session_id, message_id))
-        change = self._store.change(copied.session.id, place.directory)
+        copied = _copy(location, original, _until(rows.without_damage(session_id, stored), session_id, message_id))
+        change = self._store.change(copied.session.id, location.directory)
         change.create_session(copied.session)
         change.copy_messages(copied.messages, copied.parts)
         await self._store.commit(change)
@@ -53,19 +53,19 @@ def _source(connection: Connection, session_id: str) -> tuple[str, queries.Store
 
 
 def _until(stored: queries.StoredMessages, session_id: str, message_id: str | None) -> queries.StoredMessages:
-    """The messages before the boundary, which itself is left out; an answer still being written is no history yet."""
+    """The finished messages before `message_id`, which is excluded."""
     finished = queries.StoredMessages([row for row in stored.messages if row.role == "user" or not row.open], stored.parts)
     if message_id is None:
         return finished
-    places = [place for place, row in enumerate(stored.messages) if row.id == message_id]
+    places = [index for index, row in enumerate(stored.messages) if row.id == message_id]
     if not places:
         raise NotFound(f"Message not found: {message_id} in session {session_id}")
     boundary = stored.messages[places[0]].seq
     return queries.StoredMessages([row for row in finished.messages if row.seq < boundary], stored.parts)
 
 
-def _copy(place: Place, original: Session, stored: queries.StoredMessages) -> _Copied:
-    session = new_session(place, title.of_fork(original.title), permission=original.permission)
+def _copy(location: Location, original: Session, stored: queries.StoredMessages) -> _Copied:
+    session = new_session(location, title.of_fork(original.title), permission=original.permission)
     session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
     new_ids = {row.id: ids.ascending("message") for row in stored.messages}
     messages = [

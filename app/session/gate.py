@@ -1,13 +1,13 @@
-"""The gate of a session: who may work on it at the same time, decided in one place.
+"""The gate of a session: decides which requests may work on it at the same time.
 
 A hold is one request's permission to work on a session. Holds are granted in the order of the requests, each as soon as the
-earlier ones let it:
+earlier ones allow:
 
-- A prompt that is being stored, or a fork that reads, shares the session with others of the kind, a turn and a shell line.
+- Storing a prompt and reading for a fork run beside each other, beside a turn and beside a shell command.
 - A turn begins beside the prompt that started it, and beside forks.
-- All others work alone: no hold begins before they end, but those that a turn or a shell line lets in.
+- All other holds are exclusive.
 
-What a request does that finds the session held depends on what it is, and on how long the hold lasts: see `HoldKind`.
+If the session is held, a request waits or fails with SessionBusy, depending on both kinds: see `HoldKind`.
 """
 
 import asyncio
@@ -27,25 +27,25 @@ class HoldKind(Enum):
     SUMMARIZE = auto()
     """Until the turn that makes the summary has begun."""
     EDIT = auto()
-    """Of a stored message or part."""
+    """Editing a stored message or part."""
     PROMPT = auto()
     """Until the prompt is stored and its turn has begun, or it has joined one."""
     READ = auto()
-    """Of the messages by a fork, or of the permission rules by a new child session."""
+    """Reading messages for a fork, or permission rules for a new child session."""
     DELETE = auto()
-    """Of the session."""
+    """Deleting the session."""
 
 
 _SHARING = frozenset({HoldKind.PROMPT, HoldKind.READ})
 _BRIEF = _SHARING | {HoldKind.EDIT}
-"""They last for one transaction: every request waits for them. For longer ones only those in `_WAITING` wait."""
+"""These last for one transaction, so every request waits for them. For longer ones, only the kinds in `_WAITING` wait."""
 _WAITING = _SHARING | {HoldKind.TURN, HoldKind.DELETE}
 _OPEN_TO_SHARING = _SHARING | {HoldKind.TURN, HoldKind.SHELL}
 
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """`granted` is done when the hold begins; it raises Busy when a turn has taken the session first."""
+    """`granted` is done when the hold begins; it raises SessionBusy if a turn was granted first."""
 
     session_id: str
     kind: HoldKind
@@ -57,12 +57,12 @@ class SessionGate:
         self._holds: dict[str, list[Hold]] = {}
 
     def is_held(self, session_id: str) -> bool:
-        """Whether anything works on the session, or waits to."""
+        """Whether any request works on the session or waits to."""
         return session_id in self._holds
 
     @asynccontextmanager
     async def hold(self, session_id: str, kind: HoldKind) -> AsyncIterator[None]:
-        """Work on the session in this block. Waits for brief holds; for longer ones it waits or raises Busy, by the kind."""
+        """Holds the session during the block. Waits for brief holds; for longer ones it waits or raises SessionBusy."""
         hold = self.request(session_id, kind)
         try:
             await hold.granted
@@ -71,14 +71,14 @@ class SessionGate:
             self.release(hold)
 
     def request(self, session_id: str, kind: HoldKind) -> Hold:
-        """Take a place in the order of holds, which is to be given back by `release`. Raises SessionBusy."""
+        """Queues a hold, which the caller must `release`. Raises SessionBusy."""
         holds = self._holds.get(session_id, [])
         if kind not in _WAITING and not all(earlier.kind in _BRIEF for earlier in holds):
             raise SessionBusy(session_id)
         hold = Hold(session_id, kind, asyncio.get_running_loop().create_future())
         if kind is HoldKind.TURN:
-            # Its prompt came before what waits now.
-            _refuse_those_that_do_not_wait(holds)
+            # The turn's prompt came before the holds that wait now.
+            _reject_non_waiting(holds)
         holds.append(hold)
         self._holds[session_id] = holds
         _grant(holds)
@@ -96,19 +96,19 @@ class SessionGate:
 
 def _grant(holds: list[Hold]) -> None:
     for position, hold in enumerate(holds):
-        if not hold.granted.done() and all(_begins_beside(hold.kind, earlier.kind) for earlier in holds[:position]):
+        if not hold.granted.done() and all(_may_begin_beside(hold.kind, earlier.kind) for earlier in holds[:position]):
             hold.granted.set_result(None)
 
 
-def _begins_beside(kind: HoldKind, earlier: HoldKind) -> bool:
+def _may_begin_beside(kind: HoldKind, earlier: HoldKind) -> bool:
     if kind in _SHARING:
         return earlier in _OPEN_TO_SHARING
     return kind is HoldKind.TURN and earlier in _SHARING
 
 
-def _refuse_those_that_do_not_wait(holds: list[Hold]) -> None:
+def _reject_non_waiting(holds: list[Hold]) -> None:
     for hold in list(holds):
         if not hold.granted.done() and hold.kind not in _WAITING:
             holds.remove(hold)
             hold.granted.set_exception(SessionBusy(hold.session_id))
-            hold.granted.exception()  # who waited for it may have been cancelled
+            hold.granted.exception()  # marks it as retrieved: the waiting request may have been cancelled

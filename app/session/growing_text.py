@@ -1,17 +1,17 @@
-"""The text of a part that streams, gathered in pieces: `part.text += …` would copy all of it with every delta."""
+"""The text of a streaming part, collected in pieces: `part.text += …` would copy the whole text with every delta."""
 
 from app.schema.part import ReasoningPart, TextPart
 
 
 class GrowingText:
-    """`append` takes constant time. The text of `part` may be behind; `joined` brings it up to date."""
+    """`append` takes constant time. `part.text` may lag behind until `joined` updates it."""
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
         self.part = part
         self.size = len(part.text)
         """In characters."""
         self.write_after = 0.0
-        """By the event loop's clock: the store writes its row no earlier."""
+        """By the event loop's clock: the store does not write the part's row before this time."""
         self._pieces: list[str] = []
 
     def append(self, text: str) -> None:
@@ -24,8 +24,8 @@ class GrowingText:
             self._pieces.clear()
         return self.part
 
-    def first_characters(self, size: int) -> bytes:
-        """The JSON of the part as it was when its text was that long."""
+    def json_at_length(self, size: int) -> bytes:
+        """The JSON of the part when its text had `size` characters."""
         part = self.joined()
         if len(part.text) == size:
             return part.wire_json()

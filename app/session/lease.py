@@ -1,4 +1,5 @@
-"""Run leases: one row for each session that a server works on, with its owner, a generation (the fencing token) and a heartbeat.
+"""Run leases: a row for each session that a server works on or has worked on, with its owner (empty when none works on it), a
+generation (the fencing token, which only grows) and a heartbeat.
 
 A server is dead when its heartbeat is stale by the database's clock. Servers that share a data directory know it at once: each
 holds the lock of a file there. A dead server's lease is taken over to recover the session, before anything else runs in it.
@@ -6,14 +7,16 @@ holds the lock of a file there. A dead server's lease is taken over to recover t
 
 import asyncio
 import logging
+import math
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from app.schema.errors import SessionBusy
+from app.schema.errors import NotFound, SessionBusy
 from app.storage import queries
-from app.storage.engine import Connection
+from app.storage.engine import Connection, Database
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util.failure_log import FailureLog
@@ -21,84 +24,169 @@ from app.util.server_locks import ServerLocks
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 2.0
+HEARTBEAT_SECONDS = 2.0
+CONFIRMED_WITHIN_SECONDS = 4.0
+"""A server that could not write its heartbeat for so long stops its turns: soon another may take them over."""
 LATE_AFTER_MS = 3_000
 DEAD_AFTER_MS = 6_000
-TAKE_AGAIN_SECONDS = 0.25
-LONGEST_WAIT_SECONDS = 10.0
-"""For the recovery of a session whose lease is late: longer than it takes a server to be dead and another to see it."""
+ACQUIRE_RETRY_SECONDS = 0.25
+LOOK_SECONDS = 0.25
+"""Between two looks whether another server wants a run to end, or has ended one."""
+ACQUIRE_TIMEOUT_SECONDS = 10.0
+"""How long to wait for the recovery of a session with a late lease: longer than a server takes to be declared dead."""
 
 
 class LateLease(SessionBusy):
-    """Its owner has missed a heartbeat, or is dead and the session not recovered yet."""
+    """The lease's owner missed a heartbeat, or is dead and the session is not recovered yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    """What other servers show of a session that is held: its status, in one directory."""
+
+    directory: str
+    status_json: str
 
 
 class Leases:
-    """All that this process holds; `owner` is made anew at each start."""
+    """The leases of this process. `owner` is a new random name at each start."""
 
-    def __init__(self, sql: Statements, writer: Writer, locks: ServerLocks | None = None) -> None:
+    def __init__(self, database: Database, sql: Statements, writer: Writer, locks: ServerLocks | None = None) -> None:
+        self._database = database
         self._sql = sql
         self._writer = writer
         self._locks = locks
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
+        self._confirmed = -math.inf
+        """When the newest heartbeat that was stored was begun."""
+        self.write_too: Callable[[Connection], None] | None = None
+        """What else is written with each heartbeat."""
+        self._beats_always = False
         self._recovering: dict[str, asyncio.Event] = {}
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.Task[None] | None = None
 
-    async def take(self, session_id: str) -> Lease:
-        """Raises SessionBusy while another living server holds it. Waits until what a dead one held is recovered."""
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+    async def take(self, session_id: str, status: LeaseStatus | None = None, *, patient: bool = False) -> Lease:
+        """Waits until what a dead server held is recovered. While another living server holds it, raises SessionBusy, or if
+        `patient` waits. `status`: how other servers show the session while it is held. Raises NotFound."""
+        deadline = time.monotonic() + ACQUIRE_TIMEOUT_SECONDS
         while True:
             if session_id in self._recovering:
                 await self._recovering[session_id].wait()
             try:
-                return await self._take_now(session_id)
-            except LateLease:
-                if time.monotonic() > deadline:
+                return await self._acquire_now(session_id, status)
+            except SessionBusy as busy:
+                if not patient and (not isinstance(busy, LateLease) or time.monotonic() > deadline):
                     raise
-                await asyncio.sleep(TAKE_AGAIN_SECONDS)
+                await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
     def drop(self, session_id: str) -> None:
-        lease = self._held.pop(session_id, None)
-        if lease is not None:
-            self._writer.post(Change([(self._sql.drop_lease, [_key(lease)])]))
+        if session_id in self._held:
+            self._drop([session_id])
+
+    def _drop(self, sessions: Collection[str]) -> asyncio.Future[None]:
+        dropped = [self._held.pop(session_id) for session_id in sessions if session_id in self._held]
+        return self._writer.post(Change([(self._sql.delete_lease, [_key(lease)]) for lease in dropped]))
+
+    def holds(self, session_id: str) -> bool:
+        return session_id in self._held
+
+    def abandon(self, session_id: str) -> Lease:
+        """Without a word to the database: the lease becomes stale, and whoever takes it over goes on from what is stored. Returns
+        one that refuses every write."""
+        self._held.pop(session_id, None)
+        return Lease(session_id, self.owner, generation=-1)
+
+    def require_free(self, connection: Connection, session_id: str) -> None:
+        """To be called in the transaction of a change that no run may meet. Raises SessionBusy while another server holds it."""
+        held = queries.lease_of(connection, session_id)
+        if held is not None and held.owner not in ("", self.owner):
+            raise SessionBusy(session_id)
+
+    # What other servers ask for.
+
+    async def request_abort(self, session_id: str) -> None:
+        """Returns when the run that another server has there is over, if it has one."""
+        asked: list[int] = []
+
+        def ask(connection: Connection) -> None:
+            held = queries.lease_of(connection, session_id)
+            asked[:] = [held.generation] if held is not None and held.owner not in ("", self.owner) else []
+            if asked:
+                connection.execute(self._sql.abort_run, {"lease_session": session_id, "lease_generation": asked[0]})
+
+        if not await self._is_held_elsewhere(session_id):
+            return
+        await self._writer.commit(Change(work=ask))
+        while True:
+            if not asked or not await self._is_held_elsewhere(session_id, asked[0]):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
+        held = await self._database.read(lambda connection: queries.lease_of(connection, session_id))
+        if held is None or held.owner in ("", self.owner) or generation not in (None, held.generation):
+            return False
+        return not self._is_older(held, DEAD_AFTER_MS)
+
+    async def aborted_runs(self) -> list[str]:
+        """Sessions held here whose run another server wants to end."""
+        if not self._held:
+            return []
+        return await self._database.read(lambda connection: queries.aborting_leases(connection, self.owner))
+
+    def unconfirmed(self) -> bool:
+        """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
+        return bool(self._held) and self._locks is None and self.heartbeat_age() > CONFIRMED_WITHIN_SECONDS
 
     async def close(self) -> None:
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.wait({self._beating})
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            await asyncio.wait({self._heartbeat})
 
-    async def _take_now(self, session_id: str) -> Lease:
+    async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
         taken: list[Lease] = []
-        await self._writer.commit(Change(work=lambda connection: taken.append(self._take(connection, session_id))))
-        self._hold(taken[-1])
+        await self._writer.commit(Change(work=lambda connection: taken.append(self._acquire(connection, session_id, status))))
+        self._remember(taken[-1])
         return taken[-1]
 
-    def _take(self, connection: Connection, session_id: str) -> Lease:
+    def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
         held = queries.lease_of(connection, session_id)
+        if held is None and queries.session_body(connection, session_id) is None:
+            raise NotFound(f"Session not found: {session_id}")
         if session_id in self._recovering:
             raise LateLease(session_id)
-        if held is not None and held.owner != self.owner:
+        if held is not None and held.owner not in ("", self.owner):
             raise LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
-        return self._put(connection, session_id, held.generation + 1 if held else 1)
+        return self._put(connection, session_id, held.generation + 1 if held else 1, status)
 
-    def _put(self, connection: Connection, session_id: str, generation: int) -> Lease:
-        connection.execute(self._sql.take_lease, {"session_id": session_id, "owner": self.owner, "generation": generation})
+    def _put(self, connection: Connection, session_id: str, generation: int, status: LeaseStatus | None = None) -> Lease:
+        row = {
+            "session_id": session_id,
+            "owner": self.owner,
+            "generation": generation,
+            "directory": status.directory if status else None,
+            "status": status.status_json if status else None,
+            "aborting": False,
+        }
+        connection.execute(self._sql.upsert_lease, row)
         return Lease(session_id, self.owner, generation)
 
-    def _hold(self, lease: Lease) -> None:
+    def _remember(self, lease: Lease) -> None:
+        if not self._held:
+            self._confirmed = time.monotonic()
         self._held[lease.session_id] = lease
-        if self._beating is None:
-            self._beating = asyncio.create_task(self._beat(), name="lease heartbeat")
+        self._start_beating()
 
-    # Of dead servers.
+    # Takeover.
 
     def dead(self, leases: Sequence[Any]) -> list[Any]:
-        """Those of `queries.leases` whose servers are dead."""
-        return [held for held in leases if held.owner != self.owner and self._is_older(held, DEAD_AFTER_MS)]
+        """Those of `queries.leases` whose servers are dead, and what this server has abandoned."""
+        return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
 
     async def take_over(self, dead: Sequence[Any]) -> set[str]:
-        """The sessions whose leases this server has now, and no other has taken over. Until `recovered`, nothing runs in them."""
+        """Takes over leases; returns the sessions that no other server took over first. Nothing runs in them until
+        `recovered`."""
         sessions = {held.session_id for held in dead}
         for session_id in sessions:
             self._recovering.setdefault(session_id, asyncio.Event())
@@ -108,53 +196,75 @@ class Leases:
             taken[:] = [
                 self._put(connection, held.session_id, held.generation + 1)
                 for held in dead
-                if connection.execute(self._sql.drop_lease, _key(held)).rowcount
+                if connection.execute(self._sql.delete_lease, _key(held)).rowcount
             ]
 
         try:
             await self._writer.commit(Change(work=take))
         except BaseException:
-            self._let_run(sessions)
+            self._unblock(sessions)
             raise
         for lease in taken:
-            self._hold(lease)
-        self._let_run(sessions - {lease.session_id for lease in taken})
+            self._remember(lease)
+        self._unblock(sessions - {lease.session_id for lease in taken})
         return {lease.session_id for lease in taken}
 
-    def recovered(self, sessions: Collection[str]) -> None:
-        for session_id in sessions:
-            self.drop(session_id)
-        self._let_run(sessions)
+    async def recovered(self, sessions: Collection[str]) -> None:
+        """Returns when the leases are dropped: what is asked of sessions without one finds these."""
+        dropped = self._drop(sessions)
+        self._unblock(sessions)
+        await asyncio.wait({dropped})  # one that cannot be stored becomes stale
 
-    def _let_run(self, sessions: Collection[str]) -> None:
+    def _unblock(self, sessions: Collection[str]) -> None:
         for session_id in sessions:
             self._recovering.pop(session_id).set()
 
     def _is_older(self, held: Any, milliseconds: int) -> bool:
-        """By its heartbeat. A lock counts more: it holds while the machine sleeps, and when its clock jumps."""
+        """By its heartbeat, unless its server has a lock file: a lock survives a suspended machine and a clock that jumps."""
         is_held = self._locks.is_held(held.owner) if self._locks else None
         return not is_held if is_held is not None else held.age > milliseconds
 
     # The heartbeat.
 
-    async def _beat(self) -> None:
+    async def beat(self) -> None:
+        """Store one now. Raises StorageError."""
+        began = time.monotonic()
+        await self._writer.commit(Change(work=self._write_heartbeat))
+        self._confirmed = began
+
+    def beat_always(self) -> None:
+        """From now on also while no session runs."""
+        self._beats_always = True
+        self._start_beating()
+
+    def heartbeat_age(self) -> float:
+        """Seconds since the newest heartbeat that was stored was begun."""
+        return time.monotonic() - self._confirmed
+
+    def _start_beating(self) -> None:
+        if self._heartbeat is None:
+            self._heartbeat = asyncio.create_task(self._send_heartbeats(), name="lease heartbeat")
+
+    async def _send_heartbeats(self) -> None:
         failures = FailureLog(log, "writing the heartbeat of the running sessions")
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
-            if not self._held:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            if not self._held and not self._beats_always:
                 continue
             try:
-                await self._writer.commit(Change(work=self._write_beat))
+                await self.beat()
                 failures.worked()
             except Exception as error:  # noqa: BLE001  the next one may be written
                 failures.failed(error)
 
-    def _write_beat(self, connection: Connection) -> None:
+    def _write_heartbeat(self, connection: Connection) -> None:
+        if self.write_too:
+            self.write_too(connection)
         rows = [{"lease_session": held, "lease_owner": self.owner} for held in tuple(self._held)]
         if rows:
-            connection.execute(self._sql.beat_leases, rows)
+            connection.execute(self._sql.renew_leases, rows)
 
 
 def _key(lease: Any) -> dict[str, Any]:
-    """Of one generation alone: the session's next lease may be taken while this one is dropped."""
+    """Includes the generation: the session's next lease may be acquired while this one is being released."""
     return {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}

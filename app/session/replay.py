@@ -1,10 +1,10 @@
-"""What a client that comes back has missed: the journal's events since its cursor, and the streaming parts as they are now."""
+"""What a reconnecting client has missed: the journal's events since its cursor, and the current state of streaming parts."""
 
 from dataclasses import dataclass
 from functools import partial
 
-from app.bus.base import ENDED, Event, StreamingParts
-from app.schema.event import frame
+from app.bus.base import ENDED, Event, EventBus, StreamingParts
+from app.schema.event import EventMessagePartUpdated
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
 from app.storage import queries
@@ -15,7 +15,7 @@ KEEP_EVENTS = 10_000
 KEEP_MS = 24 * 3600 * 1000
 PAGE_BYTES = 1_000_000
 TRIM_STEP = 50
-"""Events that are deleted in one transaction."""
+"""The number of events that one transaction deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,9 @@ class ReplayPage:
 
 
 class Replay:
-    def __init__(self, database: Database, store: Store, keep_bytes: int) -> None:
+    def __init__(self, database: Database, store: Store, bus: EventBus, keep_bytes: int) -> None:
         self._database = database
+        self._bus = bus
         self._store = store
         self._keep_bytes = keep_bytes
 
@@ -56,14 +57,14 @@ class Replay:
         covered: its last event comes after it, or was replayed."""
         # The journal may cover the end of a part whose beginning is still to be announced: it would come a second time.
         await self._store.first_writes()
-        found = StreamingParts({}, [])
+        found = self._bus.streaming(directory)
         for part, where, ending in self._store.streaming_parts():
             if directory not in (None, where):
                 continue
             found.known[part.id] = ENDED if ending else _text_length(part)
             if not ending:
-                payload = frame("message.part.updated", b'{"part":%b}' % part.wire_json())
-                found.events.append(Event(payload, where, part.session_id, durable=False))
+                shown = EventMessagePartUpdated.around(b'{"part":%b}' % part.wire_json())
+                found.events.append(Event.of(shown, where, part.session_id, journaled=False))
         return found
 
     async def trim(self) -> None:

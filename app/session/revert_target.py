@@ -1,4 +1,4 @@
-"""Where a revert goes back to and what of a conversation it takes back. Pure."""
+"""The target of a revert and the messages that it reverts. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,39 +11,39 @@ from app.schema.tool_state import Completed, Failed
 
 NO_SNAPSHOT = "there is no snapshot of this step"
 _EDITING = ("edit", "write", "multiedit", "apply_patch")
-"""Tools that change the files they are told to, or fail and change nothing."""
+"""Tools that change the files named in their input, or fail and change nothing."""
 _RUNNING_ANYTHING = ("bash", "task")
-"""Tools that may have changed any file, also when they failed or were aborted."""
+"""Tools that may have changed any file, even if they failed or were aborted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevertTarget:
-    """Where the session goes back to: before a message, or before a part of it."""
+    """The session returns to its state before a message, or before a part of it."""
 
     message_id: str
     part_id: str | None
     kept: Sequence[Part]
-    """What stands before the part in its message."""
+    """The parts before the target part in its message."""
     undone: Sequence[MessageWithParts]
-    """What would go, the first message from the part on."""
+    """The reverted messages; the first one contains only the parts from the target part on."""
 
     def parts(self) -> list[Part]:
         return [part for message in self.undone for part in message.parts]
 
 
 def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: str | None) -> RevertTarget | None:
-    """None when nothing has that id. A part is a target of its own only when text or a call stands before it in its message;
-    otherwise, as for a whole answer, the prompt that led to it is the target."""
+    """None if nothing has that id. A part is the target only if text or a tool call precedes it in its message. Otherwise, and
+    for a whole answer, the target is its prompt."""
     prompt_at: int | None = None
     for at, message in enumerate(history):
         if isinstance(message.info, UserMessage):
             prompt_at = at
-        place = _place_of(message, message_id, part_id)
-        if place is None:
+        position = _place_of(message, message_id, part_id)
+        if position is None:
             continue
-        kept = message.parts[:place]
+        kept = message.parts[:position]
         if part_id is not None and any(isinstance(part, TextPart | ToolPart) for part in kept):
-            rest = MessageWithParts.model_construct(info=message.info, parts=message.parts[place:])
+            rest = MessageWithParts.model_construct(info=message.info, parts=message.parts[position:])
             return RevertTarget(message.info.id, part_id, kept, [rest, *history[at + 1 :]])
         start = at if prompt_at is None else prompt_at
         return RevertTarget(history[start].info.id, None, [], list(history[start:]))
@@ -53,11 +53,11 @@ def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: s
 def _place_of(message: MessageWithParts, message_id: str, part_id: str | None) -> int | None:
     if part_id is None:
         return 0 if message.info.id == message_id else None
-    return next((place for place, part in enumerate(message.parts) if part.id == part_id), None)
+    return next((position for position, part in enumerate(message.parts) if part.id == part_id), None)
 
 
 def first_trees(target: RevertTarget) -> dict[Path, str]:
-    """For each file that was changed, the snapshot from before its first change."""
+    """For each changed file, the snapshot from before its first change."""
     trees: dict[Path, str] = {}
     for part in target.parts():
         if isinstance(part, PatchPart):
@@ -67,7 +67,7 @@ def first_trees(target: RevertTarget) -> dict[Path, str]:
 
 
 def outer_trees(target: RevertTarget) -> tuple[str, str] | None:
-    """The snapshots from before the first change and after the last step; None without either."""
+    """The snapshots before the first change and after the last step; None if one is missing."""
     parts = target.parts()
     before = next((tree for part in parts if (tree := _tree_before(part))), None)
     after = next((part.snapshot for part in reversed(parts) if isinstance(part, StepFinishPart) and part.snapshot), None)
@@ -75,14 +75,15 @@ def outer_trees(target: RevertTarget) -> tuple[str, str] | None:
 
 
 def _tree_before(part: Part) -> str | None:
-    """Reverted from the middle of a step, its patch tells the tree that it began with."""
+    """For a revert from the middle of a step, the step's patch has the tree that the step began with."""
     if isinstance(part, PatchPart):
         return part.hash
     return part.snapshot if isinstance(part, StepStartPart) else None
 
 
 def reported_edits(target: RevertTarget) -> dict[str, str]:
-    """Files that editing tools say they changed, as they name them, each with the snapshot from before the first such step."""
+    """The files that editing tools report as changed, by their reported names, each with the snapshot before the first such
+    step."""
     found: dict[str, str] = {}
     for step, undone in _steps(target):
         tree = next((tree for part in step if (tree := _tree_before(part))), None)
@@ -92,7 +93,7 @@ def reported_edits(target: RevertTarget) -> dict[str, str]:
 
 
 def unknown_changes(target: RevertTarget) -> list[NotReverted]:
-    """Files (where these cannot be told, tools) that were changed, or may have been, in steps of which there is no snapshot."""
+    """Files (or tools, where the files are unknown) that steps without a snapshot changed or may have changed."""
     snapshots_work = any(isinstance(part, StepStartPart) and part.snapshot for part in target.parts())
     found: dict[str, None] = {}
     for step, undone in _steps(target):
@@ -102,7 +103,7 @@ def unknown_changes(target: RevertTarget) -> list[NotReverted]:
 
 
 def _steps(target: RevertTarget) -> Iterable[tuple[Sequence[Part], Sequence[Part]]]:
-    """Of each message all its parts, and those that go."""
+    """For each message, all its parts, and the reverted ones."""
     kept = target.kept
     for message in target.undone:
         yield [*kept, *message.parts], message.parts
@@ -110,9 +111,9 @@ def _steps(target: RevertTarget) -> Iterable[tuple[Sequence[Part], Sequence[Part
 
 
 def _is_known(step: Sequence[Part], snapshots_work: bool) -> bool:
-    """A patch says what a step changed; one without a patch changed nothing, if its snapshots are there and agree.
+    """Whether the step's changes are known: it has a patch, or equal snapshots and therefore no change.
 
-    A subtask's call stands in a message without a step's parts; what it did was seen when other steps' changes are.
+    The call of a subtask is in a message without step parts; its changes are known if the snapshots of other steps work.
     """
     if any(isinstance(part, PatchPart) for part in step):
         return True

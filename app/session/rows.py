@@ -1,6 +1,6 @@
-"""Between stored rows and values: the pure translation. A row's body holds everything but the ids, which its columns hold.
+"""Translates between stored rows and values. Pure. A row's body contains everything but the ids, which are in its columns.
 
-A damaged row hides no other: a message that cannot be read is left out, in place of a part stands a text that says so.
+A damaged row does not hide others: a damaged message is skipped, a damaged part is replaced by a text that says so.
 """
 
 import logging
@@ -15,12 +15,12 @@ from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithP
 from app.schema.part import PART, Part, StepFinishPart, StepStartPart, ToolPart
 from app.schema.session import Session
 from app.schema.tool_state import Completed
-from app.storage.bodies import is_sound
+from app.storage.bodies import is_valid_body
 from app.storage.queries import StoredMessages, fold
 
 log = logging.getLogger(__name__)
 
-DAMAGED = "This part cannot be shown: what is stored of it is damaged. `opensession doctor` tells more."
+DAMAGED = "This part cannot be shown because its stored data is damaged. Run `opensession doctor` for details."
 _DAMAGED_BODY = orjson.dumps({"type": "text", "text": DAMAGED, "synthetic": True, "ignored": True}).decode()
 
 _MESSAGE_IDS = {"id", "session_id", "parent_id"}
@@ -41,7 +41,7 @@ def session_row(session: Session) -> dict[str, Any]:
 
 
 def message_row(message: Message, input_hash: str | None = None, *, waits: bool = False) -> dict[str, Any]:
-    """`waits`: a prompt that is to be answered."""
+    """`waits`: the message is a prompt that needs an answer."""
     assistant = message if isinstance(message, AssistantMessage) else None
     return {
         "session_id": message.session_id,
@@ -57,7 +57,7 @@ def message_row(message: Message, input_hash: str | None = None, *, waits: bool 
 
 
 def _live_message_body(message: Message) -> str | None:
-    """The diffs of a prompt are whole files, which no model is sent."""
+    """Without a prompt's diffs, which contain whole files and are not sent to the model."""
     if not isinstance(message, UserMessage) or message.summary is None or not message.summary.diffs:
         return None
     summary = message.summary.model_copy(update={"diffs": []})
@@ -77,7 +77,7 @@ def part_row(part: Part) -> dict[str, Any]:
 
 
 def _live_body(part: Part) -> str | None:
-    """Of a pruned output the model's history needs nothing but that it was there."""
+    """Without a pruned output, which is not sent to the model."""
     if not isinstance(part, ToolPart) or not isinstance(part.state, Completed) or part.state.time.compacted is None:
         return None
     state = part.state.model_copy(update={"output": "", "metadata": {}, "attachments": None})
@@ -96,8 +96,8 @@ def part_json(session_id: str, message_id: str, part_id: str, body: str) -> byte
 
 
 def messages_json(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[bytes]:
-    """Each message with its parts as JSON, spliced from the rows without reading them. `live` are parts that are streaming: they
-    stand in place of their rows, which may be a moment behind."""
+    """Each message with its parts as JSON, spliced from the rows without parsing. `live` are streaming parts: they replace their
+    rows, which may lag behind."""
     parts: dict[str, list[bytes]] = {row.id: [] for row in stored.messages}
     written = set()
     for row in stored.parts:
@@ -116,7 +116,7 @@ def messages_json(session_id: str, stored: StoredMessages, live: Mapping[str, Pa
 
 
 def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
-    """The same as values, read in one go: that costs half of what reading them one by one does."""
+    """The same as values. Validates all messages at once, which takes half the time of one by one."""
     messages = messages_json(session_id, stored, live)
     try:
         return MESSAGES.validate_json(json_array(messages))
@@ -125,7 +125,7 @@ def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Pa
 
 
 def _read_damaged(session_id: str, message: bytes) -> MessageWithParts | None:
-    """What can be read of a message among which something cannot."""
+    """The readable parts of a damaged message; None if the message itself is damaged."""
     try:
         return MESSAGES.validate_json(json_array([message]))[0]
     except ValidationError:
@@ -134,7 +134,7 @@ def _read_damaged(session_id: str, message: bytes) -> MessageWithParts | None:
     try:
         return MESSAGES.validate_python([{"info": info, "parts": parts}])[0]
     except ValidationError:
-        log.error("message %s of session %s is damaged and left out", info["id"], session_id)
+        log.error("skipped message %s of session %s: damaged", info["id"], session_id)
         return None
 
 
@@ -148,29 +148,29 @@ def _readable(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-def sound_sessions(bodies: Iterable[str]) -> list[bytes]:
+def valid_sessions(bodies: Iterable[str]) -> list[bytes]:
     found = []
     for body in bodies:
-        if is_sound(body):
+        if is_valid_body(body):
             found.append(body.encode())
         else:
-            log.error("a session is damaged and left out; what is stored of it begins: %.80r", body)
+            log.error("skipped a damaged session; its stored data begins with %.80r", body)
     return found
 
 
-def sound(session_id: str, stored: StoredMessages) -> StoredMessages:
-    """Only what is JSON, so that it can be spliced into JSON."""
-    if all(is_sound(row.body) for rows in (stored.messages, stored.parts) for row in rows):
+def without_damage(session_id: str, stored: StoredMessages) -> StoredMessages:
+    """Without rows whose body is not valid JSON, so that the rest can be spliced into JSON."""
+    if all(is_valid_body(row.body) for rows in (stored.messages, stored.parts) for row in rows):
         return stored
     for row in (*stored.messages, *stored.parts):
-        if not is_sound(row.body):
+        if not is_valid_body(row.body):
             log.error("%s of session %s is damaged", row.id, session_id)
-    messages = [row for row in stored.messages if is_sound(row.body)]
-    parts = [row if is_sound(row.body) else _in_place_of(row) for row in stored.parts]
+    messages = [row for row in stored.messages if is_valid_body(row.body)]
+    parts = [row if is_valid_body(row.body) else _damaged_part_row(row) for row in stored.parts]
     return StoredMessages(messages, parts, stored.more)
 
 
-def _in_place_of(row: Any) -> Any:
+def _damaged_part_row(row: Any) -> Any:
     return SimpleNamespace(**{**row._asdict(), "type": "text", "body": _DAMAGED_BODY})
 
 

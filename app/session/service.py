@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from app import __version__
-from app.permission.inheritance import extended, inherited, restricted
-from app.project.place import Place
+from app.permission.inheritance import inherited_rules, with_rules_appended, within_limits
+from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, NotFound, ServiceError, TooLarge
 from app.schema.message import UserMessage
@@ -15,6 +16,7 @@ from app.schema.session import CreateInput, Session, SessionTime, UpdateInput
 from app.session import slug, title
 from app.session.change import SessionChange
 from app.session.gate import HoldKind, SessionGate
+from app.session.lease import Leases
 from app.session.rows import json_array
 from app.session.store import Store
 from app.storage import queries, tables
@@ -23,7 +25,7 @@ from app.util import clock, ids
 
 
 class MessageReverted(ServiceError):
-    """The message is one that the revert in force has taken back: without it an unrevert could not restore the files."""
+    """The message is reverted, and unrevert needs it unchanged to restore the files."""
 
     status = 409
     name = "MessageRevertedError"
@@ -31,30 +33,31 @@ class MessageReverted(ServiceError):
     def __init__(self, session_id: str, message_id: str) -> None:
         super().__init__(
             f"Message {message_id} is reverted, and unrevert needs it as it is. "
-            "Unrevert the session first, or send a prompt, which removes what is reverted for good.",
+            "Unrevert the session first, or send a prompt, which removes reverted messages permanently.",
             sessionID=session_id,
             messageID=message_id,
         )
 
 
 class SessionService:
-    def __init__(self, store: Store, gate: SessionGate) -> None:
+    def __init__(self, store: Store, gate: SessionGate, leases: Leases) -> None:
         self._store = store
+        self._leases = leases
         self._gate = gate
 
-    async def create(self, place: Place, wanted: CreateInput) -> Session:
-        async with self._above(wanted.parent_id):
-            rules = inherited(await self._rules_of(wanted.parent_id), wanted.permission or [])
-            session = new_session(place, wanted.title, wanted.parent_id, rules or wanted.permission)
+    async def create(self, location: Location, wanted: CreateInput) -> Session:
+        async with self._parent_locked(wanted.parent_id):
+            rules = inherited_rules(await self._rules_of(wanted.parent_id), wanted.permission or [])
+            session = new_session(location, wanted.title, wanted.parent_id, rules or wanted.permission)
             session.agent, session.model, session.metadata = wanted.agent, wanted.model, wanted.metadata
-            change = self._store.change(session.id, place.directory)
+            change = self._store.change(session.id, location.directory)
             change.create_session(session)
             await self._store.commit(change)
         return session
 
     @asynccontextmanager
-    async def _above(self, parent_id: str | None) -> AsyncIterator[None]:
-        """A child comes wholly before the deletion of its parent, with which it goes, or after it; a change of rules likewise."""
+    async def _parent_locked(self, parent_id: str | None) -> AsyncIterator[None]:
+        """Orders the creation of a child before or after a deletion of its parent, and before or after a change of its rules."""
         if parent_id is None:
             yield
             return
@@ -62,7 +65,7 @@ class SessionService:
             yield
 
     async def _rules_of(self, parent_id: str | None) -> Ruleset:
-        """None of a parent that is not there: clients may name any."""
+        """Empty for a parent that does not exist: clients may name any id."""
         if parent_id is None:
             return []
         try:
@@ -72,7 +75,7 @@ class SessionService:
 
     async def list_json(
         self,
-        place: Place,
+        location: Location,
         *,
         directory: str | None = None,
         roots_only: bool = False,
@@ -82,52 +85,52 @@ class SessionService:
         parent_id: str | None = None,
     ) -> bytes:
         """Sessions of the whole project, newest created first."""
-        wanted = SessionFilter(place.project_id, directory, roots_only, updated_since, search, limit, parent_id)
+        wanted = SessionFilter(location.project_id, directory, roots_only, updated_since, search, limit, parent_id)
         return await self._store.sessions_json(wanted)
 
     async def children_json(self, session_id: str) -> bytes:
         session = await self._store.session(session_id)
         return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id))
 
-    async def update(self, place: Place, session_id: str, wanted: UpdateInput) -> Session:
-        """Rename, archive, set rules or metadata. Rules hold from a running turn's next step on; what they take away, they take
-        from the sessions below too. A session below another can only have rights taken away."""
-        async with self._family(session_id) as family:
-            *below, session = family
+    async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
+        """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
+        restrict the descendants too. The rules of a child session can only be restricted."""
+        async with self._locked_tree(session_id) as tree:
+            *descendants, session = tree
             limits = await self._rules_of(session.parent_id)
-            change = self._store.change(session_id, place.directory)
+            change = self._store.change(session_id, location.directory)
             change.update_session(_edited(session, wanted, limits))
             if wanted.permission:
-                for child in _restrict(reversed(below), session):
+                for child in _restrict_descendants(reversed(descendants), session):
                     change.update_session(child)
             await self._store.commit(change)
         return session
 
-    async def remove(self, place: Place, session_id: str) -> None:
-        """A session, its descendants and all that is theirs, in one transaction; children are announced first. The caller holds
-        all of them."""
-        async with self._family(session_id) as family:
-            change = self._store.change(session_id, place.directory)
-            for session in family:
+    async def remove(self, location: Location, session_id: str) -> None:
+        """Deletes a session and its descendants in one transaction, and announces children first. The caller holds all of
+        them."""
+        async with self._locked_tree(session_id) as tree:
+            change = self._store.change(session_id, location.directory)
+            for session in tree:
                 change.delete_session(session)
             await self._store.commit(change)
 
     @asynccontextmanager
-    async def _family(self, session_id: str) -> AsyncIterator[list[Session]]:
+    async def _locked_tree(self, session_id: str) -> AsyncIterator[list[Session]]:
         """A session and its descendants, children before their parents, locked until the block ends. Raises NotFound."""
         async with AsyncExitStack() as locks:
-            for session in await self._store.family(session_id):
+            for session in await self._store.session_tree(session_id):
                 await locks.enter_async_context(self._store.lock(session.id))
-            family = await self._store.family(session_id)
-            if not family:
+            tree = await self._store.session_tree(session_id)
+            if not tree:
                 raise NotFound(f"Session not found: {session_id}")
-            yield family
+            yield tree
 
     async def todos_json(self, session_id: str) -> bytes:
         return await self._body_of(session_id, tables.TODO)
 
     async def diff_json(self, session_id: str, message_id: str | None = None) -> bytes:
-        """What the whole session changed, or what one prompt did."""
+        """The diff of the whole session, or of one prompt."""
         if message_id is None:
             return await self._body_of(session_id, tables.DIFF)
         info = (await self._store.message(session_id, message_id)).info
@@ -139,28 +142,29 @@ class SessionService:
         body = await self._store.query(queries.body_of, table, session_id=session_id)
         return body.encode() if body else b"[]"
 
-    async def put_part(self, place: Place, part: Part) -> Part:
-        """Replace a stored part, or add one, by hand. Raises NotFound, SessionBusy, MessageReverted, as the removals do."""
-        async with self._editing(place, part.session_id, part.message_id) as change:
+    async def put_part(self, location: Location, part: Part) -> Part:
+        """Replaces or adds a part for a client. Raises NotFound, SessionBusy, MessageReverted, as the removals do."""
+        async with self._editing(location, part.session_id, part.message_id) as change:
             change.put_part(part)
         return part
 
-    async def remove_part(self, place: Place, session_id: str, message_id: str, part_id: str) -> None:
-        async with self._editing(place, session_id, message_id) as change:
+    async def remove_part(self, location: Location, session_id: str, message_id: str, part_id: str) -> None:
+        async with self._editing(location, session_id, message_id) as change:
             change.remove_part(message_id, part_id)
 
-    async def remove_message(self, place: Place, session_id: str, message_id: str) -> None:
-        async with self._editing(place, session_id, message_id) as change:
+    async def remove_message(self, location: Location, session_id: str, message_id: str) -> None:
+        async with self._editing(location, session_id, message_id) as change:
             change.remove_message(message_id)
 
     @asynccontextmanager
-    async def _editing(self, place: Place, session_id: str, message_id: str) -> AsyncIterator[SessionChange]:
-        """A change of a message that nothing works on, committed with the session still held."""
+    async def _editing(self, location: Location, session_id: str, message_id: str) -> AsyncIterator[SessionChange]:
+        """Yields a change of a message and commits it, holding the session."""
         async with self._gate.hold(session_id, HoldKind.EDIT), self._store.lock(session_id):
             session, _ = await self._store.session_and_message(session_id, message_id)
             if session.revert is not None:
                 await self._refuse_reverted(session_id, message_id, session.revert.message_id)
-            change = self._store.change(session_id, place.directory)
+            change = self._store.change(session_id, location.directory)
+            change.change.work = partial(self._leases.require_free, session_id=session_id)
             yield change
             await self._store.commit(change)
 
@@ -170,7 +174,7 @@ class SessionService:
 
 
 def _edited(session: Session, wanted: UpdateInput, limits: Ruleset) -> Session:
-    """The session itself, changed. `limits`: its parent's rules."""
+    """Changes and returns the session. `limits`: its parent's rules."""
     if wanted.title is not None:
         session.title = wanted.title
     if wanted.time and wanted.time.archived is not None:
@@ -187,30 +191,30 @@ def _edited(session: Session, wanted: UpdateInput, limits: Ruleset) -> Session:
 def _with_rules(session: Session, added: Ruleset, limits: Ruleset) -> Ruleset:
     rules = session.permission or []
     if session.parent_id is None:
-        return extended(rules, added)
-    return restricted(extended(rules, restricted(added, rules)), limits)
+        return with_rules_appended(rules, added)
+    return within_limits(with_rules_appended(rules, within_limits(added, rules)), limits)
 
 
-def _restrict(below: Iterable[Session], top: Session) -> list[Session]:
-    """Those of the sessions below another, parents first, whose rules must be changed to stay within their parents'."""
+def _restrict_descendants(descendants: Iterable[Session], top: Session) -> list[Session]:
+    """Restricts each descendant to its parent's rules, parents first; returns the sessions that changed."""
     rules = {top.id: top.permission or []}
     changed = []
-    for session in below:
+    for session in descendants:
         before = session.permission or []
-        session.permission = rules[session.id] = restricted(before, rules.get(session.parent_id or "", []))
+        session.permission = rules[session.id] = within_limits(before, rules.get(session.parent_id or "", []))
         if session.permission != before:
             changed.append(session)
     return changed
 
 
-def new_session(place: Place, name: str | None, parent_id: str | None = None, permission: Ruleset | None = None) -> Session:
-    """`name`: its title, None for the one that says when it was made."""
+def new_session(location: Location, name: str | None, parent_id: str | None = None, permission: Ruleset | None = None) -> Session:
+    """`name`: the title; None for the default, which contains the creation time."""
     now = clock.now_ms()
     return Session(
         id=ids.descending("session"),
         slug=slug.make(),
-        project_id=place.project_id,
-        directory=place.directory,
+        project_id=location.project_id,
+        directory=location.directory,
         parent_id=parent_id,
         title=name if name is not None else title.default(child=parent_id is not None),
         version=__version__,

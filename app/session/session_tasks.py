@@ -1,4 +1,4 @@
-"""Background work of sessions that may outlive the turn that started it: titles and diffs."""
+"""Background tasks of sessions that may outlive their turn: titles and diffs."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class SessionTasks:
-    """Owns the tasks until they are done, their session is deleted, or the server stops. What goes wrong in one is logged."""
+    """Owns the tasks until they are done, their session is deleted, or the server stops. Logs their errors."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, set[asyncio.Task[None]]] = {}
@@ -20,20 +20,20 @@ class SessionTasks:
         task = asyncio.create_task(_logged(session_id, name, work), name=name)
         self._tasks.setdefault(session_id, set()).add(task)
         task.add_done_callback(lambda _: self._discard(session_id, task))
-        task.add_done_callback(lambda _: work.close())  # of one that was cancelled before it began
+        task.add_done_callback(lambda _: work.close())  # for a task that is cancelled before it begins
         return task
 
     async def cancel(self, session_id: str) -> None:
-        """Returns when no task of the session is left."""
+        """Cancels the session's tasks and waits for their end."""
         await _cancelled(self._tasks.get(session_id, ()))
 
     async def finished(self) -> None:
-        """Returns when no task of any session is left."""
+        """Returns when all tasks of all sessions are done."""
         while tasks := self._all():
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Cancel what is not done. Its results are missing from the record until the session's next turn."""
+        """Cancels unfinished tasks. Their results are missing until the session's next turn."""
         await _cancelled(self._all())
 
     def _all(self) -> list[asyncio.Task[None]]:

@@ -1,6 +1,6 @@
-"""Sessions shown to whoever has their link, by this server itself: read-only, until they are unshared or deleted.
+"""Share links: read-only access to a session for everyone with the link, until the session is unshared or deleted.
 
-The link's id is all that a visitor needs and cannot be guessed. There is no other secret.
+The id in the link is the only secret and cannot be guessed.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import ClassVar
 
 from app.config.flags import Flags
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.config import Config
 from app.schema.errors import NotFound, ServiceError
 from app.schema.session import Session, Share
@@ -33,8 +33,8 @@ def may_share(config: Config, flags: Flags) -> bool:
     return config.share != "disabled" and not flags.disable_share
 
 
-def shares_by_itself(config: Config, flags: Flags) -> bool:
-    """Whether new sessions are shared without being asked to."""
+def shares_automatically(config: Config, flags: Flags) -> bool:
+    """Whether new sessions are shared automatically."""
     return may_share(config, flags) and (config.share == "auto" or flags.auto_share)
 
 
@@ -43,27 +43,27 @@ class Shares:
         self._store = store
         self._conversations = SharedConversations(store)
 
-    async def share(self, place: Place, session_id: str, base: str) -> Session:
-        """Give a session a link below `base`, or return the one it has. Raises NotFound."""
+    async def share(self, location: Location, session_id: str, base: str) -> Session:
+        """Creates a link below the URL `base`, or returns the existing one. Raises NotFound."""
         async with self._store.lock(session_id):
             session = await self._store.session(session_id)
             share_id = await self._store.query(queries.share_of, session_id) or secrets.token_hex(_ID_BYTES)
             shared = session.model_copy(update={"share": Share(url=f"{base}/s/{share_id}")})
             if shared != session:
-                change = self._store.change(session_id, place.directory)
+                change = self._store.change(session_id, location.directory)
                 change.put_share(share_id)
                 change.update_session(shared)
                 await self._store.commit(change)
             return shared
 
-    async def unshare(self, place: Place, session_id: str) -> Session:
-        """From now on the link finds nothing. Raises NotFound, also for a session that is not shared."""
+    async def unshare(self, location: Location, session_id: str) -> Session:
+        """Invalidates the link. Raises NotFound, also for a session that is not shared."""
         async with self._store.lock(session_id):
             session = await self._store.session(session_id)
             if session.share is None:
                 raise NotFound(f"Session {session_id} is not shared")
             private = session.model_copy(update={"share": None})
-            change = self._store.change(session_id, place.directory)
+            change = self._store.change(session_id, location.directory)
             change.delete_share()
             change.update_session(private)
             await self._store.commit(change)
@@ -73,11 +73,11 @@ class Shares:
         return _ID.fullmatch(share_id) is not None and await self._store.query(queries.shared_session, share_id) is not None
 
     async def visit(self, share_id: str) -> SharedBody:
-        """Raises NotFound, in the same words for every id that is not in use."""
+        """Raises NotFound, with the same message for every unknown id."""
         found = await self._conversations.get(share_id) if _ID.fullmatch(share_id) else None
         if found is None:
-            raise NotFound("There is nothing shared here: the link is wrong, or it was taken back.")
+            raise NotFound("Nothing is shared here: the link is wrong, or the session is no longer shared.")
         return found
 
-    def pieces(self, body: SharedBody) -> AsyncIterator[bytes]:
-        return self._conversations.pieces(body)
+    def chunks(self, body: SharedBody) -> AsyncIterator[bytes]:
+        return self._conversations.chunks(body)

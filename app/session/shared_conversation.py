@@ -1,4 +1,4 @@
-"""What visitors of share links are sent: rendered once for each state of the session, in a thread, and kept."""
+"""The responses for share links: rendered in a thread once for each revision of a session, and cached."""
 
 import asyncio
 import hashlib
@@ -16,20 +16,20 @@ from app.session.store import Store
 from app.storage import queries, tables
 from app.storage.engine import Connection
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Of all conversations that are kept."""
+MAX_CACHE_BYTES = 64 * 1024 * 1024
+"""The total size of cached conversations."""
 
-MOST_SECONDS = 60.0
-"""A part that another server replaces shows in no revision."""
+MAX_AGE_SECONDS = 60.0
+"""Limits staleness: a part that another server replaces does not change the revision."""
 
-PIECE_BYTES = 256 * 1024
-PIECES_AT_ONCE = 4
-"""In one round of the event loop, however many visitors there are: whatever else waits for it is served between."""
+CHUNK_BYTES = 256 * 1024
+CONCURRENT_CHUNKS = 4
+"""Chunks per iteration of the event loop, for all visitors together, so that other requests are served in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBody:
-    """The JSON of a SharedConversation, as of a revision of its session."""
+    """The JSON of a SharedConversation for one revision of its session."""
 
     body: bytes
     etag: str
@@ -37,7 +37,7 @@ class SharedBody:
     made_at: float
 
     def is_current(self, revision: tuple[object, ...]) -> bool:
-        return self.revision == revision and self.made_at > time.monotonic() - MOST_SECONDS
+        return self.revision == revision and self.made_at > time.monotonic() - MAX_AGE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +49,38 @@ class _Stored:
 
 
 class SharedConversations:
-    """Requests for one link follow each other, so that those that come at once share the work. One conversation is rendered at a
-    time; `most_bytes` are kept."""
+    """Requests for one link run one after another, so that concurrent ones share the work. One conversation is rendered at a
+    time. `max_bytes` limits the cache."""
 
-    def __init__(self, store: Store, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, store: Store, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._store = store
-        self._most_bytes = most_bytes
-        self._kept: dict[str, SharedBody] = {}
-        self._kept_bytes = 0
+        self._max_bytes = max_bytes
+        self._cache: dict[str, SharedBody] = {}
+        self._cache_bytes = 0
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._rendering = asyncio.Semaphore(1)
-        self._pieces_at_once = asyncio.Semaphore(PIECES_AT_ONCE)
+        self._concurrent_chunks = asyncio.Semaphore(CONCURRENT_CHUNKS)
 
     async def get(self, share_id: str) -> SharedBody | None:
-        """None when nothing is shared by that id."""
+        """None if no session has that link."""
         async with self._locks.setdefault(share_id, asyncio.Lock()):
-            kept = self._take(share_id)
+            cached = self._pop(share_id)
             stored = await self._store.query(queries.shared_revision, share_id)
             if stored is None:
                 return None
             revision = (self._store.revision(stored.session_id), *stored)
-            if kept is None or not kept.is_current(revision):
-                kept = await self._make(stored.session_id, revision)
-            if kept is not None:
-                self._keep(share_id, kept)
-            return kept
+            if cached is None or not cached.is_current(revision):
+                cached = await self._make(stored.session_id, revision)
+            if cached is not None:
+                self._put(share_id, cached)
+            return cached
 
-    async def pieces(self, body: SharedBody) -> AsyncIterator[bytes]:
-        """A visitor who reads slowly holds no copy of the body."""
-        for start in range(0, len(body.body), PIECE_BYTES):
-            async with self._pieces_at_once:
+    async def chunks(self, body: SharedBody) -> AsyncIterator[bytes]:
+        """Yields slices, so that a slow visitor does not hold a copy of the body."""
+        for start in range(0, len(body.body), CHUNK_BYTES):
+            async with self._concurrent_chunks:
                 await asyncio.sleep(0)
-            yield body.body[start : start + PIECE_BYTES]
+            yield body.body[start : start + CHUNK_BYTES]
 
     async def _make(self, session_id: str, revision: tuple[object, ...]) -> SharedBody | None:
         async with self._rendering:
@@ -91,21 +91,21 @@ class SharedConversations:
             body, etag = await asyncio.to_thread(_render, stored, live)
         return SharedBody(body, etag, revision, time.monotonic())
 
-    def _take(self, share_id: str) -> SharedBody | None:
-        kept = self._kept.pop(share_id, None)
-        self._kept_bytes -= len(kept.body) if kept else 0
-        return kept
+    def _pop(self, share_id: str) -> SharedBody | None:
+        cached = self._cache.pop(share_id, None)
+        self._cache_bytes -= len(cached.body) if cached else 0
+        return cached
 
-    def _keep(self, share_id: str, body: SharedBody) -> None:
-        """The least recently visited make room."""
-        self._kept[share_id] = body
-        self._kept_bytes += len(body.body)
-        while self._kept_bytes > self._most_bytes:
-            self._take(next(iter(self._kept)))
+    def _put(self, share_id: str, body: SharedBody) -> None:
+        """Evicts the least recently visited conversations."""
+        self._cache[share_id] = body
+        self._cache_bytes += len(body.body)
+        while self._cache_bytes > self._max_bytes:
+            self._pop(next(iter(self._cache)))
 
 
 def _stored(connection: Connection, session_id: str) -> _Stored | None:
-    """All of it as of one moment."""
+    """Reads everything in one transaction."""
     body = queries.session_body(connection, session_id)
     if not body:
         return None
@@ -118,7 +118,7 @@ def _stored(connection: Connection, session_id: str) -> _Stored | None:
 
 
 def _render(stored: _Stored, live: Mapping[str, Part]) -> tuple[bytes, str]:
-    """And its ETag."""
+    """The body and its ETag."""
     session = stored.session
     history = rows.read_messages(session.id, stored.messages, live)
     body = b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (

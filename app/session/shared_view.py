@@ -1,8 +1,8 @@
-"""What a visitor of a share link sees of a conversation: what a person reads in it. Pure.
+"""Filters a conversation for visitors of a share link. Pure.
 
-Left out is what stands beside that: where files and projects lie on the server, system prompts and permissions, what only the
-model was told, snapshots, what providers sent along, and what a revert has taken back. Texts, and the inputs and outputs of tool
-calls, are shown as they are: a path that stands there is part of the conversation.
+Removed are paths of files and projects on the server, system prompts, permissions, synthetic texts for the model, snapshots,
+provider metadata and reverted messages. Texts, and the inputs and outputs of tool calls, are unchanged: a path in them is part of
+the conversation.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from app.schema.tool_state import Completed, Failed, Pending, Running, ToolState
 _SHOWN_METADATA = frozenset(
     {"output", "description", "exit", "diff", "todos", "answers", "matches", "count", "truncated", "preview", "summary"}
 )
-"""What clients draw of a tool call besides its input and output; a plugin's or an MCP tool's own metadata is not among it."""
+"""The metadata that clients display for a tool call. Excludes metadata of plugins and MCP tools."""
 
 
 def shared_session(session: Session) -> SharedSession:
@@ -41,7 +41,7 @@ def shared_session(session: Session) -> SharedSession:
 
 
 def shared_messages(history: Sequence[MessageWithParts], revert: Revert | None) -> list[MessageWithParts]:
-    """A prompt of which nothing is left to show goes too."""
+    """Also removes prompts without any visible part."""
     messages = [_message(message) for message in _not_reverted(history, revert)]
     return [message for message in messages if message.parts or isinstance(message.info, AssistantMessage)]
 
@@ -97,7 +97,7 @@ def _part(part: Part) -> Part | None:
 
 
 def _file(part: FilePart) -> FilePart:
-    """Its name; its content only where that came with the message."""
+    """The file's name; its content only if the message contains it (a data URL)."""
     url = part.url if part.url.startswith("data:") else ""
     return part.model_copy(update={"url": url, "source": None})
 

@@ -1,4 +1,4 @@
-"""A short name people can say: `<adjective>-<noun>`."""
+"""Short pronounceable names: `<adjective>-<noun>`."""
 
 import random
 

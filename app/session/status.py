@@ -1,62 +1,74 @@
-"""Which sessions are at work. Kept in memory; announced through the store, so that the order with everything else holds."""
+"""Which sessions are busy. Kept in memory; announced through the store, so that the order among all events holds."""
 
 import asyncio
+
+from pydantic import TypeAdapter
 
 from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
 from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.store import Store
+from app.storage import queries
+
+_STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
+SHOWN_FOR_MS = 60_000
+"""A session whose server is dead stays busy until another has taken it over, but not for ever."""
 
 
 class Statuses:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._working: dict[str, tuple[str, Busy | Retry]] = {}
+        self._busy: dict[str, tuple[str, Busy | Retry]] = {}
 
     def is_busy(self, session_id: str) -> bool:
-        return session_id in self._working
+        return session_id in self._busy
 
-    def of_directory(self, directory: str) -> dict[str, SessionStatus]:
-        """Only those that are not idle."""
-        return {session: status for session, (where, status) in self._working.items() if where == directory}
+    async def of_directory(self, directory: str) -> dict[str, SessionStatus]:
+        """Only those that are not idle, on whatever server."""
+        shown = await self._store.query(queries.shown_statuses, directory)
+        elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in shown if row.age < SHOWN_FOR_MS}
+        return elsewhere | {session: status for session, (where, status) in self._busy.items() if where == directory}
 
     def set(self, session_id: str, directory: str, status: SessionStatus) -> asyncio.Future[None]:
-        """The future is done when it is announced; a session is idle for readers from that moment, and stays busy when its end
-        cannot be stored."""
+        """The future is done when the status is announced. A session is idle for readers from then on; it stays busy if the
+        change cannot be stored."""
         change = self._store.change(session_id, directory)
         change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=status)))
         if isinstance(status, Idle):
             change.close_prompts()
             change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)))
         else:
-            self._working[session_id] = (directory, status)
+            if Retry in (type(status), type(self._busy.get(session_id, ("", status))[1])):
+                change.put_status(status)
+            self._busy[session_id] = (directory, status)
         done = self._store.post(change)
         if isinstance(status, Idle):
-            ended = self._working.get(session_id)
+            ended = self._busy.get(session_id)
             done.add_done_callback(lambda stored: self._end(session_id, ended) if stored.exception() is None else None)
         return done
 
     def _end(self, session_id: str, ended: tuple[str, Busy | Retry] | None) -> None:
-        """Unless its next turn has begun."""
-        if self._working.get(session_id) is ended:
-            self._working.pop(session_id, None)
+        """Does nothing if the session's next turn has begun."""
+        if self._busy.get(session_id) is ended:
+            self._busy.pop(session_id, None)
 
     def mark_busy(self, session_id: str, directory: str) -> None:
-        """For readers, from now on: its prompt is accepted. The turn announces it when it begins."""
-        self._working[session_id] = (directory, Busy())
+        """For readers: a prompt is accepted. The turn announces the status when it begins."""
+        self._busy[session_id] = (directory, Busy())
 
     def leave(self, session_id: str, directory: str) -> None:
-        """Of a session that another server runs now. Who listens here hears that it is idle here; nothing is stored."""
-        self._working.pop(session_id, None)
+        """For a session that another server has taken over: announces to this server's clients that it is idle, stores
+        nothing."""
+        self._busy.pop(session_id, None)
         change = self._store.change(session_id, directory)
-        change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=Idle())), durable=False)
-        change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)), durable=False)
+        change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=Idle())), journaled=False)
+        change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)), journaled=False)
         self._store.post(change)
 
     def forget(self, session_id: str) -> None:
-        """Of a deleted session. Nothing is announced: its deletion is."""
-        self._working.pop(session_id, None)
+        """For a deleted session. Announces nothing, because the deletion is announced."""
+        self._busy.pop(session_id, None)
 
 
 def compacting(session: Session, since: int | None) -> Session:
-    """The session as being compacted since a moment, or not at all."""
+    """A copy of the session with `time.compacting` set, or removed for None."""
     return session.model_copy(update={"time": session.time.model_copy(update={"compacting": since})})

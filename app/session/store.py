@@ -7,11 +7,10 @@ seconds, a long text less often; a read meanwhile sees it as it stands.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
@@ -23,8 +22,9 @@ from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
+from app.session.sequencer import Sequencer
 from app.storage import queries
-from app.storage.bodies import is_sound
+from app.storage.bodies import is_valid_body
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.queries import SessionFilter
 from app.storage.statements import Statements
@@ -33,14 +33,14 @@ from app.util import clock
 
 log = logging.getLogger(__name__)
 
-WRITE_BEHIND = 0.25
-WRITTEN_PER_SECOND = 200_000
+WRITE_BEHIND_SECONDS = 0.25
+MAX_CHARACTERS_PER_SECOND = 200_000
 """Characters of one text: its row is written whole, however little of it is new."""
 
 RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """In seconds."""
 
-MOST_READS = 5
+MAX_READS = 5
 """Of one page, for a session that does not stand still."""
 
 PartWatcher = Callable[[Part], None]
@@ -66,14 +66,14 @@ class MessagePage:
 
 
 class Store:
-    def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
+    def __init__(self, database: Database, sql: Statements, writer: Writer, sequencer: Sequencer) -> None:
         self._database = database
         self._sql = sql
         self._writer = writer
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._sequencer = sequencer
         self._leases: dict[str, Lease] = {}
         self._live: dict[str, dict[str, Part | GrowingText]] = {}
-        self._live_in: dict[str, str] = {}
+        self._live_directories: dict[str, str] = {}
         self._chains: dict[str, Chain] = {}
         """By live part."""
         self._ending: set[str] = set()
@@ -100,9 +100,9 @@ class Store:
 
     # Changing.
 
-    def lock(self, session_id: str) -> asyncio.Lock:
-        """Held while a value is read, changed and written back."""
-        return self._locks.setdefault(session_id, asyncio.Lock())
+    def lock(self, session_id: str) -> AbstractAsyncContextManager[object]:
+        """Held while a value is read, changed and written back, on whatever server."""
+        return self._database.locks.lock(f"session {session_id}")
 
     def change(self, session_id: str, directory: str, chain: Chain | None = None) -> SessionChange:
         """`directory` is the workspace whose listeners hear of it. `chain`: it fails if an earlier change of the chain did."""
@@ -110,7 +110,7 @@ class Store:
 
     def post(self, change: SessionChange) -> asyncio.Future[None]:
         """Put in line behind all earlier changes; the future is done when it is stored and announced."""
-        for part_id in change.settled_parts:
+        for part_id in change.final_parts:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)
         done.add_done_callback(lambda _: self._note_change(change.session_id))
@@ -119,9 +119,9 @@ class Store:
             if part.id not in live:
                 self._hide_until(done, part.id)
         self._notify_watchers(change)
-        if settled := [live[part_id] for part_id in change.settled_parts if part_id in live]:
-            self._ending.update(_part(streaming).id for streaming in settled)
-            done.add_done_callback(lambda _: self._settle(change.session_id, settled))
+        if final := [live[part_id] for part_id in change.final_parts if part_id in live]:
+            self._ending.update(_part(streaming).id for streaming in final)
+            done.add_done_callback(lambda _: self._stop_streaming(change.session_id, final))
         return done
 
     def _notify_watchers(self, change: SessionChange) -> None:
@@ -168,24 +168,34 @@ class Store:
         chain.
 
         Frames show the part as it is now: its text may only grow from here on, and its other fields are replaced, not changed."""
-        if isinstance(streaming, TextPart | ReasoningPart):
+        if not isinstance(streaming, GrowingText) and isinstance(streaming, TextPart | ReasoningPart):
             streaming = GrowingText(streaming)
         part = _part(streaming)
-        live = self._live.setdefault(part.session_id, {})
-        first_text = bool(text) and part.id not in live
-        live[part.id] = streaming
-        self._ending.discard(part.id)
-        self._live_in[part.session_id] = directory
-        if chain is not None:
-            self._chains[part.id] = chain
-        if first_text:
+        if self._begin_streaming(part, streaming, directory, chain) and text:
             self._hide_until(self._write_parts(part.session_id, [streaming], chain, ahead_of_deltas=True), part.id)
         else:
             self._write_soon(streaming)
         self._note_change(part.session_id)
         size, as_of_now = _as_of_now(streaming)
-        gained = PartDelta(directory, part.session_id, part.message_id, part.id, text, size, as_of_now, part_type=part.type)
-        self._writer.delta(gained, chain)
+        lease = self._leases.get(part.session_id)
+        generation = lease.generation if lease else 0
+        gained = PartDelta(
+            directory, part.session_id, part.message_id, part.id, text, size, as_of_now, "text", part.type, generation
+        )
+        self._sequencer.delta(gained, chain)
+
+    def _begin_streaming(self, part: Part, streaming: Part | GrowingText, directory: str, chain: Chain | None) -> bool:
+        """Whether the part streams from now on, and did not before."""
+        live = self._live.setdefault(part.session_id, {})
+        before = live.get(part.id)
+        if before is streaming and part.id not in self._ending:
+            return False
+        live[part.id] = streaming
+        self._ending.discard(part.id)
+        self._live_directories[part.session_id] = directory
+        if chain is not None:
+            self._chains[part.id] = chain
+        return before is None
 
     def _hide_until(self, written: asyncio.Future[None], part_id: str) -> None:
         """Clients know of no part before it is stored."""
@@ -195,7 +205,7 @@ class Store:
     def _write_soon(self, streaming: Part | GrowingText) -> None:
         self._unwritten[_part(streaming).id] = streaming
         if self._write_behind is None:
-            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND, self._write_behind_due)
+            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND_SECONDS, self._write_behind_due)
 
     def live_parts(self, session_id: str) -> dict[str, Part]:
         live = self._live.get(session_id, {})
@@ -204,7 +214,7 @@ class Store:
     def streaming_parts(self) -> list[tuple[Part, str, bool]]:
         """Every part that streams, with the directory that it is announced in and whether its last event is on its way."""
         return [
-            (part, self._live_in[session], part.id in self._ending)
+            (part, self._live_directories[session], part.id in self._ending)
             for session in self._live
             for part in self.live_parts(session).values()
         ]
@@ -246,16 +256,16 @@ class Store:
         now = asyncio.get_running_loop().time()
         for streaming in parts:
             if isinstance(streaming, GrowingText):
-                streaming.write_after = now + streaming.size / WRITTEN_PER_SECOND
+                streaming.write_after = now + streaming.size / MAX_CHARACTERS_PER_SECOND
         put = (self._sql.put_part, [rows.part_row(_up_to_date(streaming)) for streaming in parts])
         holding_back = session_id if ahead_of_deltas else None
         lease = self._leases.get(session_id)
         return self._writer.post(Change(writes=[put], lease=lease, ahead_of_deltas_of=holding_back, chain=chain))
 
-    def _settle(self, session_id: str, settled: Sequence[Part | GrowingText]) -> None:
+    def _stop_streaming(self, session_id: str, final: Sequence[Part | GrowingText]) -> None:
         """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""
         live = self._live.get(session_id, {})
-        for streaming in settled:
+        for streaming in final:
             part_id = _part(streaming).id
             self._ending.discard(part_id)
             if live.get(part_id) is streaming:
@@ -263,7 +273,7 @@ class Store:
                 self._chains.pop(part_id, None)
         if not live:
             self._live.pop(session_id, None)
-            self._live_in.pop(session_id, None)
+            self._live_directories.pop(session_id, None)
 
     # Which revision a session is at.
 
@@ -294,7 +304,7 @@ class Store:
         body = await self.query(queries.session_body, session_id)
         if body is None:
             raise unknown_session(session_id)
-        if not is_sound(body):
+        if not is_valid_body(body):
             raise DamagedSession(session_id)
         return body.encode()
 
@@ -307,11 +317,11 @@ class Store:
         return read_session(session_id, body), waiting
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
-        return rows.json_array(rows.sound_sessions(await self.query(queries.session_bodies, wanted)))
+        return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
 
-    async def family(self, session_id: str) -> list[Session]:
+    async def session_tree(self, session_id: str) -> list[Session]:
         """A session and all its descendants, children before their parents."""
-        return [Session.model_validate_json(body) for body in await self.query(queries.family, session_id)]
+        return [Session.model_validate_json(body) for body in await self.query(queries.session_tree, session_id)]
 
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> MessagePage:
         """All messages, or the `limit` newest (older than `before`)."""
@@ -388,23 +398,22 @@ class Store:
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
     ) -> tuple[str, queries.StoredMessages]:
         body, stored = await self._read_both(session_id, query)
-        return body, rows.sound(session_id, stored)
+        return body, rows.without_damage(session_id, stored)
 
     async def _read_as_announced(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
     ) -> queries.StoredMessages:
         """Read again when something of the session was announced meanwhile: a client that has heard of it, and takes the answer
         for the present state, would lose it."""
-        announced = self._writer.announced
         try:
-            for _ in range(MOST_READS):
-                before = announced.setdefault(session_id, self._writer.announcements)
+            for _ in range(MAX_READS):
+                before = self._sequencer.latest(session_id)
                 _, stored = await self._read(session_id, query)
-                if announced.get(session_id) == before:
+                if self._sequencer.latest(session_id) == before:
                     break
             return stored
         finally:
-            announced.pop(session_id, None)
+            self._sequencer.forget(session_id)
 
     async def _read_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[str, T]:
         """The body of a session that must exist, and what is asked about it, in one transaction."""
@@ -430,7 +439,7 @@ def _up_to_date(streaming: Part | GrowingText) -> Part:
 def _as_of_now(streaming: Part | GrowingText) -> tuple[int, Callable[[], bytes]]:
     """The length of its text, and what renders the part as it is now, at any later time, without a copy of the text."""
     if isinstance(streaming, GrowingText):
-        return streaming.size, partial(streaming.first_characters, streaming.size)
+        return streaming.size, partial(streaming.json_at_length, streaming.size)
     return 0, streaming.model_copy().wire_json
 
 

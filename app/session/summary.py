@@ -1,4 +1,4 @@
-"""What a session and a prompt have changed, from the snapshots of their steps (behaviour §2.9)."""
+"""The diffs of a session and of a prompt, computed from the snapshots of their steps."""
 
 import asyncio
 import hashlib
@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.message import MessageWithParts, UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
 from app.session.change import SessionChange
@@ -19,7 +19,7 @@ from app.session.rows import json_array
 from app.session.store import Store
 from app.session.title import is_default
 from app.storage import queries
-from app.storage.bodies import is_sound
+from app.storage.bodies import is_valid_body
 from app.storage.engine import Connection
 from app.util import clock
 
@@ -31,7 +31,7 @@ class TreeDiffs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Trees:
+class _TreeSpan:
     """The tree before the first step and after the last one; None without snapshots."""
 
     before: str | None
@@ -44,8 +44,8 @@ class _Trees:
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """What the stored diffs were computed from, and the digest of the session's diff. `prompt` names the newest prompt with a
-    diff and its trees. An empty text stands for an empty diff, None for none that is stored."""
+    """What the stored diffs were computed from, and the digest of the session's diff. `prompt`: the id of the newest prompt with
+    a diff, and its trees. An empty text means an empty diff, None that no diff is stored."""
 
     session: str | None = None
     prompt: str = ""
@@ -61,18 +61,18 @@ class _Basis:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """`current` is the basis of the diffs as they are now; its digest is that of the stored diff. `touched`: files in patches."""
+    """`current` is the present basis of the diffs; its digest is that of the stored diff. `touched`: the files in patches."""
 
     stored: _Basis
     current: _Basis
-    session: _Trees
-    prompt: _Trees
+    session: _TreeSpan
+    prompt: _TreeSpan
     touched: set[str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Diffs:
-    """None: as stored."""
+    """None: unchanged."""
 
     session: list[FileDiff] | None
     prompt: list[FileDiff] | None
@@ -83,26 +83,26 @@ class Summaries:
         self._store = store
         self._updating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
-        """Store and announce the session's diff and counts, and the prompt's diffs, as far as they differ from what is stored.
+    async def update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
+        """Stores and announces the session's diff and counts, and the prompt's diffs, as far as they differ from the stored ones.
 
-        Returns the number of bytes announced. One small read when no tree changed since the last update. A slow one overwrites
-        nothing newer: updates of one session follow each other, and what a revert stored meanwhile stands. Raises NotFound when
-        the session or the prompt is deleted."""
+        Returns the number of bytes announced. Needs one small read if no tree changed since the last update. A slow update does
+        not overwrite newer data: updates of one session run one after another, and a diff that a revert stored meanwhile stays.
+        Raises NotFound if the session or the prompt is deleted."""
         async with self._updating.setdefault(session_id, asyncio.Lock()):
-            return await self._update(place, trees, session_id, prompt_id)
+            return await self._update(location, trees, session_id, prompt_id)
 
-    async def _update(self, place: Place, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
+    async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
         facts = await self._store.query(_facts, session_id, prompt_id)
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
-        diffs = await _compute(trees, facts, place)
+        diffs = await _compute(trees, facts, location)
         async with self._store.lock(session_id):
             session, prompt = await self._store.session_and_message(session_id, prompt_id)
             if session.revert is not None or await self._basis(session_id) != facts.stored:
                 log.debug("a newer diff of %s was stored meanwhile", session_id)
                 return 0
-            change = self._store.change(session_id, place.directory)
+            change = self._store.change(session_id, location.directory)
             digest = _put_session_diff(change, session, diffs.session, facts.stored.digest)
             if diffs.prompt is not None and diffs.prompt != _stored_diffs(prompt):
                 change.put_message(_summarised(prompt, {"diffs": diffs.prompt}))
@@ -113,11 +113,12 @@ class Summaries:
     async def _basis(self, session_id: str) -> _Basis:
         return _Basis.read(await self._store.query(queries.diff_basis, session_id))
 
-    async def set_title(self, place: Place, session_id: str, prompt_id: str, title: str) -> None:
-        """Name a session that has its default title, and its first prompt's summary. Raises NotFound when either is deleted."""
+    async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str) -> None:
+        """Sets the title of a session that has its default title, and of its first prompt's summary. Raises NotFound if either is
+        deleted."""
         async with self._store.lock(session_id):
             session, prompt = await self._store.session_and_message(session_id, prompt_id)
-            change = self._store.change(session_id, place.directory)
+            change = self._store.change(session_id, location.directory)
             if is_default(session.title):
                 change.update_session(session.model_copy(update={"title": title}))
             change.put_message(_summarised(prompt, {"title": title}))
@@ -155,17 +156,17 @@ def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
     )
 
 
-async def _compute(trees: TreeDiffs | None, facts: _Facts, place: Place) -> _Diffs:
-    """Only the half whose basis changed; the first prompt's diff and its session's are between the same trees."""
+async def _compute(trees: TreeDiffs | None, facts: _Facts, location: Location) -> _Diffs:
+    """Computes only the diff whose basis changed. The diffs of a first prompt and its session have the same trees."""
     prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
     if facts.current.session == facts.stored.session:
         return _Diffs(None, prompt)
     session = prompt if prompt is not None and facts.prompt == facts.session else await _between(trees, facts.session)
-    touched = {relative(file, place.worktree) for file in facts.touched}
+    touched = {relative(file, location.worktree) for file in facts.touched}
     return _Diffs([diff for diff in session if diff.file in touched], prompt)
 
 
-async def _between(trees: TreeDiffs | None, span: _Trees) -> list[FileDiff]:
+async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
     return await trees.diff_full(span.before, span.after) if trees and span.before and span.after and str(span) else []
 
 
@@ -178,8 +179,8 @@ def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
     return _Facts(stored, current, session, prompt, touched)
 
 
-def _prompt_basis(stored: _Basis, prompt_id: str, trees: _Trees) -> str:
-    """A prompt that changed nothing leaves the basis of an earlier one as it is."""
+def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
+    """A prompt without changes keeps the basis of an earlier one."""
     if str(trees):
         return f"{prompt_id} {trees}"
     return "" if stored.prompt.startswith(f"{prompt_id} ") else stored.prompt
@@ -187,13 +188,13 @@ def _prompt_basis(stored: _Basis, prompt_id: str, trees: _Trees) -> str:
 
 def _touched(connection: Connection, session_id: str) -> set[str]:
     patches = queries.patches(connection, session_id)
-    return {file for row in patches if is_sound(row.body) for file in orjson.loads(row.body).get("files", ())}
+    return {file for row in patches if is_valid_body(row.body) for file in orjson.loads(row.body).get("files", ())}
 
 
-def _trees(connection: Connection, session_id: str, prompt_id: str | None) -> _Trees:
+def _trees(connection: Connection, session_id: str, prompt_id: str | None) -> _TreeSpan:
     before = queries.edge_snapshot(connection, session_id, "step-start", prompt_id, last=False)
     after = queries.edge_snapshot(connection, session_id, "step-finish", prompt_id, last=True)
-    return _Trees(before, after)
+    return _TreeSpan(before, after)
 
 
 def relative(file: str, worktree: str) -> str:

@@ -1,4 +1,4 @@
-"""Default titles, which a turn replaces, and the titles of forks."""
+"""Default titles, which the first turn replaces, and titles of forks."""
 
 import re
 

@@ -1,8 +1,8 @@
-"""What of the working tree a snapshot holds.
+"""Decides what a snapshot stores of the working tree.
 
-Git names the files that differ from the index; here each is looked at, for a snapshot holds regular files up to 2 MiB and
-symbolic links. For any other file it holds a placeholder: a symbolic link whose target no real link can have, since it begins
-with NUL. So a change of such a file still shows as a change, and a restore can say why it leaves the file alone.
+Git lists the files that differ from the index. A snapshot stores regular files up to 2 MiB and symbolic links. For any other
+file it stores a placeholder: a symbolic link with a target that no real link can have, because it begins with NUL. A change of
+such a file is therefore visible, and a restore can report why it skips the file.
 """
 
 import os
@@ -20,22 +20,22 @@ SPECIAL = "not a regular file"
 
 @dataclass(frozen=True)
 class Absent:
-    """Nothing, or something behind a symbolic link, which is not this path's."""
+    """The path does not exist, or leads through a symbolic link."""
 
 
 @dataclass(frozen=True)
-class Directory:
+class DirectoryOnDisk:
     pass
 
 
 @dataclass(frozen=True)
-class Held:
-    """A file or link that a snapshot holds with its content."""
+class Captured:
+    """A file or link whose content is stored."""
 
 
 @dataclass(frozen=True)
-class NotHeld:
-    """`reason` goes on from "it is"."""
+class NotCaptured:
+    """A file whose content is not stored. `reason` completes "it is …"."""
 
     reason: str
     size: int
@@ -45,11 +45,11 @@ class NotHeld:
         return f"\0{self.reason}\0{self.size} {self.mtime_ns}".encode()
 
 
-OnDisk = Absent | Directory | Held | NotHeld
+OnDisk = Absent | DirectoryOnDisk | Captured | NotCaptured
 
 
 def placeholder_reason(link_target: bytes) -> str | None:
-    """Why the file is not held; None for the target of a real link."""
+    """Why the file's content is not stored; None for the target of a real link."""
     if not link_target.startswith(b"\0"):
         return None
     return link_target.split(b"\0")[1].decode()
@@ -57,7 +57,7 @@ def placeholder_reason(link_target: bytes) -> str | None:
 
 @dataclass
 class Staging:
-    """How the index is to be brought up to date, in paths relative to the worktree."""
+    """The changes to the index, in paths relative to the worktree."""
 
     update: list[str] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Staging:
 
 
 class Worktree:
-    """Looks at paths of one working tree, never through a symbolic link. It remembers directories: use one for a moment only."""
+    """Inspects paths without following symbolic links. Caches directories, so use it only briefly."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.fspath(root)
@@ -73,16 +73,16 @@ class Worktree:
 
     def stage(self, listed: Iterable[str]) -> Staging:
         staging = Staging()
-        # Git lists a repository inside this one by its directory; its files are its own.
+        # Git lists a nested repository by its directory only.
         for path in dict.fromkeys(path for path in listed if not path.endswith("/")):
             match self.look(path):
-                case NotHeld() as file:
+                case NotCaptured() as file:
                     staging.placeholders[path] = file.placeholder()
-                case Directory():
+                case DirectoryOnDisk():
                     staging.remove.append(path)
                 case Absent() if not self._is_reachable(path):
                     staging.remove.append(path)
-                case Absent() | Held():
+                case Absent() | Captured():
                     staging.update.append(path)
         return staging
 
@@ -94,21 +94,21 @@ class Worktree:
         except (FileNotFoundError, NotADirectoryError):
             return Absent()
         except PermissionError:
-            return NotHeld(UNREADABLE, 0, 0)
+            return NotCaptured(UNREADABLE, 0, 0)
 
     def _classify(self, path: str) -> OnDisk:
         found = os.lstat(path)
         if stat.S_ISLNK(found.st_mode):
-            return Held()
+            return Captured()
         if stat.S_ISDIR(found.st_mode):
-            return Directory()
+            return DirectoryOnDisk()
         if not stat.S_ISREG(found.st_mode):
-            return NotHeld(SPECIAL, 0, found.st_mtime_ns)
+            return NotCaptured(SPECIAL, 0, found.st_mtime_ns)
         if found.st_size > MAX_FILE_BYTES:
-            return NotHeld(TOO_LARGE, found.st_size, found.st_mtime_ns)
+            return NotCaptured(TOO_LARGE, found.st_size, found.st_mtime_ns)
         if not os.access(path, os.R_OK):
-            return NotHeld(UNREADABLE, found.st_size, found.st_mtime_ns)
-        return Held()
+            return NotCaptured(UNREADABLE, found.st_size, found.st_mtime_ns)
+        return Captured()
 
     def _is_reachable(self, path: str) -> bool:
         folder, _, _ = path.rpartition("/")

@@ -1,4 +1,4 @@
-"""Looks the snapshot repositories of a data directory over."""
+"""Checks the snapshot repositories of a data directory for `opensession doctor`."""
 
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,6 @@ async def _check_one(place: Path) -> Finding | None:
         SUBJECT,
         "fault",
         f"{place} is damaged ({reason[0] if reason else f'git fsck ended with {result.code}'})",
-        "set it aside: new snapshots begin afresh, what stood in the old ones can no longer be reverted to",
+        "move it away: new snapshots start from scratch, and steps before that can no longer be reverted",
         partial(place.rename, place.with_name(f"{place.name}.damaged")),
     )

@@ -1,4 +1,4 @@
-"""Read what `git diff-tree` prints. `-z` leaves every name as it is, so a name may hold any byte but NUL."""
+"""Parses the output of `git diff-tree`. With `-z`, names are unquoted and may contain any byte but NUL."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -2,7 +2,7 @@ from app.schema.errors import ServiceError
 
 
 class SnapshotFailed(ServiceError):
-    """No snapshot could be taken or read. A step then stores none; a revert is refused with this message."""
+    """A snapshot could not be taken or read. A step then has no snapshot; a revert fails with this message."""
 
     status = 500
     name = "SnapshotError"

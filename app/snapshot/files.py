@@ -1,4 +1,4 @@
-"""Write and remove single files below a directory, without ever following a symbolic link out of it."""
+"""Writes and removes files below a directory without following symbolic links out of it."""
 
 import os
 import secrets
@@ -11,9 +11,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def write_file(root: Path, path: str, content: bytes, *, executable: bool) -> None:
-    """Put a regular file at `path` at once, in place of a file, a link or an empty directory. Raises OSError.
+    """Atomically replaces a file, link or empty directory by a regular file. Raises OSError.
 
-    Read and write permissions of a file that was there stay; whether it is executable is as told.
+    Keeps the read and write permissions of an existing file; `executable` sets the executable bits.
     """
 
     def create(name: str, folder: int, replaced: os.stat_result | None) -> None:
@@ -27,12 +27,12 @@ def write_file(root: Path, path: str, content: bytes, *, executable: bool) -> No
 
 
 def write_link(root: Path, path: str, target: bytes) -> None:
-    """Put a symbolic link at `path` at once, in place of a file, a link or an empty directory. Raises OSError."""
+    """Atomically replaces a file, link or empty directory by a symbolic link. Raises OSError."""
     _replace(root, path, lambda name, folder, _: os.symlink(target, os.fsencode(name), dir_fd=folder))
 
 
 def remove(root: Path, path: str, keep: Path) -> None:
-    """Remove a file or link, and the directories that this empties, as git does, but neither `keep` nor what holds it."""
+    """Removes a file or link and then empty parent directories, as git does, but not `keep` and its parents."""
     with suppress(FileNotFoundError), _parent(root, path) as (folder, name):
         os.unlink(name, dir_fd=folder)
     for emptied in Path(path).parents[:-1]:
@@ -83,7 +83,7 @@ def _lstat(name: str, folder: int) -> os.stat_result | None:
 
 @contextmanager
 def _parent(root: Path, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """The open directory that holds `path`, and the name in it. Everything below `root` is opened without following links."""
+    """Yields the open parent directory of `path` and the name in it. Follows no links below `root`."""
     *folders, name = path.split("/")
     descriptor = os.open(root, _FOLDER)
     try:

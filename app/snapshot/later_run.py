@@ -1,4 +1,4 @@
-"""Share one piece of work among many callers without handing anyone a result older than their call."""
+"""Coalesces concurrent calls of an operation, without returning a result from before a call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class LaterRun(Generic[T]):
-    """Every call is answered by a run that begins after the call: those that come while one runs share the next.
+class CoalescedRun(Generic[T]):
+    """Every call gets the result of a run that begins after the call. Calls during a run share the next run.
 
-    A caller that is cancelled leaves the run to the others.
+    Cancelling a caller does not cancel the run.
     """
 
     def __init__(self, work: Callable[[], Awaitable[T]]) -> None:

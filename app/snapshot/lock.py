@@ -1,4 +1,4 @@
-"""One user of a snapshot repository at a time: among this server's sessions, and among servers that share a data directory."""
+"""An exclusive lock for a snapshot repository, within this server and between servers that share a data directory."""
 
 import asyncio
 import fcntl
@@ -16,15 +16,15 @@ _in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
 
 class RepositoryLock:
-    def __init__(self, path: Path, patience: float = 120) -> None:
+    def __init__(self, path: Path, timeout_seconds: float = 120) -> None:
         self._path = path
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._local = _in_process.setdefault(path, asyncio.Lock())
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[int]:
-        """Yields the locked file descriptor. A git process that inherits it keeps the lock should this server be killed,
-        so whoever holds the lock knows that no other git works on the index.
+        """Yields the locked file descriptor. A git process that inherits it keeps the lock if this server is killed, so the
+        holder of the lock knows that no other git process uses the index.
         """
         async with self._local:
             descriptor = self._open()
@@ -43,10 +43,10 @@ class RepositoryLock:
             raise SnapshotFailed(f"{self._path.parent} cannot be used: {error.strerror}") from error
 
     async def _wait_for(self, descriptor: int) -> None:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout_seconds
         while not _try_lock(descriptor):
             if time.monotonic() > deadline:
-                raise SnapshotFailed(f"another process has held {self._path} for {self._patience:g} s")
+                raise SnapshotFailed(f"another process has held {self._path} for {self._timeout_seconds:g} s")
             await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -1,7 +1,7 @@
-"""The git repository that keeps the snapshots: our own, in the data directory, its work tree the project's checkout.
+"""The git repository of the snapshots, in the data directory. Its work tree is the project's checkout.
 
-Nothing in it is committed. Its index follows the checkout, a snapshot is a tree written from it, and a ref for each tree
-(`refs/keep/<tree>`, used last at its file's mtime) is what `git gc` keeps.
+It has no commits. Its index follows the checkout, and a snapshot is a tree written from the index. A ref for each tree
+(`refs/keep/<tree>`, whose mtime is the time of the last use) protects it from `git gc`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ KEPT_SECONDS = 7 * 24 * 3600
 _KEEP_AGAIN_SECONDS = 3600
 _TIMEOUT_SECONDS = 60
 _LONG_TIMEOUT_SECONDS = 600
-# Bytes are kept as they are: no line endings, filters (LFS), keywords or encodings. This file outranks every .gitattributes.
+# Stores bytes unchanged: no line endings, filters (LFS), keywords or encodings. This file overrides every .gitattributes.
 _ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
 _CONFIG = {
     "core.autocrlf": "false",
@@ -71,10 +71,10 @@ class Entry:
 
 
 class Repository:
-    """Git's plumbing, one method a command. Paths are relative to the worktree. Every failure is a SnapshotFailed."""
+    """Git's plumbing, one method per command. Paths are relative to the worktree. Every failure raises SnapshotFailed."""
 
     def __init__(self, git_dir: Path, worktree: Path, scope: str, exclude: Iterable[str]) -> None:
-        """`scope`: the directory below the worktree to look at, "" for all of it. `exclude`: directories to leave out."""
+        """`scope`: the covered directory below the worktree, "" for all of it. `exclude`: directories to exclude."""
         self.git_dir = git_dir
         self._worktree = worktree
         self._pathspec = ["--", scope] if scope else []
@@ -92,10 +92,10 @@ class Repository:
             "GIT_LITERAL_PATHSPECS": "1",
         }
 
-    # Set-up: with the lock held.
+    # Set-up; the caller holds the lock.
 
     async def prepare(self) -> None:
-        """Make the repository unless it is there."""
+        """Creates the repository if it is missing."""
         (self.git_dir / "index.lock").unlink(missing_ok=True)
         if not (self.git_dir / "info" / "attributes").exists():
             await self._create()
@@ -111,13 +111,13 @@ class Repository:
             raise SnapshotFailed(f"git init: {result.stderr}")
         (self.git_dir / "info").mkdir(exist_ok=True)
         (self.git_dir / "refs" / "keep").mkdir(exist_ok=True)
-        # Last and at once: where it stands, the repository is whole.
+        # Written last and atomically: this file marks a complete repository.
         attributes = self.git_dir / "info" / "attributes.new"
         attributes.write_text(_ATTRIBUTES)
         attributes.replace(self.git_dir / "info" / "attributes")
 
     async def _read_project_configuration(self) -> None:
-        """What the project's own git ignores beside its .gitignore files."""
+        """Reads the project's ignore rules outside of .gitignore files."""
         ignore_file, exclude = await asyncio.gather(
             git(["config", "--path", "--get", "core.excludesFile"], self._worktree),
             git(["rev-parse", "--git-path", "info/exclude"], self._worktree),
@@ -137,41 +137,41 @@ class Repository:
         target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
         self._project_exclude_read = read or (0, 0)
 
-    # The index: with the lock held, whose descriptor git inherits.
+    # The index; the caller holds the lock, whose descriptor git inherits.
 
     async def listed(self, lock: int) -> list[str]:
-        """Paths that differ from the index: new, modified, deleted, of another type; in no order, some twice, and those of
-        repositories inside this one as `path/`. Names that are not UTF-8 are left out, as JSON cannot carry them.
+        """Paths that differ from the index: new, modified, deleted or of another type. Unordered, with duplicates; nested
+        repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them.
         """
         result = await self._git(["ls-files", "-z", "-o", "-m", "--exclude-standard", *self._pathspec], lock=lock)
         return [name for name in names(result.stdout) if _is_utf8(name)]
 
     async def tracked_though_ignored(self) -> list[str]:
-        """Files that the project's own repository tracks in spite of its ignore rules: they are no less its files."""
+        """Files that the project's repository tracks although its ignore rules match them."""
         args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
         result = await git(args, self._worktree, env={"GIT_LITERAL_PATHSPECS": "1"})
         return [name for name in names(result.stdout) if _is_utf8(name)] if result.ok else []
 
     async def update(self, paths: Iterable[str], lock: int) -> None:
-        """Take each path into the index as it stands in the worktree, or out of it."""
+        """Updates each path in the index from the worktree, or removes it."""
         args = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace", "-z", "--stdin"]
         options = await self._options_for_first_update() if self.index_signature() is None else ()
         await self._git(args, stdin=_nul_separated(paths), lock=lock, options=options, timeout=_LONG_TIMEOUT_SECONDS)
 
     async def _options_for_first_update(self) -> Sequence[str]:
-        """All contents into one pack: a seventh of the time that a file for each takes. Older git would make a pack for each."""
+        """Writes all contents into one pack, seven times faster than loose objects. Older git would make a pack for each."""
         version = await git(["version"], self._worktree)
         numbers = [int(number) for number in re.findall(r"\d+", version.text)[:2]]
         return ("-c", "core.bigFileThreshold=1") if numbers >= [2, 37] else ()
 
     async def put(self, links: Mapping[str, bytes], removed: Iterable[str], lock: int) -> None:
-        """Put links with these targets into the index, and take paths out, whatever the worktree holds."""
+        """Adds links with these targets to the index and removes paths, regardless of the worktree."""
         lines = [f"0 {_NO_BLOB}\t{path}" for path in removed]
         lines += [f"{_LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
         await self._git(["update-index", "-z", "--index-info"], stdin=_nul_separated(lines), lock=lock)
 
     async def refresh(self, lock: int) -> None:
-        """Spare `listed` from reading again files that were only touched."""
+        """Refreshes the index, so that `listed` does not read files again that were only touched."""
         if self.index_signature():
             await self._git(["update-index", "-q", "--refresh"], lock=lock)
 
@@ -179,7 +179,7 @@ class Repository:
         return (await self._git(["write-tree"], lock=lock)).text
 
     async def tree_with(self, tree: str, changed: Mapping[str, Entry | None], lock: int) -> str:
-        """The tree as it would be with these entries in it, None taking one out. The index stays as it is."""
+        """Writes a tree with these entries changed; None removes one. The index does not change."""
         scratch = self.git_dir / "index.scratch"
         aside = {"GIT_INDEX_FILE": str(scratch)}
         removed = [f"0 {_NO_BLOB}\t{path}" for path, entry in changed.items() if entry is None]
@@ -194,7 +194,7 @@ class Repository:
             scratch.unlink(missing_ok=True)
 
     def index_signature(self) -> Signature | None:
-        """Another one when the index was written: git replaces the file."""
+        """Changes whenever the index is written, because git replaces the file."""
         try:
             found = (self.git_dir / "index").stat()
         except FileNotFoundError:
@@ -206,7 +206,7 @@ class Repository:
             (self.git_dir / name).unlink(missing_ok=True)
 
     def keep(self, tree: str) -> None:
-        """Keep a tree from `collect` for seven days from now."""
+        """Protects a tree from `collect` for seven days from now."""
         now = clock.now_ms() / 1000
         if now - self._kept.get(tree, 0) > _KEEP_AGAIN_SECONDS:
             self._ref(tree).write_text(f"{tree}\n")
@@ -216,7 +216,7 @@ class Repository:
         return self.git_dir / "refs" / "keep" / tree
 
     def _store_blob(self, content: bytes) -> str:
-        """A loose object, as `git hash-object -w` writes it, without a process for each."""
+        """Writes a loose object as `git hash-object -w` does, without a process."""
         stored = b"blob %d\0%s" % (len(content), content)
         object_id = hashlib.sha1(stored, usedforsecurity=False).hexdigest()
         path = self.git_dir / "objects" / object_id[:2] / object_id[2:]
@@ -226,10 +226,10 @@ class Repository:
         temporary.replace(path)
         return object_id
 
-    # Reading: needs no lock.
+    # Reading; needs no lock.
 
     async def entries(self, tree: str, paths: Iterable[str]) -> dict[str, Entry]:
-        """The files and links among `paths` that the tree holds."""
+        """The files and links among `paths` in the tree."""
         found: dict[str, Entry] = {}
         remaining = iter(paths)
         while some := list(islice(remaining, 500)):
@@ -239,7 +239,7 @@ class Repository:
         return found
 
     async def blobs(self, blob_ids: Iterable[str]) -> dict[str, bytes]:
-        """Contents by id; an object that is gone is left out."""
+        """Contents by id, without missing objects."""
         wanted = list(dict.fromkeys(blob_ids))
         if not wanted:
             return {}
@@ -262,8 +262,8 @@ class Repository:
     # Housekeeping.
 
     async def collect(self, kept_seconds: float = KEPT_SECONDS, *, is_alone: bool = False) -> None:
-        """Delete snapshots that were last current longer ago. What they alone held goes a day later, for the sake of work beside
-        this; at once when the caller holds the lock and `is_alone`."""
+        """Deletes snapshots that were last used longer ago. Their objects are deleted a day later, because other work may need
+        them; at once with `is_alone`, when the caller holds the lock."""
         await asyncio.to_thread(self._drop_old_refs, kept_seconds)
         await self._git(["gc", "--quiet", "--prune=now" if is_alone else "--prune=1.day.ago"], timeout=_LONG_TIMEOUT_SECONDS)
 
@@ -321,7 +321,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _checked(tree: str) -> str:
-    """Keeps git from reading as an option or as another kind of name what should be a snapshot's."""
+    """Raises SnapshotFailed unless it is a tree's hash, so that git cannot read it as an option or another name."""
     if not re.fullmatch("[0-9a-f]{40}", tree):
         raise SnapshotFailed(f"{tree!r} names no snapshot")
     return tree

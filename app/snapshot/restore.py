@@ -1,4 +1,4 @@
-"""Decide what a restore does with each path, and do it."""
+"""Decides what a restore does with each path, and does it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 from app.snapshot import files
-from app.snapshot.capture import Absent, Directory, Held, NotHeld, OnDisk
+from app.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk
 from app.snapshot.repository import Entry
 
 IGNORED = "git ignores it, so no snapshot holds it"
@@ -24,9 +24,9 @@ class NotRestored:
 
 @dataclass
 class RestoreReport:
-    """What became of each path. `before` is the snapshot taken first: restoring the same paths from it undoes this restore.
+    """The result for each path. `before` is a snapshot from before the restore; restoring the same paths from it undoes this one.
 
-    `after`, of a dry run only, is the snapshot that would be taken next.
+    `after`, for a dry run only, is the tree that the restore would produce.
     """
 
     before: str
@@ -34,11 +34,11 @@ class RestoreReport:
     restored: list[Path] = field(default_factory=list)
     deleted: list[Path] = field(default_factory=list)
     unchanged: list[Path] = field(default_factory=list)
-    could_not: list[NotRestored] = field(default_factory=list)
+    failures: list[NotRestored] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Leave:
+class Skip:
     pass
 
 
@@ -57,38 +57,38 @@ class Refuse:
     reason: str
 
 
-Step = Leave | Delete | Write | Refuse
+RestoreStep = Skip | Delete | Write | Refuse
 
 
 @dataclass(frozen=True)
 class RestoreTarget:
-    """A path as the snapshot has it, and why the snapshot lacks its content, if it does."""
+    """A path's entry in the snapshot, and why its content is missing, if it is."""
 
     entry: Entry | None
-    not_held: str | None = None
+    not_captured: str | None = None
 
 
-def decide_restore(target: RestoreTarget, current: Entry | None, on_disk: OnDisk) -> Step:
-    """Nothing is overwritten or deleted that the current snapshot does not hold, so that every restore can be undone."""
+def decide_restore(target: RestoreTarget, current: Entry | None, on_disk: OnDisk) -> RestoreStep:
+    """Overwrites and deletes only what the current snapshot contains, so that every restore can be undone."""
     if target.entry is not None and target.entry == current:
-        return Leave()
-    if target.not_held:
-        return Refuse(f"it was {target.not_held} when the snapshot was taken")
+        return Skip()
+    if target.not_captured:
+        return Refuse(f"it was {target.not_captured} when the snapshot was taken")
     match on_disk:
-        case NotHeld():
+        case NotCaptured():
             return Refuse(f"it is {on_disk.reason}")
-        case Held() if current is None:
+        case Captured() if current is None:
             return Refuse(IGNORED)
-        case Held():
+        case Captured():
             return Write(target.entry) if target.entry else Delete()
-        case Absent() | Directory():
-            return Write(target.entry) if target.entry else Leave()
+        case Absent() | DirectoryOnDisk():
+            return Write(target.entry) if target.entry else Skip()
         case _:
             assert_never(on_disk)
 
 
 class Restorer:
-    """Carries out steps and writes them into the report. `keep` is a directory never to be removed."""
+    """Executes the steps and adds the results to the report. Never removes the directory `keep`."""
 
     def __init__(self, worktree: Path, keep: Path, report: RestoreReport) -> None:
         self._worktree = worktree
@@ -96,14 +96,14 @@ class Restorer:
         self._report = report
 
     def delete(self, paths: list[str]) -> None:
-        """To be called before `write`, so that a file can take the place of a directory that this empties."""
+        """Call it before `write`, so that a file can replace a directory that becomes empty."""
         for path in paths:
             self._attempt(path, self._report.deleted, partial(files.remove, self._worktree, path, self._keep))
 
     def write(self, entries: Mapping[str, Entry], contents: Mapping[str, bytes]) -> None:
         for path, entry in entries.items():
             if entry.blob not in contents:
-                self._report.could_not.append(NotRestored(self._worktree / path, UNREADABLE))
+                self._report.failures.append(NotRestored(self._worktree / path, UNREADABLE))
                 continue
             self._attempt(path, self._report.restored, partial(self._put, path, entry, contents[entry.blob]))
 
@@ -117,7 +117,7 @@ class Restorer:
         try:
             act()
         except OSError as error:
-            self._report.could_not.append(NotRestored(self._worktree / path, _reason(error)))
+            self._report.failures.append(NotRestored(self._worktree / path, _reason(error)))
         else:
             done.append(self._worktree / path)
 

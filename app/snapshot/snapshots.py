@@ -1,8 +1,8 @@
 """Snapshots of a checkout's files: taken before and after every step of a turn, compared for diffs, restored by revert.
 
-What a snapshot holds: the files and links of the covered directory that the project's git would not ignore, with content and
-executable bit. What it lacks: the content of large, special or unreadable files (that they change is seen), empty directories,
-the files of repositories and submodules inside this one, and names that are not UTF-8.
+A snapshot contains the files and links of the covered directory that the project's git does not ignore, with content and
+executable bit. It does not contain the content of large, special or unreadable files (their changes are detected), empty
+directories, the files of nested repositories and submodules, and names that are not UTF-8.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any, TypeVar, assert_never
 from app.schema.session import FileDiff
 from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
 from app.snapshot.errors import SnapshotFailed
-from app.snapshot.later_run import LaterRun
+from app.snapshot.later_run import CoalescedRun
 from app.snapshot.lock import RepositoryLock
 from app.snapshot.quota import SnapshotQuota
 from app.snapshot.repository import Entry, Repository, Signature
@@ -27,13 +27,13 @@ from app.snapshot.restore import (
     OUTSIDE,
     UNREADABLE,
     Delete,
-    Leave,
     NotRestored,
     Refuse,
     Restorer,
     RestoreReport,
+    RestoreStep,
     RestoreTarget,
-    Step,
+    Skip,
     Write,
     decide_restore,
 )
@@ -43,14 +43,14 @@ _FILES_IN_MEMORY = 64
 
 
 def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:
-    """Each checkout of a project has its own, so that no two share an index."""
+    """Each checkout of a project has its own repository, because checkouts cannot share an index."""
     name = hashlib.sha256(str(worktree).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return data_dir / "snapshot" / project_id / name
 
 
 @dataclass(frozen=True)
-class _Known:
-    """The index as this object last left it: the tree written from it, and the placeholders in it."""
+class _IndexState:
+    """The state of the index after the last snapshot: its tree and its placeholders."""
 
     signature: Signature | None
     tree: str
@@ -58,17 +58,17 @@ class _Known:
 
 
 class Snapshots:
-    """Snapshots of one directory. A snapshot is named by its tree's hash and kept for seven days after it was last current.
+    """Snapshots of one directory. A snapshot's name is the hash of its tree; it is kept for seven days after its last use.
 
-    Every method raises SnapshotFailed where git fails; `restore` has then touched nothing.
+    Every method raises SnapshotFailed if git fails; `restore` has then changed no file.
     """
 
     def __init__(
-        self, git_dir: Path, worktree: Path, directory: Path, exclude: Sequence[Path] = (), *, most_bytes: int | None = None
+        self, git_dir: Path, worktree: Path, directory: Path, exclude: Sequence[Path] = (), *, max_bytes: int | None = None
     ) -> None:
         """`directory`, in `worktree`, is what snapshots cover; `exclude` holds directories that they leave out.
         `most_bytes`: what all snapshots may take."""
-        self._quota = SnapshotQuota(most_bytes)
+        self._quota = SnapshotQuota(max_bytes)
         git_dir = git_dir.absolute()
         self._worktree = worktree.resolve()
         self._directory = directory.resolve()
@@ -76,13 +76,13 @@ class Snapshots:
         scope = _relative(self._directory, self._worktree) or ""
         self._repository = Repository(git_dir, self._worktree, scope, filter(None, excluded))
         self._lock = RepositoryLock(git_dir / "opensession.lock")
-        self._known: _Known | None = None
+        self._known: _IndexState | None = None
         self._has_new_trees = True
-        self._track = LaterRun(self._track_alone)
-        self._unbreakable: set[asyncio.Task[Any]] = set()
+        self._track = CoalescedRun(self._track_alone)
+        self._restores: set[asyncio.Task[Any]] = set()
 
     async def track(self) -> str:
-        """Take a snapshot: the hash of a tree that holds the files as they are at a moment after this call began."""
+        """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call."""
         await self._quota.require_room(self._repository)
         return await self._track()
 
@@ -96,7 +96,7 @@ class Snapshots:
         return await self._repository.diff_text(before, after or await self.track())
 
     async def diff_full(self, before: str, after: str) -> list[FileDiff]:
-        """Each changed file with both its texts and the counts of lines; a rename is a deletion and an addition."""
+        """Each changed file with both texts and line counts. A rename is a deletion and an addition."""
         if before == after:
             return []
         changes = await self._repository.changes(before, after)
@@ -104,17 +104,18 @@ class Snapshots:
         return [change.as_file_diff(contents) for change in changes]
 
     async def restore(
-        self, wanted: Mapping[Path, str], *, dry_run: bool = False, about_to: Callable[[str], Awaitable[None]] | None = None
+        self, wanted: Mapping[Path, str], *, dry_run: bool = False, before_restore: Callable[[str], Awaitable[None]] | None = None
     ) -> RestoreReport:
-        """Bring each path to its content, executable bit and type in its snapshot, or delete it where that has none.
+        """Restores each path's content, executable bit and type from its snapshot, or deletes it if the snapshot has no such
+        path.
 
         No other file is touched; a directory that a deletion empties goes too, as in git. A dry run only reports. `about_to` is
         called with the snapshot of how things are before the first file is touched; raising, it stops the restore.
         """
-        return await self._to_its_end(self._restore(wanted, dry_run, about_to))
+        return await self._uncancelled(self._restore(wanted, dry_run, before_restore))
 
     async def gc(self) -> None:
-        """Delete old snapshots; nothing to do when none was taken since the last time, unless there is no room for one."""
+        """Deletes old snapshots. Does nothing if none was taken since the last time, unless the quota is exceeded."""
         if not self._has_new_trees and not self._quota.is_full:
             return
         async with self._lock.held() as lock:
@@ -132,7 +133,7 @@ class Snapshots:
             return await self._capture(lock)
 
     async def _capture(self, lock: int) -> str:
-        """A file that vanishes while git reads it fails the first attempt, a damaged index the second."""
+        """Retries once, because a file may vanish while git reads it; then again without the index, which may be damaged."""
         with suppress(SnapshotFailed):
             return await self._capture_once(lock)
         with suppress(SnapshotFailed):
@@ -151,13 +152,13 @@ class Snapshots:
             raise SnapshotFailed(str(error)) from error
         return tree
 
-    async def _stage(self, known: _Known | None, lock: int) -> Staging:
+    async def _stage(self, known: _IndexState | None, lock: int) -> Staging:
         listed = await self._repository.listed(lock)
         if known is None:
             listed += await self._repository.tracked_though_ignored()
         return await asyncio.to_thread(Worktree(self._worktree).stage, listed) if listed else Staging()
 
-    async def _write(self, staging: Staging, known: _Known | None, lock: int) -> str:
+    async def _write(self, staging: Staging, known: _IndexState | None, lock: int) -> str:
         placed = known.placeholders if known else {}
         to_place = {path: target for path, target in staging.placeholders.items() if placed.get(path) != target}
         if staging.update:
@@ -167,7 +168,7 @@ class Snapshots:
         if known and not (staging.update or staging.remove or to_place):
             return known.tree
         tree = await self._repository.write_tree(lock)
-        self._known = _Known(self._repository.index_signature(), tree, staging.placeholders)
+        self._known = _IndexState(self._repository.index_signature(), tree, staging.placeholders)
         self._has_new_trees = True
         return tree
 
@@ -177,7 +178,7 @@ class Snapshots:
     # Restoring.
 
     async def _restore(
-        self, wanted: Mapping[Path, str], dry_run: bool, about_to: Callable[[str], Awaitable[None]] | None
+        self, wanted: Mapping[Path, str], dry_run: bool, before_restore: Callable[[str], Awaitable[None]] | None
     ) -> RestoreReport:
         async with self._lock.held() as lock:
             report = RestoreReport(await self._capture(lock))
@@ -189,26 +190,26 @@ class Snapshots:
                 changed = {**dict.fromkeys(deletions), **writes}
                 report.after = await self._repository.tree_with(report.before, changed, lock) if changed else report.before
             else:
-                if about_to is not None:
-                    await about_to(report.before)
+                if before_restore is not None:
+                    await before_restore(report.before)
                 await self._carry_out(deletions, writes, report)
             return report
 
-    async def _plan(self, wanted: Mapping[Path, str], report: RestoreReport) -> dict[str, Step]:
+    async def _plan(self, wanted: Mapping[Path, str], report: RestoreReport) -> dict[str, RestoreStep]:
         trees: dict[str, str] = {}
         for path, tree in wanted.items():
             inside = _relative(path, self._worktree)
             if inside and path.is_relative_to(self._directory):
                 trees[inside] = tree
             else:
-                report.could_not.append(NotRestored(path, OUTSIDE))
+                report.failures.append(NotRestored(path, OUTSIDE))
         targets = await self._targets(trees)
         current = await self._repository.entries(report.before, trees)
         disk = await asyncio.to_thread(self._look, list(trees))
         return {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
 
     async def _targets(self, trees: Mapping[str, str]) -> dict[str, RestoreTarget]:
-        """By path; one whose snapshot cannot be read is left out."""
+        """By path, without paths whose snapshot cannot be read."""
         entries: dict[str, Entry | None] = {}
         for tree in dict.fromkeys(trees.values()):
             paths = [path for path, its_tree in trees.items() if its_tree == tree]
@@ -216,13 +217,13 @@ class Snapshots:
                 found = await self._repository.entries(tree, paths)
                 entries.update({path: found.get(path) for path in paths})
         links = await self._repository.blobs(entry.blob for entry in entries.values() if entry and entry.is_link)
-        return {path: RestoreTarget(entry, _why_not_held(entry, links)) for path, entry in entries.items()}
+        return {path: RestoreTarget(entry, _reason_not_captured(entry, links)) for path, entry in entries.items()}
 
     def _look(self, paths: list[str]) -> dict[str, OnDisk]:
         worktree = Worktree(self._worktree)
         return {path: worktree.look(path) for path in paths}
 
-    def _step(self, path: str, target: RestoreTarget | None, current: Entry | None, on_disk: OnDisk) -> Step:
+    def _step(self, path: str, target: RestoreTarget | None, current: Entry | None, on_disk: OnDisk) -> RestoreStep:
         if target is None:
             return Refuse(UNREADABLE)
         step = decide_restore(target, current, on_disk)
@@ -233,15 +234,15 @@ class Snapshots:
     def _is_in_other_repository(self, path: str) -> bool:
         return any((self._worktree / folder / ".git").exists() for folder in PurePath(path).parents[:-1])
 
-    def _sort(self, steps: Mapping[str, Step], report: RestoreReport) -> tuple[list[str], dict[str, Entry]]:
+    def _sort(self, steps: Mapping[str, RestoreStep], report: RestoreReport) -> tuple[list[str], dict[str, Entry]]:
         deletions: list[str] = []
         writes: dict[str, Entry] = {}
         for path, step in steps.items():
             match step:
-                case Leave():
+                case Skip():
                     report.unchanged.append(self._worktree / path)
                 case Refuse(reason):
-                    report.could_not.append(NotRestored(self._worktree / path, reason))
+                    report.failures.append(NotRestored(self._worktree / path, reason))
                 case Delete():
                     deletions.append(path)
                 case Write(entry):
@@ -258,25 +259,25 @@ class Snapshots:
             await asyncio.to_thread(restorer.write, some, await self._readable(some.values()))
 
     async def _readable(self, entries: Iterable[Entry]) -> dict[str, bytes]:
-        """Contents by blob; the report says which are missing, as a restore that has begun goes on with the others."""
+        """Contents by blob id. Does not raise: the report lists the missing ones, and the restore continues with the others."""
         with suppress(SnapshotFailed):
             return await self._repository.blobs(entry.blob for entry in entries)
         return {}
 
-    async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Half a restore is worse than one that nobody waits for any more."""
+    async def _uncancelled(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs to completion even if the caller is cancelled: a half-restored tree is worse."""
         task = asyncio.create_task(work)
-        self._unbreakable.add(task)
-        task.add_done_callback(self._unbreakable.discard)
+        self._restores.add(task)
+        task.add_done_callback(self._restores.discard)
         return await asyncio.shield(task)
 
 
-def _why_not_held(entry: Entry | None, links: Mapping[str, bytes]) -> str | None:
+def _reason_not_captured(entry: Entry | None, links: Mapping[str, bytes]) -> str | None:
     return placeholder_reason(links.get(entry.blob, b"")) if entry and entry.is_link else None
 
 
 def _relative(path: Path, root: Path) -> str | None:
-    """`path` seen from `root`, "" for `root` itself, None outside it or with a `..` in it."""
+    """`path` relative to `root`; "" for `root` itself, None outside it or for a path with `..`."""
     if ".." in path.parts or not path.is_relative_to(root):
         return None
     inside = path.relative_to(root).as_posix()

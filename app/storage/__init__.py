@@ -1,4 +1,4 @@
-"""The database: engine, tables, queries, statements, and the writer that groups commits. All SQL stands here.
+"""The database: engine, tables, queries, statements, and the writer that groups commits. All SQL is here.
 
-Begin at `writer.py` and `tables.py`. What the rows mean is in `app.session.rows`.
+Begin at `writer.py` and `tables.py`. `app.session.rows` translates rows to messages and parts.
 """

@@ -1,12 +1,12 @@
-"""Stored bodies are JSON objects; a disk or a hand may have damaged one."""
+"""Checks stored bodies, which are JSON objects and may be damaged."""
 
 from typing import Any
 
 import orjson
 
 
-def is_sound(body: Any) -> bool:
-    """Not an empty one: ids are spliced in before what it holds."""
+def is_valid_body(body: Any) -> bool:
+    """Whether it is a non-empty JSON object. An empty one is invalid because ids are spliced in before its first key."""
     try:
         value = orjson.loads(body) if isinstance(body, str) else None
         return isinstance(value, dict) and bool(value)

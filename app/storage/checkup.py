@@ -1,4 +1,4 @@
-"""Looks a database over: damage, rows that belong to nothing, answers left open."""
+"""Checks a database for `opensession doctor`: damage, orphaned rows, unfinished answers."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -9,56 +9,60 @@ import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
 from app.storage import queries, tables
-from app.storage.bodies import is_sound
+from app.storage.bodies import is_valid_body
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision
 from app.storage.writer_lock import has_reset_bug
 from app.util.finding import Finding
 
 SUBJECT = "database"
-_FEW = 5
+_MAX_NAMED = 5
 
 
 def check(engine: Engine) -> list[Finding]:
     try:
         with engine.connect() as connection, connection.begin():
-            return [*_library(engine), *_findings(engine, connection)]
+            return [*_library_findings(engine), *_findings(engine, connection)]
     except StorageError as error:
-        return [Finding(SUBJECT, "fault", f"it cannot be read: {getattr(error, 'orig', None) or error}. Restore a backup.")]
+        return [Finding(SUBJECT, "fault", f"cannot be read: {getattr(error, 'orig', None) or error}. Restore a backup.")]
 
 
-def _library(engine: Engine) -> Iterator[Finding]:
+def _library_findings(engine: Engine) -> Iterator[Finding]:
     if engine.dialect.name == "sqlite" and has_reset_bug():
         yield Finding(
             SUBJECT,
             "note",
-            f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (fixed in 3.51.3); safe here: servers write and checkpoint "
-            "in turns. Another program must not write to the file while a server runs.",
+            f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (fixed in 3.51.3). Servers work around it with a lock. "
+            "Another program must not write to the file while a server runs.",
         )
 
 
 def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     found = revision(connection)
     if found is None:
-        yield Finding(SUBJECT, "note", "empty: the first start prepares it")
+        yield Finding(SUBJECT, "note", "empty: the first start creates the tables")
         return
     if found != HEAD:
-        yield Finding(SUBJECT, "note", f"at revision {found}, this program's is {HEAD}: the next start or `migrate` sees to it")
+        yield Finding(SUBJECT, "note", f"at revision {found}, this version needs {HEAD}: the next start or `migrate` upgrades it")
         return
-    checks = [*_integrity(engine, connection), *_orphans(engine, connection), *_damaged(engine, connection)]
+    checks = [
+        *_integrity_findings(engine, connection),
+        *_orphan_findings(engine, connection),
+        *_damage_findings(engine, connection),
+    ]
     yield from checks
-    yield from _left_open(connection)
+    yield from _open_message_findings(connection)
     if not checks:
-        yield Finding(SUBJECT, "fine", f"sound: {_counted(connection)}")
+        yield Finding(SUBJECT, "fine", f"sound: {_count_rows(connection)}")
 
 
-def _counted(connection: Connection) -> str:
+def _count_rows(connection: Connection) -> str:
     counted = {"sessions": tables.SESSION, "messages": tables.MESSAGE, "parts": tables.PART}
     counts = {name: connection.execute(select(func.count()).select_from(of)).scalar_one() for name, of in counted.items()}
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
-def _integrity(engine: Engine, connection: Connection) -> Iterator[Finding]:
+def _integrity_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     if engine.dialect.name != "sqlite":
         return
     problems = [row for row in connection.execute(text("PRAGMA integrity_check")).scalars() if row != "ok"]
@@ -66,13 +70,13 @@ def _integrity(engine: Engine, connection: Connection) -> Iterator[Finding]:
         yield Finding(
             SUBJECT,
             "fault",
-            f"the file is damaged ({'; '.join(problems[:_FEW])}). Stop the server and restore a backup, or save what can be "
-            "read: sqlite3 opensession.db .recover | sqlite3 recovered.db",
+            f"the file is damaged ({'; '.join(problems[:_MAX_NAMED])}). Stop the server and restore a backup, or recover what "
+            "is readable: sqlite3 opensession.db .recover | sqlite3 recovered.db",
         )
 
 
-def _orphans(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    """Parts of no message, and messages of no session, which foreign keys rule out unless somebody switched them off."""
+def _orphan_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    """Parts without a message and messages without a session. Foreign keys prevent them unless someone switched them off."""
     message, part, session = tables.MESSAGE, tables.PART, tables.SESSION
     owners = select(message.c.id).where(message.c.session_id == part.c.session_id, message.c.id == part.c.message_id)
     for of, without in ((message, message.c.session_id.not_in(select(session.c.id))), (part, ~owners.exists())):
@@ -83,15 +87,15 @@ def _orphans(engine: Engine, connection: Connection) -> Iterator[Finding]:
             yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write, engine, [statement]))
 
 
-def _damaged(engine: Engine, connection: Connection) -> Iterator[Finding]:
+def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     for of in (tables.MESSAGE, tables.PART):
-        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if not is_sound(row.body)]
+        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if not is_valid_body(row.body)]
         if rows:
             statement = delete(of).where(of.c.seq.in_([row.seq for row in rows]))
             text_ = f"{len(rows)} {of.name} rows are damaged: {_names(rows)}"
             yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write, engine, [statement]))
     session = tables.SESSION
-    rows = [row for row in connection.execute(select(session)) if not is_sound(row.body)]
+    rows = [row for row in connection.execute(select(session)) if not is_valid_body(row.body)]
     if rows:
         statements = [
             update(session).where(session.c.seq == row.seq).values(body=_session_body(row), reverting=False) for row in rows
@@ -101,7 +105,7 @@ def _damaged(engine: Engine, connection: Connection) -> Iterator[Finding]:
 
 
 def _session_body(row: Any) -> str:
-    """What the columns still tell. The rest of the session is in its messages."""
+    """A session body made from the row's columns."""
     body = {
         "id": row.id,
         "slug": "mended-session",
@@ -114,20 +118,20 @@ def _session_body(row: Any) -> str:
     return orjson.dumps({**body, "parentID": row.parent_id} if row.parent_id else body).decode()
 
 
-def _left_open(connection: Connection) -> Iterator[Finding]:
-    left = queries.abandoned_messages(connection)
+def _open_message_findings(connection: Connection) -> Iterator[Finding]:
+    left = queries.orphaned_messages(connection)
     if left:
         yield Finding(SUBJECT, "note", f"{len(left)} messages were left unfinished: the next start closes or answers them")
 
 
 def _names(rows: Sequence[Any]) -> str:
-    return ", ".join(row.id for row in rows[:_FEW]) + (" …" if len(rows) > _FEW else "")
+    return ", ".join(row.id for row in rows[:_MAX_NAMED]) + (" …" if len(rows) > _MAX_NAMED else "")
 
 
 def _write(engine: Engine, statements: Sequence[Any]) -> None:
-    turns = writer_lock(engine)
-    with hold_writer_lock(turns), engine.execution_options(immediate=True).begin() as connection:
+    lock = writer_lock(engine)
+    with hold_writer_lock(lock), engine.execution_options(immediate=True).begin() as connection:
         for statement in statements:
             connection.execute(statement)
-    if turns:
-        turns.close()
+    if lock:
+        lock.close()

@@ -1,7 +1,7 @@
-"""The database: one engine, one thread that writes, a few that read.
+"""The database: one engine, one writer thread and several reader threads.
 
-SQLAlchemy is used synchronously in threads of our own rather than through its asyncio layer: a grouped commit is then one hop to
-another thread instead of one for every statement.
+SQLAlchemy is used synchronously in these threads rather than through its asyncio layer: a grouped commit then needs one switch
+to another thread instead of one for every statement.
 """
 
 import asyncio
@@ -14,16 +14,18 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy import Connection as Connection
+from sqlalchemy import Engine as Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from app.storage.locks import DatabaseLocks, Locks, ProcessLocks
 from app.storage.writer_lock import WriterLock, has_reset_bug
 
 T = TypeVar("T")
 
 StorageError = SQLAlchemyError
-"""Whatever the database refuses: a full disk, a lock held too long, a broken constraint."""
+"""Any failure of the database: a full disk, a lock timeout, a violated constraint."""
 
 _READERS = 4
 _BUSY_TIMEOUT_MS = 15_000
@@ -32,11 +34,11 @@ _READING: dict[str, dict[str, Any]] = {
     "sqlite": {},
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }
-"""By dialect: what makes a read see one state."""
+"""Execution options, by dialect, that give a read transaction a consistent view."""
 
 
 class DatabaseUnusable(Exception):
-    """A server cannot run on the database that was named; the message says what to do."""
+    """The server cannot run on the configured database. The message says what to do."""
 
 
 def make_engine(url: str) -> Engine:
@@ -60,47 +62,47 @@ def _postgres_engine(url: URL) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    """In WAL mode with full synchronous commits: what is acknowledged survives a power cut."""
+    """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
     engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 1)
     event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "begin", _begin_transaction)
     return engine
 
 
 def require_writable(directory: Path, *files: Path) -> None:
-    """Makes the directory unless it is there. Raises DatabaseUnusable, saying what to do."""
+    """Creates the directory if it is missing. Raises DatabaseUnusable."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise _unwritable(directory, error.strerror or str(error)) from error
     for path in (directory, *(file for file in files if file.exists())):
         if not os.access(path, os.W_OK):
-            raise _unwritable(path, "no leave to write, or a read-only file system")
+            raise _unwritable(path, "no write permission, or a read-only file system")
 
 
 def _unwritable(path: Path, reason: str) -> DatabaseUnusable:
     return DatabaseUnusable(
-        f"{path} cannot be written ({reason}), and that is where sessions are kept. "
-        "Make it writable for this user, or name another directory in OPENSESSION_DATA_DIR."
+        f"{path} cannot be written ({reason}); sessions are stored there. "
+        "Make it writable for this user, or set OPENSESSION_DATA_DIR to another directory."
     )
 
 
 def writer_lock(engine: Engine) -> WriterLock | None:
-    """None where nothing but the database itself need keep writers apart."""
+    """None if the database itself is enough to serialize writers."""
     path = engine.url.database
     if engine.dialect.name != "sqlite" or not path or not has_reset_bug():
         return None
     return WriterLock(Path(path), _BUSY_TIMEOUT_MS / 1000)
 
 
-def hold_writer_lock(turns: WriterLock | None) -> AbstractContextManager[None]:
-    return turns.held() if turns else nullcontext()
+def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
+    return lock.held() if lock else nullcontext()
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    """Transactions are begun by hand (`_begin`), so that a read sees one state and a write takes its lock at once."""
+    """Transactions begin explicitly (`_begin_transaction`), so that reads are consistent and a write takes its lock at once."""
     connection.isolation_level = None
     _use_wal(connection)
     for pragma in (
@@ -108,13 +110,13 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
         "synchronous=FULL",
         "foreign_keys=ON",
         "temp_store=MEMORY",
-        "cache_size=-4000",  # KiB, for each of five connections: with twice as much nothing was faster
+        "cache_size=-4000",  # KiB for each of five connections; a larger cache measured no faster
     ):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _use_wal(connection: Any) -> None:
-    """SQLite does not wait, as it does elsewhere, when another process makes the same change to a new database."""
+    """Retries, because SQLite ignores busy_timeout while another process switches a new database to WAL."""
     deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -126,7 +128,7 @@ def _use_wal(connection: Any) -> None:
             time.sleep(0.01)
 
 
-def _begin(connection: Connection) -> None:
+def _begin_transaction(connection: Connection) -> None:
     immediate = connection.get_execution_options().get("immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
@@ -135,35 +137,37 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
-        self._to_read = self.engine.execution_options(**_READING[self.dialect])
-        self._to_write = self.engine.execution_options(immediate=True)
+        self._read_engine = self.engine.execution_options(**_READING[self.dialect])
+        self._write_engine = self.engine.execution_options(immediate=True)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
-        self._turns = writer_lock(self.engine)
+        self._writer_lock = writer_lock(self.engine)
+        self.locks: Locks = DatabaseLocks(self.engine) if self.dialect == "postgresql" else ProcessLocks()
 
     @property
     def dialect(self) -> str:
         return self.engine.dialect.name
 
     async def read(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in one read transaction on a reader thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._to_read, query)
+        """Runs `query` in a read transaction on a reader thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._read_engine, query)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in one transaction on the writer thread; it is committed when this returns, rolled back when it raises."""
+        """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
 
     def close(self) -> None:
+        self.locks.close()
         self._writer.shutdown()
         self._readers.shutdown()
-        with hold_writer_lock(self._turns):
+        with hold_writer_lock(self._writer_lock):
             self.engine.dispose()
-        if self._turns:
-            self._turns.close()
+        if self._writer_lock:
+            self._writer_lock.close()
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        with hold_writer_lock(self._turns):
-            return _in_transaction(self._to_write, work)
+        with hold_writer_lock(self._writer_lock):
+            return _in_transaction(self._write_engine, work)
 
 
 def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
@@ -172,16 +176,16 @@ def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
 
 
 def _read(engine: Engine, query: Callable[[Connection], T]) -> T:
-    """One damaged text must not hide the others: it is read with signs in place of what cannot be."""
+    """Reads again with replacement characters if a text is not UTF-8: one damaged row must not hide the others."""
     try:
         return _in_transaction(engine, query)
     except OperationalError as error:
         if "Could not decode to UTF-8" not in str(error):
             raise
-    return _in_transaction(engine, lambda connection: _leniently(connection, query))
+    return _in_transaction(engine, lambda connection: _read_leniently(connection, query))
 
 
-def _leniently(connection: Connection, query: Callable[[Connection], T]) -> T:
+def _read_leniently(connection: Connection, query: Callable[[Connection], T]) -> T:
     driver: Any = connection.connection.driver_connection
     driver.text_factory = lambda text: text.decode("utf-8", "replace")
     try:

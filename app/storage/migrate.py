@@ -1,4 +1,4 @@
-"""Bring a database to the newest schema. Alembic is imported only when there is something to do."""
+"""Upgrades a database to the newest schema. Imports Alembic only when there is something to do."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from app.storage.engine import DatabaseUnusable, hold_writer_lock, writer_lock
 
-HEAD = "0007"
+HEAD = "0009"
 """The newest revision in migrations/versions; a test compares them."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"
@@ -14,7 +14,7 @@ _CHECKOUT = Path(__file__).parents[2] / "migrations"
 
 
 def migrations_dir() -> Path:
-    """In the installed wheel they travel inside the package, in a checkout they stand beside it."""
+    """Inside the package in an installed wheel, beside it in a checkout."""
     return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
 
 
@@ -25,7 +25,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def require_current(engine: Engine) -> None:
-    """Raises DatabaseUnusable unless the schema is the one that this code was written for."""
+    """Raises DatabaseUnusable unless the schema has the revision that this code needs."""
     with engine.begin() as connection:
         found = revision(connection)
     if found is None:
@@ -44,16 +44,16 @@ def require_current(engine: Engine) -> None:
 
 
 def upgrade(engine: Engine) -> None:
-    """In one transaction; two servers that start at once on one database migrate it once."""
+    """Upgrades in one transaction. If two servers start at the same time, one of them migrates."""
     with engine.connect() as connection, connection.begin():
         if revision(connection) == HEAD:
             return
-    turns = writer_lock(engine)
-    with hold_writer_lock(turns), engine.connect().execution_options(immediate=True) as connection, connection.begin():
+    lock = writer_lock(engine)
+    with hold_writer_lock(lock), engine.connect().execution_options(immediate=True) as connection, connection.begin():
         if revision(connection) != HEAD:
             _run_alembic(connection)
-    if turns:
-        turns.close()
+    if lock:
+        lock.close()
 
 
 def _run_alembic(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What PostgreSQL needs told. psycopg is the extra `postgres`: this module is imported only when such a database is named."""
+"""The PostgreSQL engine. psycopg is the extra `postgres`: this module is imported only for a PostgreSQL URL."""
 
 from typing import Any
 
@@ -7,40 +7,40 @@ from psycopg.types.string import StrDumperUnknown
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 _WRITERS_LOCK = 7_363_736_911_502_291
-"""Any number that no other program takes in the same database."""
+"""The key of the advisory lock. Any number that no other program uses in the same database."""
 
 
 class _WithoutNul(StrDumperUnknown):
-    """Text cannot hold NUL there. JSON bodies have it escaped; in a name it becomes the sign for what cannot be shown, so that a
-    lookup finds nothing instead of failing."""
+    """Replaces NUL, which PostgreSQL's text cannot hold, by U+FFFD, so that a lookup finds nothing instead of failing. JSON
+    bodies escape it."""
 
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(obj.replace("\0", "\ufffd"))
 
 
-def postgres_engine(url: URL, connections: int, patience_ms: int) -> Engine:
-    """`patience_ms`: how long a lock, a connection and the acknowledgement of what was sent are waited for. Without a limit a
-    network that swallows packets would hold a write, and all that wait behind it, for a quarter of an hour."""
+def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
+    """`timeout_ms` limits the wait for a lock, for a connection and for the acknowledgement of sent data. Without it, a network
+    that drops packets would block all writes for a quarter of an hour."""
 
     def configure(connection: Any, _record: object) -> None:
         connection.adapters.register_dumper(str, _WithoutNul)
         connection.autocommit = True
-        connection.execute(f"SET lock_timeout = {patience_ms}")
+        connection.execute(f"SET lock_timeout = {timeout_ms}")
         connection.autocommit = False
 
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
-        pool_size=connections,
+        pool_size=connections + 1,  # one holds locks for as long as the server runs
         pool_pre_ping=True,
-        connect_args={"client_encoding": "utf8", "connect_timeout": patience_ms // 1000, "tcp_user_timeout": patience_ms},
+        connect_args={"client_encoding": "utf8", "connect_timeout": timeout_ms // 1000, "tcp_user_timeout": timeout_ms},
     )
     event.listen(engine, "connect", configure)
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "begin", _begin_transaction)
     return engine
 
 
-def _begin(connection: Connection) -> None:
-    """Writers go one after another, whatever server they belong to, as they do in SQLite: the journal's numbers are committed in
-    their order, and what a writer reads stays true until it has written."""
+def _begin_transaction(connection: Connection) -> None:
+    """Serializes the writers of all servers, as SQLite does: the journal's numbers are committed in order, and what a writer
+    reads stays valid until it commits."""
     if connection.get_execution_options().get("immediate"):
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")

@@ -1,4 +1,4 @@
-"""What is asked of the tables. Portable between SQLite and PostgreSQL."""
+"""The read queries. Portable between SQLite and PostgreSQL."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ from sqlalchemy import (
 )
 
 from app.storage.now import now_ms
-from app.storage.tables import APPROVAL, ASK, COUNTER, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE
+from app.storage.statements import newest_answered
+from app.storage.tables import APPROVAL, COUNTER, EVENT, LEASE, MESSAGE, PART, PENDING_REQUEST, PROJECT, REPLICA, SESSION, SHARE
 
 # Sessions.
 
@@ -73,12 +74,12 @@ def _sessions(wanted: SessionFilter) -> Select[Any]:
 
 
 def fold(text: str) -> str:
-    """What a search compares: case folded, and without NUL, which PostgreSQL's text cannot hold."""
+    """The normalized form for searches: case-folded, and without NUL, which PostgreSQL's text cannot hold."""
     return text.casefold().replace("\0", "")
 
 
-def family(connection: Connection, session_id: str) -> list[str]:
-    """Bodies of a session and all its descendants, children before their parents."""
+def session_tree(connection: Connection, session_id: str) -> list[str]:
+    """The bodies of a session and all its descendants, children before their parents."""
     bodies: list[str] = []
     generation = [session_id]
     body = session_body(connection, session_id)
@@ -99,7 +100,7 @@ _PART_COLUMNS = (PART.c.message_id, PART.c.id, PART.c.body)
 
 @dataclass(frozen=True, slots=True)
 class StoredMessages:
-    """Messages oldest first, the parts of each in their order; `more` when older messages exist than the first of them."""
+    """Messages oldest first, and their parts in order. `more`: older messages exist."""
 
     messages: Sequence[Any]
     parts: Sequence[Any]
@@ -117,19 +118,19 @@ _ALL_MESSAGES = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindpara
 
 
 _BY_MESSAGE = (PART.c.message_id, PART.c.seq)
-"""The order of an index, and all that is asked of parts: those of one message stand in their order."""
+"""The order of the index `part_by_message`. Queries need the order of parts within a message only."""
 _ALL_PARTS = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(*_BY_MESSAGE)
 
 
 def rows_to_copy(connection: Connection, session_id: str) -> StoredMessages:
-    """Whole rows, for a fork."""
+    """All columns of the rows, for a fork."""
     wanted = {"session": session_id}
     messages = connection.execute(_ALL_MESSAGES.with_only_columns(*MESSAGE.columns), wanted).all()
     return StoredMessages(messages, connection.execute(_ALL_PARTS.with_only_columns(*PART.columns), wanted).all())
 
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:
-    """From the newest finished compaction on: what a turn needs, however long the session is."""
+    """The messages since the newest finished compaction: what a turn needs, however long the session is."""
     boundary = connection.execute(_BOUNDARY, {"session": session_id}).scalar_one_or_none()
     parts = _LIVE_PARTS if boundary is None else _LIVE_PARTS_FROM
     wanted = {"session": session_id, "start": boundary or 0}
@@ -157,7 +158,7 @@ _LIVE_PARTS_FROM = _LIVE_PARTS.where(
 
 
 def newest_messages(connection: Connection, session_id: str, limit: int, before: int | None) -> StoredMessages:
-    """The `limit` newest messages, or the newest below the sequence `before`."""
+    """The `limit` newest messages, or the newest with a sequence below `before`."""
     query = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == session_id)
     if before is not None:
         query = query.where(MESSAGE.c.seq < before)
@@ -186,7 +187,7 @@ def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[
 
 
 def newest_message(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> StoredMessages:
-    """The newest message of a role, or the newest answer to `parent_id`; empty when there is none."""
+    """The newest message of a role, or the newest answer to `parent_id`; empty if there is none."""
     query = _NEWEST_OF_ROLE if parent_id is None else _NEWEST_ANSWER_TO
     newest = connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).scalar_one_or_none()
     return one_message(connection, session_id, newest) if newest else StoredMessages([], [])
@@ -198,7 +199,7 @@ _NEWEST_ANSWER_TO = _NEWEST_OF_ROLE.where(MESSAGE.c.parent_id == bindparam("pare
 
 
 def is_at_or_after(connection: Connection, session_id: str, message_id: str, earlier_id: str) -> bool:
-    """False also when `earlier_id` is no message of the session."""
+    """False also if the session has no message `earlier_id`."""
     places = select(MESSAGE.c.id, MESSAGE.c.seq).where(
         MESSAGE.c.session_id == session_id, MESSAGE.c.id.in_([message_id, earlier_id])
     )
@@ -207,12 +208,12 @@ def is_at_or_after(connection: Connection, session_id: str, message_id: str, ear
 
 
 def patches(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
-    """The parts that say what steps changed, in order."""
+    """The patch parts of a session, in order."""
     return connection.execute(_PATCHES, {"session": session_id}).all()
 
 
 _IS_PATCH = PART.c.type == literal_column("'patch'")
-"""No bound value: an index of these parts alone is used only where the statement itself says that it is about them."""
+"""A literal instead of a bound value: the partial index is used only if the statement itself contains its condition."""
 _PATCHES = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session"), _IS_PATCH).order_by(PART.c.seq)
 
 
@@ -224,7 +225,7 @@ _DIFF_BASIS = select(SESSION.c.diff_basis).where(SESSION.c.id == bindparam("sess
 
 
 def patches_version(connection: Connection, session_id: str) -> str:
-    """Differs whenever a patch part was added or removed."""
+    """Changes whenever a patch part is added or removed."""
     count, newest = connection.execute(_PATCHES_VERSION, {"session": session_id}).one()
     return f"{count}:{newest}"
 
@@ -233,7 +234,7 @@ _PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(PART.c.sessi
 
 
 def edge_snapshot(connection: Connection, session_id: str, part_type: str, prompt_id: str | None, *, last: bool) -> str | None:
-    """The first or last that a part of a type carries, in the session or in the answers to one prompt."""
+    """The first or last snapshot in parts of a type, in the session or in the answers to one prompt."""
     asked = {"session": session_id, "type": part_type, "prompt": prompt_id}
     return connection.execute(_EDGES[last, prompt_id is not None], asked).scalar_one_or_none()
 
@@ -242,11 +243,11 @@ _OF_SESSION = MESSAGE.c.session_id == bindparam("session")
 _PROMPT = MESSAGE.alias("prompt")
 _ASKED = select(_PROMPT.c.seq).where(_PROMPT.c.session_id == bindparam("session"), _PROMPT.c.id == bindparam("prompt"))
 _IS_ANSWER = and_(_OF_SESSION, MESSAGE.c.parent_id == bindparam("prompt"), MESSAGE.c.seq > _ASKED.scalar_subquery())
-"""An answer stands behind its prompt: what came before that is not looked through."""
+"""An answer follows its prompt, so earlier messages are skipped."""
 
 
 def _edge(messages: ColumnElement[bool], *, last: bool) -> Select[Any]:
-    """Looks the messages through from one end until one has a snapshot."""
+    """Searches the messages from one end for the first with a snapshot."""
     of_message = (PART.c.session_id == MESSAGE.c.session_id) & (PART.c.message_id == MESSAGE.c.id)
     snapshots = select(PART.c.snapshot).where(of_message, PART.c.type == bindparam("type"), PART.c.snapshot.is_not(None))
     snapshot = snapshots.order_by(PART.c.seq.desc() if last else PART.c.seq).limit(1).scalar_subquery()
@@ -280,7 +281,26 @@ _WAITING_PROMPTS = (
 )
 
 
-def abandoned_messages(connection: Connection, sessions: Collection[str] | None = None) -> list[tuple[str, str, str]]:
+def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
+    """The newest prompt that waits and came after all that was answered."""
+    return connection.execute(_UNANSWERED, {"session": session_id}).scalar_one_or_none()
+
+
+_UNANSWERED = (
+    select(MESSAGE.c.id)
+    .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == "user", MESSAGE.c.open)
+    .where(MESSAGE.c.seq > func.coalesce(newest_answered("session"), 0))
+    .order_by(MESSAGE.c.seq.desc())
+    .limit(1)
+)
+
+
+_IS_HELD = LEASE.c.owner != literal_column("''")
+"""No bound value: the partial index is used only where the statement itself says it."""
+_HELD_SESSIONS = select(LEASE.c.session_id).where(_IS_HELD)
+
+
+def orphaned_messages(connection: Connection, sessions: Collection[str] | None = None) -> list[tuple[str, str, str]]:
     """(session, message, role) of answers left open, and of prompts that wait for one: in `sessions`, or in all that no server
     works on."""
     query = (
@@ -292,17 +312,15 @@ def abandoned_messages(connection: Connection, sessions: Collection[str] | None 
 
 
 def _in_or_not_leased(session_id: ColumnElement[str], sessions: Collection[str] | None) -> ColumnElement[bool]:
-    return session_id.not_in(select(LEASE.c.session_id)) if sessions is None else session_id.in_(sessions)
+    return session_id.not_in(_HELD_SESSIONS) if sessions is None else session_id.in_(sessions)
 
 
 def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
-    """(session, directory) where a server was killed while it put files back."""
+    """(session, directory) of sessions whose server was killed while it restored files."""
     return [(row.id, row.directory) for row in connection.execute(_UNFINISHED_REVERTS).all()]
 
 
-_UNFINISHED_REVERTS = select(SESSION.c.id, SESSION.c.directory).where(
-    SESSION.c.reverting, SESSION.c.id.not_in(select(LEASE.c.session_id))
-)
+_UNFINISHED_REVERTS = select(SESSION.c.id, SESSION.c.directory).where(SESSION.c.reverting, SESSION.c.id.not_in(_HELD_SESSIONS))
 
 
 # The rest.
@@ -322,7 +340,7 @@ def shared_session(connection: Connection, share_id: str) -> str | None:
 
 
 def shared_revision(connection: Connection, share_id: str) -> Row[Any] | None:
-    """The session that a link shows, and what differs when another server has added to it, removed or changed something."""
+    """The session that a link shows, with values that change when any server adds, removes or changes messages."""
     return connection.execute(_SHARED_REVISION, {"share": share_id}).one_or_none()
 
 
@@ -347,29 +365,51 @@ def project_of(connection: Connection, session_id: str) -> str | None:
 
 
 def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
-    """(permission, pattern) of everything allowed for good in a project."""
+    """(permission, pattern) of every approval in a project."""
     rows = connection.execute(select(APPROVAL.c.permission, APPROVAL.c.pattern).where(APPROVAL.c.project_id == project_id)).all()
     return [(row.permission, row.pattern) for row in rows]
 
 
-def pending_asks(connection: Connection, kind: str, directory: str) -> list[str]:
-    query = select(ASK.c.body).where(ASK.c.kind == kind, ASK.c.directory == directory).order_by(ASK.c.seq)
-    return list(connection.execute(query).scalars())
+_REQUESTS = select(PENDING_REQUEST.c.directory, PENDING_REQUEST.c.body).order_by(PENDING_REQUEST.c.seq)
+_WAITING_REQUESTS = _REQUESTS.where(PENDING_REQUEST.c.answer.is_(None))
+
+
+def pending_requests(connection: Connection, kind: str, directory: str) -> list[str]:
+    wanted = _WAITING_REQUESTS.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.directory == directory)
+    return [row.body for row in connection.execute(wanted)]
+
+
+def pending_request(connection: Connection, kind: str, request_id: str) -> Row[Any] | None:
+    wanted = _WAITING_REQUESTS.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.id == request_id)
+    return connection.execute(wanted).one_or_none()
+
+
+def session_requests(connection: Connection, kind: str, session_id: str) -> Sequence[Row[Any]]:
+    wanted = _WAITING_REQUESTS.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.session_id == session_id)
+    return connection.execute(wanted).all()
 
 
 def is_pending(connection: Connection, request_id: str) -> bool:
-    return connection.execute(select(ASK.c.id).where(ASK.c.id == request_id)).one_or_none() is not None
+    return connection.execute(_WAITING_REQUESTS.where(PENDING_REQUEST.c.id == request_id)).one_or_none() is not None
 
 
-def left_asks(connection: Connection, kind: str, sessions: Collection[str] | None = None) -> Sequence[Row[Any]]:
-    """Of `sessions`, or of all that no server runs: whoever asked is gone."""
-    query = select(ASK.c.directory, ASK.c.body).where(ASK.c.kind == kind, _in_or_not_leased(ASK.c.session_id, sessions))
-    return connection.execute(query.order_by(ASK.c.seq)).all()
+def answered_requests(connection: Connection, request_ids: Collection[str]) -> Sequence[Row[Any]]:
+    columns = select(PENDING_REQUEST.c.id, PENDING_REQUEST.c.answer)
+    wanted = columns.where(PENDING_REQUEST.c.id.in_(request_ids), PENDING_REQUEST.c.answer.is_not(None))
+    return connection.execute(wanted).all()
 
 
-def events_after(connection: Connection, seq: int, directory: str | None, most_bytes: int) -> tuple[list[Row[Any]], bool]:
-    """Rows of the journal after a cursor, of one directory or of all: as many as have `most_bytes` together, and one at least.
-    And whether these are all. Hardly more than these are read."""
+def orphaned_requests(connection: Connection, kind: str, sessions: Collection[str] | None = None) -> Sequence[Row[Any]]:
+    """The requests in `sessions`, or in all sessions without a lease."""
+    query = select(PENDING_REQUEST.c.directory, PENDING_REQUEST.c.body).where(
+        PENDING_REQUEST.c.kind == kind, _in_or_not_leased(PENDING_REQUEST.c.session_id, sessions)
+    )
+    return connection.execute(query.order_by(PENDING_REQUEST.c.seq)).all()
+
+
+def events_after(connection: Connection, seq: int, directory: str | None, max_bytes: int) -> tuple[list[Row[Any]], bool]:
+    """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
+    these are all. Reads hardly more rows than it returns."""
     columns = (EVENT.c.seq, EVENT.c.directory, EVENT.c.payload, EVENT.c.bytes)
     query = select(*columns).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
     if directory is not None:
@@ -378,7 +418,7 @@ def events_after(connection: Connection, seq: int, directory: str | None, most_b
     size = 0
     with connection.execute(query, execution_options=_ROW_BY_ROW) as found:
         for row in found:
-            if rows and size + row.bytes > most_bytes:
+            if rows and size + row.bytes > max_bytes:
                 return rows, False
             rows.append(row)
             size += row.bytes
@@ -386,19 +426,24 @@ def events_after(connection: Connection, seq: int, directory: str | None, most_b
 
 
 _ROW_BY_ROW = {"stream_results": True, "max_row_buffer": 4}
-"""PostgreSQL's driver would fetch the whole result otherwise."""
+"""Without this, PostgreSQL's driver would fetch the whole result."""
+
+
+def database_identity(connection: Connection) -> str:
+    """Differs between databases."""
+    return str(connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "identity")).scalar_one())
 
 
 def journal_span(connection: Connection) -> tuple[int, int]:
-    """(oldest kept, newest given) sequence; the oldest is newest + 1 when the journal is empty."""
+    """(oldest stored, newest assigned) sequence. The oldest is newest + 1 if the journal is empty."""
     newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
     oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
     return (oldest if oldest is not None else newest + 1, newest)
 
 
 def journal_end(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
-    """The newest sequence that is to be trimmed, 0 for none: all up to it go. The journal keeps the newest `keep_events`, as far
-    as they have `keep_bytes` together and are not `older_than` a time."""
+    """The newest sequence to trim; 0 for none. The journal keeps the newest `keep_events` events, at most `keep_bytes` in total,
+    and none with a time before `older_than`."""
     newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
     too_many = connection.execute(_TOO_MANY_BYTES, {"keep": keep_bytes}).scalar_one_or_none() or 0
     too_old = connection.execute(_TOO_OLD, {"limit": older_than}).scalar_one_or_none() or 0
@@ -409,7 +454,7 @@ _NEWER = select(
     EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.time.desc(), EVENT.c.seq.desc())).label("kept")
 ).subquery()
 _TOO_MANY_BYTES = select(func.max(_NEWER.c.seq)).where(_NEWER.c.kept > bindparam("keep"))
-"""In the order of the index, which has all that is asked for."""
+"""Ordered as the index, which covers the query."""
 _TOO_OLD = select(func.max(EVENT.c.seq)).where(EVENT.c.time < bindparam("limit"))
 
 
@@ -418,11 +463,24 @@ def trim_journal(connection: Connection, upto: int) -> None:
 
 
 def leases(connection: Connection) -> Sequence[Row[Any]]:
-    """With `age`: milliseconds since the heartbeat."""
-    return connection.execute(_leases(connection)).all()
+    """Those that are held. With `age`: milliseconds since the heartbeat."""
+    return connection.execute(_leases(connection).where(_IS_HELD)).all()
+
+
+def aborting_leases(connection: Connection, owner: str) -> list[str]:
+    """Sessions that a server holds and another wants to be idle."""
+    query = select(LEASE.c.session_id).where(_IS_HELD, LEASE.c.owner == owner, LEASE.c.aborting)
+    return list(connection.execute(query).scalars())
+
+
+def shown_statuses(connection: Connection, directory: str) -> Sequence[Row[Any]]:
+    """Of the sessions that servers hold in a directory."""
+    query = _leases(connection).add_columns(LEASE.c.status)
+    return connection.execute(query.where(_IS_HELD, LEASE.c.directory == directory, LEASE.c.status.is_not(None))).all()
 
 
 def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
+    """Also where nothing is held: its generation goes on."""
     return connection.execute(_leases(connection).where(LEASE.c.session_id == session_id)).one_or_none()
 
 
@@ -431,8 +489,15 @@ def _leases(connection: Connection) -> Select[Any]:
     return select(LEASE.c.session_id, LEASE.c.owner, LEASE.c.generation, age)
 
 
+def replicas(connection: Connection) -> Sequence[Row[Any]]:
+    """In the order of their starts. With `age`: milliseconds since the heartbeat; `running`: the sessions that each works on."""
+    age = (now_ms(connection.dialect.name) - REPLICA.c.heartbeat).label("age")
+    running = select(func.count()).select_from(LEASE).where(LEASE.c.owner == REPLICA.c.id).scalar_subquery().label("running")
+    return connection.execute(select(REPLICA, age, running).order_by(REPLICA.c.started, REPLICA.c.id)).all()
+
+
 def database_bytes(connection: Connection) -> int:
-    """What is in use of the whole database."""
+    """The bytes in use, of the whole database."""
     if connection.dialect.name == "sqlite":
         pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
         return int(connection.execute(text(pages)).scalar_one())
@@ -440,7 +505,7 @@ def database_bytes(connection: Connection) -> int:
 
 
 def project_bytes(connection: Connection, project_id: str) -> int:
-    """Of the messages and parts of its sessions. Reads them all."""
+    """The bytes of the messages and parts of a project's sessions. Reads all of them."""
     sessions = select(SESSION.c.id).where(SESSION.c.project_id == project_id)
     tables = [(MESSAGE.c.body, MESSAGE.c.session_id), (PART.c.body, PART.c.session_id)]
     sums = [select(func.sum(_bytes(connection, body))).where(session_id.in_(sessions)) for body, session_id in tables]
@@ -448,5 +513,5 @@ def project_bytes(connection: Connection, project_id: str) -> int:
 
 
 def _bytes(connection: Connection, body: ColumnElement[str]) -> ColumnElement[int]:
-    """SQLite knows `octet_length` since 3.43 only."""
+    """SQLite has `octet_length` only since 3.43."""
     return func.length(cast(body, LargeBinary)) if connection.dialect.name == "sqlite" else func.octet_length(body)

@@ -1,27 +1,41 @@
-"""What the writer does to the tables. Portable between SQLite and PostgreSQL.
+"""The write statements. Portable between SQLite and PostgreSQL.
 
-A statement object is made once and executed with many rows, so that SQLAlchemy compiles it once.
+Each statement object is created once and executed with many rows, so that SQLAlchemy compiles it once.
 """
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, case, delete, literal_column, update
+from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, case, delete, literal_column, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
 from app.storage.now import now_ms
-from app.storage.tables import APPROVAL, ASK, COUNTER, DIFF, EVENT, LEASE, MESSAGE, PART, PROJECT, SESSION, SHARE, TODO
+from app.storage.tables import (
+    APPROVAL,
+    COUNTER,
+    DIFF,
+    EVENT,
+    LEASE,
+    MESSAGE,
+    PART,
+    PENDING_REQUEST,
+    PROJECT,
+    REPLICA,
+    SESSION,
+    SHARE,
+    TODO,
+)
 
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 _OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=literal_column("excluded.open"))
-"""A prompt stays open, or closed, when its message is stored again. One statement stores the messages of both roles: with two
-statements the prompts of a batch would be inserted before its answers."""
+"""A prompt keeps its `open` when its message is stored again. One statement stores the messages of both roles: with two, the
+prompts of a batch would be inserted before its answers."""
 
 
 class Statements:
-    """The writer's statements for one dialect. `rank` orders those that may be grouped across changes; the others (deletes) keep
-    their place between what came before and after them."""
+    """The writer's statements for one dialect. `rank` orders those that may be grouped across changes. The others (deletes) run
+    between the statements before and after them."""
 
     def __init__(self, dialect: str) -> None:
         self._insert = _INSERT[dialect]
@@ -29,9 +43,10 @@ class Statements:
         self._make_puts()
         self._make_removals()
         self._make_journal_and_leases()
+        self._make_replicas()
         self.rank: dict[int, int] = {
-            id(statement): place
-            for place, statement in enumerate(
+            id(statement): position
+            for position, statement in enumerate(
                 (
                     self.put_project,
                     self.put_session,
@@ -40,7 +55,7 @@ class Statements:
                     self.put_todo,
                     self.put_diff,
                     self.put_share,
-                    self.put_ask,
+                    self.put_request,
                     self.put_approval,
                 )
             )
@@ -55,7 +70,12 @@ class Statements:
         self.put_diff = self._upsert(DIFF, ["session_id"])
         self.put_diff_basis = update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis"))
         self.put_share = self._upsert(SHARE, ["session_id"])
-        self.put_ask = self._upsert(ASK, ["id"])
+        self.put_request = self._upsert(PENDING_REQUEST, ["id"])
+        self.answer_request = (
+            update(PENDING_REQUEST)
+            .where(PENDING_REQUEST.c.id == bindparam("of"), PENDING_REQUEST.c.answer.is_(None))
+            .values(answer=bindparam("given"))
+        )
         self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
         self.put_event = self._insert(EVENT)
 
@@ -67,10 +87,11 @@ class Statements:
         self.close_prompts = (
             update(MESSAGE)
             .where(MESSAGE.c.session_id == bindparam("of_session"), MESSAGE.c.role == "user", MESSAGE.c.open)
+            .where(MESSAGE.c.seq <= newest_answered("of_session"))
             .values(open=False)
         )
         self.delete_part = _delete(PART, session_id="of_session", message_id="of_message", id="gone")
-        self.delete_ask = _delete(ASK, id="gone")
+        self.delete_request = _delete(PENDING_REQUEST, id="gone")
         self.delete_share = _delete(SHARE, session_id="gone")
         self.move_sessions = (
             update(SESSION)
@@ -85,8 +106,8 @@ class Statements:
             .values(value=COUNTER.c.value + bindparam("count"))
             .returning(COUNTER.c.value)
         )
-        self.take_lease = self._upsert(LEASE, ["session_id"]).values(heartbeat=self._now)
-        self.hold_lease = (
+        self.upsert_lease = self._upsert(LEASE, ["session_id"], keep=frozenset({"takeovers"})).values(heartbeat=self._now)
+        self.check_lease = (
             update(LEASE)
             .where(
                 LEASE.c.session_id == bindparam("lease_session"),
@@ -95,19 +116,54 @@ class Statements:
             )
             .values(generation=LEASE.c.generation)
         )
-        self.beat_leases = (
+        self.renew_leases = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
             .values(heartbeat=self._now)
         )
-        self.drop_lease = _delete(LEASE, session_id="lease_session", owner="lease_owner", generation="lease_generation")
+        of_generation = (
+            LEASE.c.session_id == bindparam("lease_session"),
+            LEASE.c.generation == bindparam("lease_generation"),
+        )
+        self.delete_lease = (
+            update(LEASE)
+            .where(*of_generation, LEASE.c.owner == bindparam("lease_owner"))
+            .values(owner="", status=None, directory=None, aborting=False)
+        )
+        self.abort_run = update(LEASE).where(*of_generation).values(aborting=True)
+        self.put_lease_status = (
+            update(LEASE)
+            .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")
+            .values(status=bindparam("shown"), directory=bindparam("shown_in"))
+        )
+
+    def _make_replicas(self) -> None:
+        head = select(COUNTER.c.value).where(COUNTER.c.name == "journal").scalar_subquery()
+        lag = head - bindparam("cursor", type_=BigInteger)
+        self.beat_replica = self._upsert(REPLICA, ["id"], keep=frozenset({"started"})).values(
+            started=self._now, heartbeat=self._now, journal_lag=lag
+        )
+        self.delete_replica = _delete(REPLICA, id="gone")
 
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
-        """Insert, or replace all but the key, the sequence and the columns to `keep`; `values`: what a column becomes instead."""
+        """Inserts, or replaces all columns but the key, the sequence and those in `keep`. `values` overrides replaced values."""
         insert = self._insert(into)
         fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
         return insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
+
+
+def newest_answered(session: str) -> Any:
+    """The sequence of the prompt that the newest answer is for. `session`: the name of the parameter."""
+    prompt, answer = MESSAGE.alias("answered"), MESSAGE.alias("answer")
+    return (
+        select(prompt.c.seq)
+        .join(answer, and_(answer.c.session_id == prompt.c.session_id, answer.c.parent_id == prompt.c.id))
+        .where(answer.c.session_id == bindparam(session), answer.c.role == "assistant")
+        .order_by(answer.c.seq.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
 
 
 def _delete(from_table: Any, **conditions: str) -> Executable:

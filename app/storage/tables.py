@@ -1,7 +1,7 @@
-"""The tables. Identity and what is searched by stand in columns; the rest of a value is its JSON in `body`.
+"""The tables. Ids and searched values are columns; the rest of a value is JSON in `body`.
 
-A message's or part's body leaves out its ids, so that a fork copies bodies as they are and a read splices them without parsing.
-`seq` is the server's order: it ascends as rows are inserted and never depends on a clock or on an id.
+The body of a message or part omits its ids, so that a fork copies bodies unchanged and a read splices the ids in without parsing.
+`seq` is the order: it ascends as rows are inserted and does not depend on a clock or an id.
 """
 
 from typing import Any, ClassVar
@@ -29,8 +29,8 @@ class ProjectRow(SQLModel, table=True):
 
 
 class SessionRow(SQLModel, table=True):
-    """`body` is the whole Session; `title_folded` is what a search looks in; `diff_basis`, a JSON list, says
-    what the stored diff was computed from."""
+    """`body` is the whole Session. Searches use `title_folded`. `diff_basis`, a JSON list, identifies the trees that the stored
+    diff was computed from."""
 
     __tablename__: ClassVar[str] = "session"
     __table_args__ = (
@@ -50,12 +50,12 @@ class SessionRow(SQLModel, table=True):
     body: str = Field(sa_type=Text)
     diff_basis: str | None = Field(default=None, sa_type=Text)
     reverting: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
-    """Files are being put back; left set by a server that was killed meanwhile."""
+    """Set while a revert restores files; stays set if the server is killed meanwhile."""
 
 
 class MessageRow(SQLModel, table=True):
-    """`open` marks an answer not yet completed, or a prompt that waits for one; `boundary` a finished compaction summary;
-    `input_hash` what a prompt said, so that one sent twice is known."""
+    """`open`: an unfinished answer, or a prompt without an answer. `boundary`: a finished compaction summary. `input_hash`: a
+    hash of the prompt's input, which identifies a prompt that is sent twice."""
 
     __tablename__: ClassVar[str] = "message"
     __table_args__ = (
@@ -75,14 +75,14 @@ class MessageRow(SQLModel, table=True):
     input_hash: str | None = None
     body: str = Field(sa_type=Text)
     live_body: str | None = Field(default=None, sa_type=Text)
-    """What a turn reads where that is less than the body: a prompt without its diffs."""
+    """A smaller body for turns, if there is one: a prompt without its diffs."""
 
 
 class PartRow(SQLModel, table=True):
-    """`snapshot` is the tree that a step began with or left.
+    """`snapshot`: the tree at the start or end of a step.
 
-    No index has all parts of a session by `seq`: asked for the parts of some messages in that order, SQLite would walk it from
-    its beginning instead of looking these messages up."""
+    There is no index over (session, `seq`): for the parts of some messages in that order, SQLite would scan it from its start
+    instead of looking the messages up."""
 
     __tablename__: ClassVar[str] = "part"
     __table_args__ = (
@@ -100,7 +100,7 @@ class PartRow(SQLModel, table=True):
     type: str
     body: str = Field(sa_type=Text)
     live_body: str | None = Field(default=None, sa_type=Text)
-    """What the model's history is made of where that is less than the body: a pruned output is not read again at every step."""
+    """A smaller body for the model's history, if there is one: without a pruned output."""
     snapshot: str | None = None
 
 
@@ -119,7 +119,7 @@ class DiffRow(SQLModel, table=True):
 
 
 class ApprovalRow(SQLModel, table=True):
-    """What a person allowed with `always`, for a whole project; `session_id` is where it was said."""
+    """A reply of `always`, valid for the whole project; `session_id` is the session in which the user gave it."""
 
     __tablename__: ClassVar[str] = "permission_approval"
 
@@ -129,8 +129,9 @@ class ApprovalRow(SQLModel, table=True):
     session_id: str = Field(index=True)
 
 
-class PendingAskRow(SQLModel, table=True):
-    """A permission request or a question that waits for a person; `kind` is `permission` or `question`."""
+class PendingRequestRow(SQLModel, table=True):
+    """A permission request or a question that waits for a person, or whose `answer` (JSON) waits for the call that asked; `kind`
+    is `permission` or `question`."""
 
     __tablename__: ClassVar[str] = "pending_ask"
     __table_args__ = ({"sqlite_autoincrement": True},)
@@ -141,10 +142,11 @@ class PendingAskRow(SQLModel, table=True):
     session_id: str = Field(sa_column=Column(Text, ForeignKey("session.id", ondelete="CASCADE"), nullable=False, index=True))
     directory: str
     body: str = Field(sa_type=Text)
+    answer: str | None = Field(default=None, sa_type=Text)
 
 
 class ShareRow(SQLModel, table=True):
-    """`id` stands in the link; whoever knows it may read the session."""
+    """`id` is the secret in the link: anyone who knows it may read the session."""
 
     __tablename__: ClassVar[str] = "share"
 
@@ -154,7 +156,7 @@ class ShareRow(SQLModel, table=True):
 
 
 class EventRow(SQLModel, table=True):
-    """The journal of durable events; `seq` is the SSE id. No directory: an event of the whole server."""
+    """The event journal; `seq` is the SSE id. No directory: an event of the whole server."""
 
     __tablename__: ClassVar[str] = "event_journal"
     __table_args__ = (Index("event_by_time", "time", "seq", "bytes"),)
@@ -164,22 +166,45 @@ class EventRow(SQLModel, table=True):
     time: int = Field(sa_type=BigInteger)
     payload: str = Field(sa_type=Text)
     bytes: int = Field(sa_column=Column(Integer, nullable=False, server_default="0"))
-    """Of the payload. In the index with the time, so that no payload is read to find out what the journal holds."""
+    """The size of the payload. It is in the index, so that trimming the journal reads no payload."""
 
 
 class LeaseRow(SQLModel, table=True):
-    """Which server runs a session now; a write under an older generation is refused."""
+    """Which server runs a session now (`owner` is empty when none does); a write under an older generation is refused.
+
+    `status` is the JSON that the session's status is announced with, in `directory`; `aborting` asks the owner to end the run;
+    `takeovers` counts the servers in a row that died with the same turn."""
 
     __tablename__: ClassVar[str] = "run_lease"
+    __table_args__ = (_partial_index("run_lease_held", "session_id", where="owner <> ''"),)
 
     session_id: str = Field(sa_column=Column(Text, ForeignKey("session.id", ondelete="CASCADE"), primary_key=True))
     owner: str
     generation: int
     heartbeat: int = Field(sa_type=BigInteger)
+    directory: str | None = Field(default=None, sa_type=Text)
+    status: str | None = Field(default=None, sa_type=Text)
+    aborting: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    takeovers: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+
+
+class ReplicaRow(SQLModel, table=True):
+    """A server of this database. `volume` names the data directory that it sees; `journal_lag` counts the events that its clients
+    were still to be given at its `heartbeat`."""
+
+    __tablename__: ClassVar[str] = "replica"
+
+    id: str = Field(primary_key=True)
+    started: int = Field(sa_type=BigInteger)
+    heartbeat: int = Field(sa_type=BigInteger)
+    version: str
+    address: str
+    volume: str | None = None
+    journal_lag: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class CounterRow(SQLModel, table=True):
-    """Sequences that several servers of one database share: `journal`."""
+    """Numbers that several servers of one database share: the newest sequence of the `journal`, and the database's `identity`."""
 
     __tablename__: ClassVar[str] = "counter"
 
@@ -193,5 +218,5 @@ def _table(model: type[SQLModel]) -> Any:
 
 SESSION, MESSAGE, PART = _table(SessionRow), _table(MessageRow), _table(PartRow)
 TODO, DIFF, SHARE = _table(TodoRow), _table(DiffRow), _table(ShareRow)
-PROJECT, APPROVAL, ASK = _table(ProjectRow), _table(ApprovalRow), _table(PendingAskRow)
-EVENT, LEASE, COUNTER = _table(EventRow), _table(LeaseRow), _table(CounterRow)
+PROJECT, APPROVAL, PENDING_REQUEST = _table(ProjectRow), _table(ApprovalRow), _table(PendingRequestRow)
+EVENT, LEASE, COUNTER, REPLICA = _table(EventRow), _table(LeaseRow), _table(CounterRow), _table(ReplicaRow)

@@ -1,15 +1,14 @@
 """Grouped commits: while one transaction is on its way to the disk, the changes that arrive wait and go together in the next.
 
-What a change announces is published only after its commit, in the order of commits; a delta, which is stored later, waits for
-whatever its session has on the way. Rows of one table are inserted in the order of posting, which is the order of the events.
-The changes of a `Chain` are stored without a gap.
+What a change announces is handed over after its commit, in the order of posting. Rows of one table are inserted in the order of
+posting, which is the order of the events. The changes of a `Chain` are stored without a gap.
 """
 
 import asyncio
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,8 +16,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.sql.base import Executable
 
-from app.bus.base import Event, PartDelta
+from app.bus.base import Event
 from app.schema.errors import ServiceError
+from app.schema.event import AnnouncedEvent
 from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
 from app.util import clock
@@ -81,10 +81,17 @@ class Change:
         return tuple(session for session in announced | {self.ahead_of_deltas_of} if session)
 
 
-class Publisher(Protocol):
-    def publish(self, event: Event) -> None: ...
+class Announcer(Protocol):
+    """Is told of each change when it is posted and, in the same order, how it went. Raises nothing."""
 
-    def publish_delta(self, delta: PartDelta) -> None: ...
+    def expect(self, sessions: Iterable[str]) -> None:
+        """A change that concerns these sessions was posted."""
+
+    def announce(self, sessions: Iterable[str], events: Sequence[Event]) -> None:
+        """It is committed; these are its events."""
+
+    def withdraw(self, sessions: Iterable[str]) -> None:
+        """It was not stored."""
 
 
 class _Written(asyncio.Future[None]):
@@ -102,12 +109,6 @@ class _Waiting:
     sessions: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _WaitingDelta:
-    delta: PartDelta
-    chain: Chain | None
-
-
 Outcome = list[Event] | Exception
 """Of a change: its events with their sequence, or what went wrong."""
 
@@ -117,39 +118,31 @@ Outcomes = dict[int, Outcome]
 
 class Writer:
     def __init__(
-        self, database: Database, statements: Statements, publisher: Publisher, retry_seconds: float = RETRY_SECONDS
+        self, database: Database, statements: Statements, announcer: Announcer, retry_seconds: float = RETRY_SECONDS
     ) -> None:
         self._database = database
         self._retry_seconds = retry_seconds
         self._sql = statements
-        self._publisher = publisher
-        self._queue: deque[_Waiting | _WaitingDelta] = deque()
-        self._on_the_way: Counter[str] = Counter()
-        self.announcements = 0
-        self.announced: dict[str, int] = {}
-        """The number of the newest announcement, of the sessions that somebody asked it of."""
+        self._announcer = announcer
+        self._queue: deque[_Waiting] = deque()
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, change: Change) -> asyncio.Future[None]:
         """Put a change in line and return; the future is done when it is stored and announced."""
         done = _Written(loop=asyncio.get_running_loop())
         sessions = change.sessions()
-        self._on_the_way.update(sessions)
+        self._announcer.expect(sessions)
         self._queue.append(_Waiting(change, done, sessions))
         self._wake()
         return done
 
+    def announce(self, directory: str, event: AnnouncedEvent) -> asyncio.Future[None]:
+        """Of what no session changes."""
+        return self.post(Change(events=[Event.of(event, directory)]))
+
     async def commit(self, change: Change) -> None:
         """Store and announce a change. A caller that is cancelled meanwhile does not undo it."""
         await asyncio.shield(self.post(change))
-
-    def delta(self, delta: PartDelta, chain: Chain | None = None) -> None:
-        """Publish at once, or behind what the session has on the way."""
-        if self._on_the_way[delta.session_id]:
-            self._on_the_way[delta.session_id] += 1
-            self._queue.append(_WaitingDelta(delta, chain))
-        else:
-            self._publish_delta(delta, chain)
 
     async def drain(self) -> None:
         """Wait until everything posted so far is stored."""
@@ -162,26 +155,26 @@ class Writer:
 
     async def _work(self) -> None:
         """Resolves the future of each change, also when it is cancelled."""
-        batch: deque[_Waiting | _WaitingDelta] = deque()
+        batch: deque[_Waiting] = deque()
         try:
             while self._queue:
                 batch, self._queue = self._queue, deque()
-                changes = [item.change for item in batch if isinstance(item, _Waiting)]
-                outcomes = await self._store(changes) if changes else {}
+                outcomes = await self._store([waiting.change for waiting in batch])
                 while batch:
-                    self._resolve(batch.popleft(), outcomes)
+                    waiting = batch.popleft()
+                    self._resolve(waiting, outcomes[id(waiting.change)])
         except BaseException as error:
             self._stop(batch, error)
             raise
 
-    def _stop(self, batch: deque[_Waiting | _WaitingDelta], error: BaseException) -> None:
+    def _stop(self, batch: deque[_Waiting], error: BaseException) -> None:
         """What still waits fails. What is posted from now on has a new worker."""
         if not isinstance(error, asyncio.CancelledError):
             log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
         unfinished, self._queue = [*batch, *self._queue], deque()
         stopped = WriterStopped("The server stopped before it knew whether this was stored.")
-        for item in unfinished:
-            self._resolve(item, {id(item.change): stopped} if isinstance(item, _Waiting) else {})
+        for waiting in unfinished:
+            self._resolve(waiting, stopped)
 
     async def _store(self, changes: list[Change]) -> Outcomes:
         """One transaction for all; when it fails, one for each in their order, so that a bad change takes no other down. While
@@ -221,43 +214,14 @@ class Writer:
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to who posted the change
             return error
 
-    def _resolve(self, item: _Waiting | _WaitingDelta, outcomes: Outcomes) -> None:
-        """Committed is committed: the change's future is done whatever publishing does."""
-        if isinstance(item, _WaitingDelta):
-            self._arrived(item.delta.session_id)
-            self._publish_delta(item.delta, item.chain)
-            return
-        for session in item.sessions:
-            self._arrived(session)
-        outcome = outcomes[id(item.change)]
+    def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
-            _fail(item.done, outcome)
+            self._announcer.withdraw(waiting.sessions)
+            _fail(waiting.done, outcome)
             return
-        for event in outcome:
-            self._publish(event)
-        self.announcements += 1
-        self.announced.update((session, self.announcements) for session in item.sessions if session in self.announced)
-        if not item.done.done():
-            item.done.set_result(None)
-
-    def _publish(self, event: Event) -> None:
-        try:
-            self._publisher.publish(event)
-        except Exception:
-            log.exception("event %s of session %s could not be published: %.80r", event.seq, event.session_id, event.payload)
-
-    def _publish_delta(self, delta: PartDelta, chain: Chain | None) -> None:
-        if chain and chain.failure:
-            return
-        try:
-            self._publisher.publish_delta(delta)
-        except Exception:
-            log.exception("a delta of part %s of session %s could not be published", delta.part_id, delta.session_id)
-
-    def _arrived(self, session: str) -> None:
-        self._on_the_way[session] -= 1
-        if not self._on_the_way[session]:
-            del self._on_the_way[session]
+        self._announcer.announce(waiting.sessions, outcome)
+        if not waiting.done.done():
+            waiting.done.set_result(None)
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
         for group in _split_at_work(changes):
@@ -274,11 +238,11 @@ class Writer:
             {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}
             for lease in leases
         ]
-        if rows and connection.execute(self._sql.hold_lease, rows).rowcount != len(rows):
+        if rows and connection.execute(self._sql.check_lease, rows).rowcount != len(rows):
             raise StaleLease(f"another server runs {' or '.join(lease.session_id for lease in leases)} now")
 
     def _journal(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
-        count = sum(event.durable for change in changes for event in change.events)
+        count = sum(event.journaled for change in changes for event in change.events)
         if not count:
             return [change.events for change in changes]
         seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count
@@ -288,7 +252,7 @@ class Writer:
         for change in changes:
             events: list[Event] = []
             for event in change.events:
-                if event.durable:
+                if event.journaled:
                     seq += 1
                     rows.append(_journal_row(event, seq, now))
                     event = event.numbered(seq)

@@ -1,8 +1,8 @@
-"""Servers that share an SQLite file write in turns, where SQLite itself cannot be trusted with that.
+"""A lock between servers that share an SQLite file, needed for SQLite before 3.51.3.
 
-Before 3.51.3 SQLite can damage a database in WAL mode when two connections write or checkpoint at the same instant (its
-"WAL-reset bug"). Within a server one thread does both: a reader never checkpoints. Between servers, which may share a data
-directory, this lock keeps a transaction and the checkpoint at its end alone.
+These versions can damage a database in WAL mode if two connections write or checkpoint at the same time (the "WAL-reset bug").
+Within a server, one thread does both. Between servers that share a data directory, this lock makes a transaction and its
+checkpoint exclusive.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.002
 
 
 class WriterLockTimeout(SQLAlchemyError):
-    """Another server has been writing for as long as this one may wait, or the file system has no locks."""
+    """Another server held the lock for longer than the timeout, or the file system has no locks."""
 
 
 def has_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
@@ -28,11 +28,11 @@ def has_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> boo
 
 
 class WriterLock:
-    """`patience` in seconds. Each object stands in line for itself: a server has one."""
+    """Create one per server: two objects exclude each other."""
 
-    def __init__(self, database: Path, patience: float) -> None:
+    def __init__(self, database: Path, timeout_seconds: float) -> None:
         self._path = database.with_name(f"{database.name}-writer")
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._descriptor: int | None = None
 
     @contextmanager
@@ -57,10 +57,10 @@ class WriterLock:
     def _take(self) -> int:
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout_seconds
         while not _try_lock(self._descriptor):
             if time.monotonic() > deadline:
-                raise WriterLockTimeout(f"another server has been writing to the database for {self._patience:g} s")
+                raise WriterLockTimeout(f"another server has been writing to the database for {self._timeout_seconds:g} s")
             time.sleep(_POLL_SECONDS)
         return self._descriptor
 

@@ -1,4 +1,4 @@
-"""Tools that a model calls: one module a tool in `builtin/`; what they use in `files/`, `search/`, `process/` and `web/`.
+"""Tools that a model calls: one module per tool in `builtin/`; their helpers in `files/`, `search/`, `process/` and `web/`.
 
-Begin at `base.py` (what a tool is) and `toolbox.py` (which tools a call is offered). Calls are run in `app.turn`.
+Begin at `base.py` (what a tool is) and `toolbox.py` (which tools an agent is offered). `app.turn` runs the calls.
 """

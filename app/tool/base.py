@@ -1,4 +1,4 @@
-"""What a tool is, what it may ask of the turn that calls it, and what it gives back."""
+"""The interface of a tool, the services of the turn that calls it, and its result."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from app.schema.session import Todo
 
 
 @dataclass(frozen=True, slots=True)
-class PermissionAsk:
-    """One request for leave (behaviour §10.5). `always` are the patterns that a reply of `always` will allow from then on;
-    `subjects` say more of each pattern than people are shown, for rules that must not be evaded by spelling."""
+class ToolPermission:
+    """A permission that a tool call needs. `always`: the patterns that a reply of `always` allows. `subjects`: more facts about
+    the patterns than users are shown, so that another spelling of a command does not evade a rule."""
 
     permission: str
     patterns: list[str]
@@ -32,7 +32,7 @@ class PermissionAsk:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """`metadata` with a key `truncated` says that the tool bounded its own output; otherwise tool.truncation bounds it."""
+    """A key `truncated` in `metadata` says that the tool limits its own output; app.tool.truncation limits any other."""
 
     title: str
     output: str
@@ -50,24 +50,24 @@ class SubagentRequest:
 
 
 class ToolHost(Protocol):
-    """The turn, as a tool sees it."""
+    """The services of a turn that a tool may use."""
 
-    async def ask(self, ask: PermissionAsk) -> None:
-        """Returns when it is allowed. Raises one of the errors of app.permission.errors when it is not."""
+    async def require_permission(self, needed: ToolPermission) -> None:
+        """Returns when the permission is granted. Raises an error of app.permission.errors if it is denied or rejected."""
         ...
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        """Show progress: the running part gets this title and metadata and clients are told."""
+        """Shows progress: sets the title and metadata of the running part and publishes it."""
         ...
 
     async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
-        """Raises question.errors.QuestionRejected when the person dismisses it."""
+        """Raises app.question.errors.QuestionRejected if the user dismisses the question."""
         ...
 
     async def run_subagent(self, request: SubagentRequest) -> ToolResult: ...
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        """Run another tool as a call of its own, with its own stored part (batch)."""
+        """Runs another tool as a call with its own stored part, for the batch tool."""
         ...
 
     async def todos(self) -> list[Todo]: ...
@@ -75,21 +75,21 @@ class ToolHost(Protocol):
     async def set_todos(self, todos: list[Todo]) -> None: ...
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
-        """Path → text of the instruction files that stand nearer to a file than the session's directory and that the conversation
-        has not shown yet."""
+        """Path → text of the instruction files between the session's directory and the file that the conversation does not hold
+        yet."""
         ...
 
     async def file_edited(self, path: Path) -> None:
-        """Announce `file.edited`."""
+        """Publishes `file.edited`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The facts of one call. A tool is aborted by cancelling its task: clean up in `finally`, let CancelledError through.
+    """The facts of one call. An abort cancels the tool's task: clean up in `finally` and let CancelledError through.
 
-    `directory` is where the session works and relative paths start; `worktree` is the checkout's top (`/` outside git).
-    `bypass_agent_check` is set when the person named the subagent; `bypass_directory_check` when the person named the file.
+    `directory` is the session's directory, to which paths are relative; `worktree` is the root of the checkout (`/` outside git).
+    `bypass_agent_check`: the user named the subagent. `bypass_directory_check`: the user named the file.
     """
 
     session_id: str
@@ -109,7 +109,7 @@ class ToolContext:
 
 
 class ToolError(Exception):
-    """What the model is told went wrong; stored as `Error: <message>`."""
+    """A failure that is reported to the model and stored as `Error: <message>`."""
 
 
 P = TypeVar("P", bound=BaseModel)
@@ -117,13 +117,13 @@ P = TypeVar("P", bound=BaseModel)
 
 @cache
 def _json_schema(parameters: type[BaseModel]) -> dict[str, Any]:
-    """Making it takes longer than a step's other preparations together."""
+    """Cached: generating a schema takes longer than all other preparations of a step."""
     return parameters.model_json_schema(by_alias=True)
 
 
 class Tool(ABC, Generic[P]):
-    """One module a tool: `id`, a Pydantic model of its parameters (its JSON schema is what the model sees), a description in
-    `descriptions/<id>.txt`, and `execute`. What a tool needs beyond its call (settings, file times) comes by its constructor.
+    """One module per tool: `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in
+    `descriptions/<id>.txt`, and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
     """
 
     id: str
@@ -141,11 +141,11 @@ class Tool(ABC, Generic[P]):
 
 
 class Arguments(RootModel[dict[str, Any]]):
-    """Any JSON object; `root` is the object."""
+    """Any JSON object, as `root`."""
 
 
-class ForeignTool(Tool[Arguments]):
-    """A tool that was described elsewhere, by a JSON schema: whoever wrote it checks its arguments."""
+class ExternalTool(Tool[Arguments]):
+    """A tool that another program describes with a JSON schema and that validates its own arguments."""
 
     parameters = Arguments
 

@@ -1,4 +1,4 @@
-"""Tools that plugins and `{tool,tools}/*.py` files bring."""
+"""Tools that plugins and `{tool,tools}/*.py` files define."""
 
 import asyncio
 import logging
@@ -12,17 +12,17 @@ from pydantic import BaseModel, create_model
 from app.plugin import limits
 from app.plugin.api import PluginTool as Definition
 from app.plugin.api import PluginToolResult as CustomResult
-from app.tool.base import Arguments, PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Arguments, Tool, ToolContext, ToolError, ToolPermission, ToolResult
 
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What providers take for a tool's name."""
+"""The tool names that providers accept."""
 
 
 class CustomTool(Tool[BaseModel]):
-    """Its permission is its id, asked for before it runs. Raises ValueError, or what Pydantic raises, for a name or arguments
-    that no model can be given."""
+    """Asks the permission named after its id before it runs. Raises ValueError, or a Pydantic error, for a name or arguments that
+    no model can be given."""
 
     def __init__(self, id: str, definition: Definition) -> None:
         if not _ID.fullmatch(id):
@@ -40,7 +40,7 @@ class CustomTool(Tool[BaseModel]):
         return self._schema or super().schema()
 
     async def execute(self, args: BaseModel, ctx: ToolContext) -> ToolResult:
-        await ctx.host.ask(PermissionAsk(self.id, ["*"], ["*"]))
+        await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
         context = CallContext(ctx)
         try:
             result = await limits.call(self._definition.execute, self._given(args), context)
@@ -60,7 +60,7 @@ class CustomTool(Tool[BaseModel]):
 
 
 class CallContext:
-    """The call, as app.plugin.api.ToolContext shows it."""
+    """Implements app.plugin.api.ToolContext for one call."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self._host = ctx.host
@@ -76,11 +76,11 @@ class CallContext:
     async def ask(
         self, permission: str, patterns: list[str], always: list[str] | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
-        await self._host.ask(PermissionAsk(permission, patterns, always or [], metadata or {}))
+        await self._host.require_permission(ToolPermission(permission, patterns, always or [], metadata or {}))
 
 
 def custom_tools(definitions: Mapping[str, Definition]) -> list[CustomTool]:
-    """One that cannot be offered is logged and left out."""
+    """Logs and leaves out a tool with an invalid definition."""
     tools = []
     for id, definition in definitions.items():
         try:
@@ -91,10 +91,10 @@ def custom_tools(definitions: Mapping[str, Definition]) -> list[CustomTool]:
 
 
 def _schema_of(args: Any) -> dict[str, Any] | None:
-    """None for a Pydantic model and for `{name: type}`."""
+    """The JSON schema; None for a Pydantic model and for `{name: type}`."""
     return dict(args) if isinstance(args, Mapping) and args.get("type") == "object" else None
 
 
 def _model_of(args: Any) -> type[BaseModel]:
-    """A Pydantic model stays; `{name: type}` becomes one."""
+    """Builds a Pydantic model from `{name: type}`; returns a Pydantic model as it is."""
     return args if isinstance(args, type) else create_model("Arguments", **args)

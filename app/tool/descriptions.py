@@ -1,4 +1,4 @@
-"""What the model is told of each tool: `descriptions/<tool id>.txt`."""
+"""The descriptions of the tools for the model: `descriptions/<tool id>.txt`."""
 
 from functools import cache
 from importlib import resources

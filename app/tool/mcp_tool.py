@@ -1,4 +1,4 @@
-"""The tools of MCP servers, as tools of a turn."""
+"""Adapts the tools of MCP servers."""
 
 import hashlib
 import re
@@ -6,21 +6,21 @@ from collections.abc import Iterable
 
 from app.mcp.servers import McpServers
 from app.mcp.values import McpFailure, Offers, ServerTool
-from app.tool.base import Arguments, ForeignTool, PermissionAsk, ToolContext, ToolError, ToolResult
+from app.tool.base import Arguments, ExternalTool, ToolContext, ToolError, ToolPermission, ToolResult
 
-LONGEST_KEY = 64
-"""Model providers refuse a whole request for one tool with a longer name."""
+MAX_KEY_LENGTH = 64
+"""Model providers reject a request that contains a tool with a longer name."""
 _UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-class McpTool(ForeignTool):
+class McpTool(ExternalTool):
     def __init__(self, servers: McpServers, tool: ServerTool) -> None:
         super().__init__(tool_key(tool.server, tool.name), tool.description, tool.schema)
         self._servers = servers
         self._tool = tool
 
     async def execute(self, args: Arguments, ctx: ToolContext) -> ToolResult:
-        await ctx.host.ask(PermissionAsk(self.id, ["*"], ["*"]))
+        await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
         try:
             content = await self._servers.call_tool(self._tool.server, self._tool.name, args.root)
         except McpFailure as failure:
@@ -35,12 +35,12 @@ def mcp_tools(servers: McpServers, offers: Iterable[Offers]) -> list[McpTool]:
 
 
 def tool_key(server: str, tool: str) -> str:
-    """`<server>_<tool>` in the characters that every provider takes; one that is too long ends in a hash of itself."""
+    """`<server>_<tool>` in characters that every provider accepts. A key that is too long is cut and ends in its hash."""
     key = f"{sanitised(server)}_{sanitised(tool)}"
-    if len(key) <= LONGEST_KEY:
+    if len(key) <= MAX_KEY_LENGTH:
         return key
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return f"{key[: LONGEST_KEY - 9]}_{digest}"
+    return f"{key[: MAX_KEY_LENGTH - 9]}_{digest}"
 
 
 def sanitised(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which tools there are, and which of them a call is offered (behaviour §11.1)."""
+"""All tools, and the selection that an agent is offered."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -29,9 +29,9 @@ from app.tool.builtin.webfetch import WebFetchTool
 from app.tool.builtin.write import WriteTool
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
-from app.tool.process.environment import choose_shell, secret_names, without
+from app.tool.process.environment import choose_shell, secret_names, without_variables
 
-ASKING_CLIENTS = ("app", "cli", "desktop")
+CLIENTS_WITH_QUESTIONS = ("app", "cli", "desktop")
 """Clients that can show a question (OPENCODE_CLIENT)."""
 
 _REPLACED_BY_PATCH = ("edit", "write", "multiedit")
@@ -39,7 +39,7 @@ _REPLACED_BY_PATCH = ("edit", "write", "multiedit")
 
 @dataclass(frozen=True)
 class ToolSettings:
-    """Process-wide settings of the tools. `provider_env` are the variables that hold providers' keys."""
+    """Process-wide settings of the tools. `provider_env`: the variables that contain providers' keys."""
 
     flags: Flags
     provider_env: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class ToolSettings:
 
 
 class Toolbox:
-    """The tools of this server; those without a state of their own are made once."""
+    """The tools of this server. Task and skill tools are created per agent, all others once."""
 
     def __init__(self, settings: ToolSettings) -> None:
         self.times = FileTimes(check_disabled=settings.flags.disable_filetime_check)
@@ -56,8 +56,8 @@ class Toolbox:
         self.read = ReadTool(self.times)
         self.list = ListTool()
         self.shell = choose_shell(settings.environment)
-        self.environment = without(settings.environment, secret_names(settings.environment, settings.provider_env))
-        """What commands see: no provider's key is in it."""
+        self.environment = without_variables(settings.environment, secret_names(settings.environment, settings.provider_env))
+        """The environment of commands, without providers' keys."""
         self.bash = BashTool(
             shell=self.shell,
             environment=self.environment,
@@ -83,22 +83,22 @@ class Toolbox:
 
         self._names = frozenset(self.ids())
 
-    def hide(self, names: Iterable[str]) -> None:
-        """Variables that turn out to hold a key, by a project's configuration: no command sees them from now on."""
+    def hide_variables(self, names: Iterable[str]) -> None:
+        """Removes variables that a project's configuration uses as keys from the environment of commands."""
         for name in names:
             self.environment.pop(name, None)
 
     def ids(self) -> list[str]:
-        """All that are registered, whoever may use them."""
+        """The ids of all tools."""
         return [*(tool.id for tool in self._fixed), TaskTool.id, SkillTool.id]
 
     def for_model(
         self, model: Model, config: Config, flags: Flags, subagents: Sequence[Agent] = (), skills: Sequence[Skill] = ()
     ) -> dict[str, Tool[Any]]:
-        """What a model is fit for and the configuration turns on, by id."""
+        """The tools that suit the model and are enabled by the configuration, by id."""
         tools = {tool.id: tool for tool in (*self._fixed, TaskTool(subagents), SkillTool(skills))}
         unfit = set(_REPLACED_BY_PATCH if prefers_patches(model) else [ApplyPatchTool.id])
-        if flags.client not in ASKING_CLIENTS:
+        if flags.client not in CLIENTS_WITH_QUESTIONS:
             unfit.add(QuestionTool.id)
         if not config.experimental.batch_tool:
             unfit.add(BatchTool.id)
@@ -112,18 +112,18 @@ class Toolbox:
         flags: Flags,
         subagents: Sequence[Agent],
         skills: Sequence[Skill],
-        foreign: Sequence[Tool[Any]] = (),
+        external: Sequence[Tool[Any]] = (),
     ) -> dict[str, Tool[Any]]:
-        """What an agent may use of it and of the foreign tools, which cannot take the place of one of ours. A tool that its rules
-        deny altogether is not shown; `invalid` always answers."""
+        """The tools that an agent may use, without those that its rules deny altogether; `invalid` is always included. A external
+        tool cannot replace a built-in one."""
         allowed = [skill for skill in skills if evaluate("skill", skill.name, agent.permission).action != "deny"]
         own = self.for_model(model, config, flags, subagents, allowed)
-        tools = {**own, **{tool.id: tool for tool in foreign if tool.id not in self._names}}
+        tools = {**own, **{tool.id: tool for tool in external if tool.id not in self._names}}
         hidden = hidden_tools(tools, agent.permission) - {InvalidTool.id}
         return {name: tool for name, tool in tools.items() if name not in hidden}
 
 
 def prefers_patches(model: Model) -> bool:
-    """Models trained on the apply_patch format."""
+    """Whether the model is trained on the apply_patch format."""
     name = model.api.id
     return "gpt-" in name and "oss" not in name and "gpt-4" not in name

@@ -1,4 +1,4 @@
-"""Output that is too long for the model: it sees one end of it, the whole is kept in a file for a week."""
+"""Truncates output that is too long for the model, and keeps the whole output in a file for a week."""
 
 import asyncio
 import logging
@@ -23,8 +23,8 @@ Direction = Literal["head", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
-    """`output_path` is where the whole text lies when `truncated`."""
+class BoundedOutput:
+    """`output_path`: the file with the whole text if `truncated`."""
 
     text: str
     truncated: bool
@@ -32,54 +32,54 @@ class Bounded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _Truncation:
     kept: bytes
     removed: int
     unit: Literal["lines", "bytes"]
 
 
 class OutputStore:
-    """The folder of whole outputs: one file an output, `tool_…`, readable by this user only."""
+    """The directory of whole outputs: one file per output, `tool_…`, readable by this user only."""
 
     def __init__(self, directory: Path, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> None:
         self.directory = directory
         self._max_lines = max_lines
         self._max_bytes = max_bytes
 
-    async def bound(self, text: str, *, may_delegate: bool, direction: Direction = "head") -> Bounded:
-        """`may_delegate`: the agent may call the task tool, and is told to let a subagent look through the file.
-        `direction` is the end that is kept. Characters that UTF-8 cannot express become `?`.
+    async def bound(self, text: str, *, may_delegate: bool, direction: Direction = "head") -> BoundedOutput:
+        """`may_delegate`: the agent has the task tool; the hint suggests a subagent to search the file. `direction`: the end that
+        is kept. Characters that UTF-8 cannot encode become `?`.
         """
         if len(text) <= self._max_bytes:
             data = text.encode("utf-8", "replace")
             if self._fits(data):
-                return Bounded(data.decode(), truncated=False)
+                return BoundedOutput(data.decode(), truncated=False)
         return await finish_in_thread(self._truncate, text, may_delegate, direction)
 
     async def cleanup(self, now_ms: int) -> int:
-        """Removes what is older than a week at `now_ms`; returns how many files."""
+        """Removes files older than a week at `now_ms`; returns how many."""
         return await asyncio.to_thread(self._remove_before, (now_ms - RETENTION_MS) / 1000)
 
     def _fits(self, data: bytes) -> bool:
         return len(data) <= self._max_bytes and data.count(b"\n") < self._max_lines
 
-    def _truncate(self, text: str, may_delegate: bool, direction: Direction) -> Bounded:
+    def _truncate(self, text: str, may_delegate: bool, direction: Direction) -> BoundedOutput:
         data = text.encode("utf-8", "replace")
         if self._fits(data):
-            return Bounded(data.decode(), truncated=False)
+            return BoundedOutput(data.decode(), truncated=False)
         path = self._keep(data)
         cut = _cut(data, self._max_lines, self._max_bytes, direction)
         note = f"...{cut.removed} {cut.unit} truncated..."
         kept = cut.kept.decode("utf-8", "ignore")
         preview = f"{kept}\n\n{note}" if direction == "head" else f"{note}\n\n{kept}"
-        return Bounded(f"{preview}\n\n{_hint(path, may_delegate)}", truncated=True, output_path=path)
+        return BoundedOutput(f"{preview}\n\n{_hint(path, may_delegate)}", truncated=True, output_path=path)
 
     def _keep(self, data: bytes) -> Path | None:
-        """None where it cannot be written, as on a full disk: what a tool did must not be lost for that."""
+        """Returns the path; None if the file cannot be written (full disk), because the tool's result must not be lost."""
         path = self.directory / ids.ascending("tool")
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(path, "xb", opener=_private) as file:
+            with open(path, "xb", opener=_private_opener) as file:
                 file.write(data)
         except OSError as error:
             log.warning("the whole of a long output could not be kept: %s", error)
@@ -97,27 +97,27 @@ class OutputStore:
         return len(old)
 
 
-def _private(name: str, flags: int) -> int:
+def _private_opener(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
 
 
-def _cut(data: bytes, max_lines: int, max_bytes: int, direction: Direction) -> _Cut:
-    """Whole lines from the kept end while both limits hold; of a first line that is too long itself, as much of it as fits."""
+def _cut(data: bytes, max_lines: int, max_bytes: int, direction: Direction) -> _Truncation:
+    """Keeps whole lines from one end within both limits; of a first line that is too long, as much as fits."""
     lines = data.split(b"\n")
     ordered: Iterable[bytes] = lines if direction == "head" else reversed(lines)
     kept = list(islice(_within(ordered, max_bytes), max_lines))
     if not any(kept):
         part = data[:max_bytes] if direction == "head" else data[-max_bytes:]
         part = part.decode("utf-8", "ignore").encode()
-        return _Cut(part, len(data) - len(part), "bytes")
+        return _Truncation(part, len(data) - len(part), "bytes")
     preview = b"\n".join(kept if direction == "head" else reversed(kept))
     if len(kept) == max_lines:
-        return _Cut(preview, len(lines) - len(kept), "lines")
-    return _Cut(preview, len(data) - len(preview), "bytes")
+        return _Truncation(preview, len(lines) - len(kept), "lines")
+    return _Truncation(preview, len(data) - len(preview), "bytes")
 
 
 def _within(lines: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """The lines that fit, a newline before each but the first."""
+    """The lines that fit when joined with newlines."""
     used = -1
     for line in lines:
         used += 1 + len(line)

@@ -1,12 +1,11 @@
-"""The turn, as one tool call sees it."""
+"""The tool host: what a turn offers to one tool call."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from app.context import instructions
-from app.permission.service import Permissions
-from app.permission.service import Request as PermissionQuestion
+from app.permission.service import PermissionCheck, Permissions
 from app.question.errors import QuestionRejected
 from app.question.service import Questions
 from app.schema.agent import Agent
@@ -17,7 +16,7 @@ from app.schema.question import Answer, QuestionInfo, QuestionRequest
 from app.schema.session import Session, Todo
 from app.session.store import Store
 from app.session.todos import read_todos
-from app.tool.base import PermissionAsk, SubagentRequest, ToolError, ToolResult
+from app.tool.base import SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.turn import hooks
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import ToolCalls
@@ -27,18 +26,19 @@ from app.workspace.instance import Instance
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a call: the session and agent at work, in the message being written; the instruction files shown so far."""
+    """The session, agent and message that a tool call belongs to. `shown`: the instruction files that the model has seen."""
 
     instance: Instance
     session: Session
     agent: Agent
     writer: PartWriter
+    subagents: "Subagents"
     shown: set[str] = field(default_factory=set)
 
 
 class Subagents(Protocol):
     async def run(self, caller: Caller, part: ToolPart, request: SubagentRequest) -> ToolResult:
-        """Let another agent do a task in a session of its own, showing its progress on `part`."""
+        """Runs a task with another agent in a child session, and reports its progress on `part`."""
         ...
 
 
@@ -47,7 +47,6 @@ class HostServices:
     store: Store
     permissions: Permissions
     questions: Questions
-    subagents: Subagents
 
 
 class CallHost:
@@ -57,20 +56,22 @@ class CallHost:
         self._calls = calls
         self._part = part
 
-    async def ask(self, ask: PermissionAsk) -> None:
+    async def require_permission(self, needed: ToolPermission) -> None:
         caller = self._caller
         shown = PermissionRequest(
             id=ids.ascending("permission"),
             session_id=caller.session.id,
-            permission=ask.permission,
-            patterns=ask.patterns,
-            metadata=ask.metadata,
-            always=ask.always,
+            permission=needed.permission,
+            patterns=needed.patterns,
+            metadata=needed.metadata,
+            always=needed.always,
             tool=self._ref(),
         )
         ruleset = [*caller.agent.permission, *(caller.session.permission or [])]
-        advice = hooks.permission_advice(caller.instance.hooks)
-        await self._services.permissions.ask(PermissionQuestion(caller.instance.place, shown, ruleset, ask.subjects, advice))
+        plugin_decision = hooks.permission_decision(caller.instance.extensions.hooks)
+        await self._services.permissions.ask(
+            PermissionCheck(caller.instance.location, shown, ruleset, needed.subjects, plugin_decision)
+        )
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self._caller.writer.tool_progress(self._part, title, metadata)
@@ -79,10 +80,10 @@ class CallHost:
         request = QuestionRequest(
             id=ids.ascending("question"), session_id=self._caller.session.id, questions=questions, tool=self._ref()
         )
-        return await self._services.questions.ask(self._caller.instance.place.directory, request)
+        return await self._services.questions.ask(self._caller.instance.location.directory, request)
 
     async def run_subagent(self, request: SubagentRequest) -> ToolResult:
-        return await self._services.subagents.run(self._caller, self._part, request)
+        return await self._caller.subagents.run(self._caller, self._part, request)
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
         return await self._calls.call(tool, arguments, ids.ascending("part"))
@@ -91,15 +92,15 @@ class CallHost:
         return await read_todos(self._services.store, self._caller.session.id)
 
     async def set_todos(self, todos: list[Todo]) -> None:
-        change = self._services.store.change(self._caller.session.id, self._caller.instance.place.directory)
+        change = self._services.store.change(self._caller.session.id, self._caller.instance.location.directory)
         change.put_todos(todos)
         await self._services.store.commit(change)
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
-        return await instructions.near(path, instructions.InstructionScope.of(self._caller.instance), self._caller.shown)
+        return await instructions.nearby(path, instructions.InstructionScope.of(self._caller.instance), self._caller.shown)
 
     async def file_edited(self, path: Path) -> None:
-        change = self._services.store.change(self._caller.session.id, self._caller.instance.place.directory)
+        change = self._services.store.change(self._caller.session.id, self._caller.instance.location.directory)
         change.announce(EventFileEdited(properties=FileRef(file=str(path))))
         self._services.store.post(change)
 
@@ -107,10 +108,10 @@ class CallHost:
         return CallRef(message_id=self._part.message_id, call_id=self._part.call_id)
 
 
-class Unattended:
-    """The host of a tool that the server runs for a person who named its input: everything is allowed, nothing is shown."""
+class UnattendedHost:
+    """The host of a tool that the server runs on input from the user: everything is allowed, progress is ignored."""
 
-    async def ask(self, ask: PermissionAsk) -> None:
+    async def require_permission(self, needed: ToolPermission) -> None:
         return None
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:

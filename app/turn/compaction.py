@@ -1,4 +1,4 @@
-"""Summing a conversation up when the model's window is full, or when the user asks for it (behaviour §8.2)."""
+"""Compaction: summarises a conversation if the model's window is full, or if the user asks for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -26,29 +26,29 @@ from app.turn.step import Step, StepOutcome
 from app.turn.turn_scope import TurnScope
 from app.util import clock, ids
 
-NO_SUMMARY = "The model did not sum the conversation up. It goes on with its whole history."
+NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
 NO_HELP = "The conversation does not fit the model's context window even after it was compacted."
 MAX_FRUITLESS = 2
 MAX_TRIES = 4
-"""Requests for one summary, each with half as much of the conversation as the one that was refused as too long."""
+"""Requests for one summary. After an overflow, the next request has half as much of the conversation."""
 
 QUESTION_TOKENS = 1_000
-"""What a request for a summary holds besides the conversation."""
+"""The size of a summary request without the conversation."""
 
 REPEATED_TOKENS = 2_000
-"""So much of a prompt that no answer was begun to is put to the model again behind the summary."""
+"""At most this much of an unanswered prompt is repeated after the summary."""
 
 
 class Compactions:
-    """Those of one turn: they make room in the model's window until that stops helping."""
+    """The compactions of one turn. They stop once they no longer help."""
 
     def __init__(self, scope: TurnScope) -> None:
         self._scope = scope
         self._fruitless = 0
-        self._was_refused = False
+        self._has_overflowed = False
 
     async def make_room(self, user: UserMessage, history: Sequence[MessageWithParts]) -> bool:
-        """Have the conversation summed up next. False when that has stopped helping, which is stored."""
+        """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
         self._fruitless = self._fruitless + 1 if _follows_compaction(history) else 0
         if self._fruitless >= MAX_FRUITLESS:
             await stored_error.give_up(self._scope, history, NO_HELP)
@@ -56,19 +56,19 @@ class Compactions:
         await request(self._scope, user.agent, user.model, auto=True)
         return True
 
-    async def after_refusal(self, user: UserMessage, message: AssistantMessage, refusal: ContextOverflow) -> bool:
-        """The provider found the conversation too long for `message` to be begun: once in a turn it is summed up instead, then
-        the refusal is stored, and False returned."""
-        if self._was_refused or not window.is_compacted(self._scope.instance):
-            await stored_error.put(self._scope.store, message, to_message_error(refusal))
+    async def after_overflow(self, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
+        """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the
+        message, once in a turn. Otherwise stores the error and returns False."""
+        if self._has_overflowed or not window.compacts_automatically(self._scope.instance):
+            await stored_error.put(self._scope.store, message, to_message_error(overflow))
             return False
-        self._was_refused = True
+        self._has_overflowed = True
         await request(self._scope, user.agent, user.model, auto=True, instead_of=message)
         return True
 
 
 def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:
-    """The newest answer is a summary: if the next one is too much again, compacting did not help."""
+    """Whether the newest answer is a summary: another overflow then means that compacting did not help."""
     answer = last_assistant(history)
     return answer is not None and bool(answer.summary)
 
@@ -76,7 +76,7 @@ def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:
 async def request(
     scope: TurnScope, agent: str, model: ModelRef, *, auto: bool, instead_of: AssistantMessage | None = None
 ) -> None:
-    """Put the question for a summary into the conversation; the turn's loop answers it. `instead_of` goes."""
+    """Adds a request for a summary to the conversation, which the turn's loop answers. Removes `instead_of`."""
     message = scope.new_user(agent, model)
     change = scope.store.change(scope.session_id, scope.directory)
     if instead_of is not None:
@@ -87,16 +87,16 @@ async def request(
 
 
 async def run(scope: TurnScope, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
-    """Answer the question for a summary. False when it failed: its error is stored, the session goes on as it was."""
+    """Answers a request for a summary. Stores an error and returns False on failure; the history then stays as it is."""
     agent = scope.instance.agents["compaction"]
     model = scope.model(agent.model or user.model)
     message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
-    await scope.put_message(message)
+    await scope.write_message(message)
     async with _shown_as_compacting(scope):
         outcome, step = await _summarise(scope, message, model, agent, user, history)
-    if outcome is not StepOutcome.ANSWERED or not await _says_something(scope, message):
+    if outcome is not StepOutcome.ANSWERED or not await _has_text(scope, message):
         if message.error is None:
-            await stored_error.put(scope.store, message, to_message_error(step.refusal or TurnFailure(NO_SUMMARY)))
+            await stored_error.put(scope.store, message, to_message_error(step.overflow or TurnFailure(NO_SUMMARY)))
         return False
     if auto:
         await _ask_to_continue(scope, user, _unanswered(history))
@@ -114,7 +114,7 @@ async def _summarise(
     user: UserMessage,
     history: Sequence[MessageWithParts],
 ) -> tuple[StepOutcome, Step]:
-    """Ask for the summary, of less of the conversation each time that it is refused as too long."""
+    """Requests the summary; after each overflow again with less of the conversation."""
     messages = to_model_messages(history, model)
     room = window.usable_tokens(scope.instance, model)
     for left in reversed(range(MAX_TRIES)):
@@ -122,7 +122,7 @@ async def _summarise(
             messages = shortened(messages, room - QUESTION_TOKENS)
         step = scope.step(message, model)
         outcome = await scope.ask_without_tools(step, model, agent, await _question(scope, model, agent, user, messages))
-        if outcome is not StepOutcome.REFUSED or not left:
+        if outcome is not StepOutcome.OVERFLOWED or not left:
             break
         room = estimate_messages(messages) // 2
     return outcome, step
@@ -131,7 +131,7 @@ async def _summarise(
 async def _question(
     scope: TurnScope, model: Model, agent: Agent, user: UserMessage, messages: Sequence[ModelMessage]
 ) -> ModelRequest:
-    wanted = await hooks.compacting(scope.instance.hooks, scope.session_id)
+    wanted = await hooks.compacting(scope.instance.extensions.hooks, scope.session_id)
     text = "\n\n".join([wanted.prompt or prompt_text("compaction-request"), *wanted.context])
     request = ModelRequest(
         model=model,
@@ -156,7 +156,7 @@ async def _set_compacting(scope: TurnScope, since: int | None) -> None:
     await scope.store.update_session(scope.session_id, scope.directory, partial(compacting, since=since), touch=False)
 
 
-async def _says_something(scope: TurnScope, message: AssistantMessage) -> bool:
+async def _has_text(scope: TurnScope, message: AssistantMessage) -> bool:
     parts = (await scope.store.message(scope.session_id, message.id)).parts
     return any(isinstance(part, TextPart) and part.text.strip() for part in parts)
 
@@ -167,11 +167,11 @@ async def _ask_to_continue(scope: TurnScope, user: UserMessage, unanswered: str)
     if unanswered:
         said += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"
     text = scope.synthetic_text(message, said)
-    await scope.put_message(message, [text.model_copy(update={"time": Span(start=now, end=now)})])
+    await scope.write_message(message, [text.model_copy(update={"time": Span(start=now, end=now)})])
 
 
 def _unanswered(history: Sequence[MessageWithParts]) -> str:
-    """What the user wrote since the newest answer."""
+    """The user's texts since the newest answer."""
     texts: list[str] = []
     for message in reversed(history):
         if isinstance(message.info, AssistantMessage):

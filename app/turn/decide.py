@@ -1,4 +1,4 @@
-"""What a turn does next, decided from the conversation alone. Pure."""
+"""Decides what a turn does next, from the conversation alone. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class RunSubtask:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """`auto`: the context is full; otherwise the user asked for it. `user` is the message that asks for it."""
+    """`auto`: the window is full; otherwise the user asked for it. `user` is the message with the request."""
 
     user: UserMessage
     auto: bool
@@ -45,7 +45,7 @@ class AskModel:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """An answer stands open: a server before this one waited in it for a person."""
+    """An answer is open because an earlier server waited for the user in it."""
 
     message: MessageWithParts
 
@@ -54,15 +54,15 @@ Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel
 
 
 def next_action(history: Sequence[MessageWithParts]) -> Decision:
-    """`history` is in the server's order, from the last compaction on."""
+    """`history`: the messages since the last compaction, in the store's order."""
     user = last_user(history)
-    if history and _stands_open(history[-1]):
+    if history and _is_open(history[-1]):
         return Resume(history[-1])
     if user is None:
         return GiveUp("The session has no user message to answer.")
     if _is_answered(history, user):
         return Stop()
-    if reason := _stuck(history):
+    if reason := _stuck_reason(history):
         return GiveUp(reason)
     finished = last_finished(history)
     match _open_task(history):
@@ -74,7 +74,7 @@ def next_action(history: Sequence[MessageWithParts]) -> Decision:
             return AskModel(user, finished)
 
 
-def _stands_open(message: MessageWithParts) -> bool:
+def _is_open(message: MessageWithParts) -> bool:
     return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
 
 
@@ -92,8 +92,8 @@ def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | Non
 
 
 def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool:
-    """The newest answer is to the newest prompt and needs nothing more. A prompt that arrived while an earlier one was being
-    answered has an answer after it that is not its own: the parent tells them apart. A stored error is an answer too."""
+    """Whether the newest answer belongs to the newest prompt and is finished. The parent id decides, because a prompt that
+    arrives during an answer is followed by an answer to an earlier prompt. A stored error is an answer too."""
     answer = last_assistant(history)
     if answer is None or answer.parent_id != user.id:
         return False
@@ -101,7 +101,7 @@ def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool
 
 
 def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, SubtaskPart | CompactionPart] | None:
-    """The first message since the last answer, or error, that asks for something special decides, its last such part."""
+    """The last subtask or compaction part of the first message since the last answer or error that has one."""
     found: tuple[UserMessage, SubtaskPart | CompactionPart] | None = None
     for message in reversed(history):
         if isinstance(message.info, AssistantMessage):
@@ -113,8 +113,8 @@ def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, Subtas
     return found
 
 
-def _stuck(history: Sequence[MessageWithParts]) -> str | None:
-    """A model that neither answers nor gets anywhere is not asked for ever."""
+def _stuck_reason(history: Sequence[MessageWithParts]) -> str | None:
+    """Why the turn gives up on a model that makes no progress; None if it goes on."""
     steps = _steps_since_user(history)
     if len(steps) >= MAX_EMPTY_STEPS and all(_is_empty(step) for step in steps[-MAX_EMPTY_STEPS:]):
         return f"The model ended {MAX_EMPTY_STEPS} steps in a row without finishing an answer or calling a tool."
@@ -142,7 +142,7 @@ def _is_empty(step: MessageWithParts) -> bool:
 
 
 def _calls(step: MessageWithParts) -> str:
-    """What a step called, with which arguments."""
+    """The step's tool calls with their arguments, as JSON."""
     return json.dumps([[part.tool, part.state.input] for part in step.parts if isinstance(part, ToolPart)], sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""A model that makes the same call again and again. Pure."""
+"""Detects a model that repeats the same tool call. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ THRESHOLD = 3
 
 
 def is_looping(calls: Sequence[ToolPart], tool: str, arguments: dict[str, Any]) -> bool:
-    """`calls` are the calls of this turn in order, the newest last, across its steps: are the last ones all this same call?"""
+    """Whether the last THRESHOLD of `calls` are this same call. `calls`: the turn's calls across its steps, newest last."""
     newest = calls[-THRESHOLD:]
     return len(newest) == THRESHOLD and all(
         call.tool == tool and not isinstance(call.state, Pending) and call.state.input == arguments for call in newest

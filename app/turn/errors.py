@@ -1,4 +1,4 @@
-"""What went wrong in a turn, as it is stored with the message."""
+"""Translates exceptions of a turn to errors that are stored with the message."""
 
 from app.provider.base import ApiFailure, ContextOverflow, MissingKey
 from app.schema.errors import (
@@ -19,7 +19,7 @@ NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 
 class TurnFailure(Exception):
-    """A turn that cannot go on, for a reason that is ours; the message is stored as it is."""
+    """The server ends the turn. The text is stored as the message's error, unchanged."""
 
 
 def aborted() -> MessageAbortedError:

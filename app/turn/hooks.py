@@ -1,6 +1,6 @@
-"""The plugins' hooks, one function each, as the turn calls them (behaviour §18). Without such a hook nothing is done or copied.
+"""The plugins' hooks, one function each, as the turn calls them. Does nothing and copies nothing without such a hook.
 
-What a hook is given and may change is JSON in the API's names. Its outcome is validated here before anything is made of it.
+A hook receives and changes JSON with the API's names. The result is validated here before it is used.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any
 
 from app.agent.definitions import find as find_agent
-from app.permission.service import Advice
+from app.permission.service import PluginDecision
 from app.plugin.runner import HookFailed, HookRunner
 from app.provider.base import ModelRequest
-from app.provider.models.selection import find as find_model
 from app.schema.agent import Agent
 from app.schema.base import Wire
 from app.schema.message import CommandInput, MessageWithParts, PromptInput, UserMessage
@@ -25,49 +24,49 @@ from app.workspace.instance import Instance
 Json = dict[str, Any]
 
 
-class _Message(Wire):
+class _MessageOutput(Wire):
     message: UserMessage
     parts: list[Part]
 
 
-class _Messages(Wire):
+class _MessagesOutput(Wire):
     messages: list[MessageWithParts]
 
 
-class _System(Wire):
+class _SystemOutput(Wire):
     system: list[str]
 
 
-class _Params(Wire):
+class _ParamsOutput(Wire):
     temperature: float | None
     top_p: float | None
     top_k: int | None
     options: Json
 
 
-class _Headers(Wire):
+class _HeadersOutput(Wire):
     headers: dict[str, str]
 
 
-class _Status(Wire):
+class _StatusOutput(Wire):
     status: Action
 
 
-class _CommandParts(Wire):
+class _CommandPartsOutput(Wire):
     parts: list[PartInput]
 
 
-class _Args(Wire):
+class _ArgsOutput(Wire):
     args: Json
 
 
-class _Result(Wire):
+class _ResultOutput(Wire):
     title: str
     output: str
     metadata: Json
 
 
-class _Text(Wire):
+class _TextOutput(Wire):
     text: str
 
 
@@ -82,12 +81,13 @@ class Compacting(Wire):
 
 
 async def chat_message(instance: Instance, prompt: PromptInput, message: MessageWithParts) -> MessageWithParts:
-    """A user message before it is stored."""
-    if not instance.hooks.has("chat.message"):
+    """Passes a user message to the hook before it is stored."""
+    hooks = instance.extensions.hooks
+    if not hooks.has("chat.message"):
         return message
     asked = prompt.model_dump(mode="json", exclude_none=True, include={"agent", "model", "message_id", "variant"})
     given = {"sessionID": message.info.session_id, **asked}
-    changed = await instance.hooks.change("chat.message", given, _message_json(message), _message_reader(instance, message))
+    changed = await hooks.change("chat.message", given, _message_json(message), _message_reader(instance, message))
     return changed or message
 
 
@@ -102,24 +102,24 @@ def _message_reader(instance: Instance, before: MessageWithParts) -> Callable[[J
     def read(output: Json) -> MessageWithParts:
         own = {"sessionID": info.session_id, "messageID": info.id}
         parts = [{"id": ids.ascending("part"), **part, **own} for part in output["parts"]]
-        changed = _Message.model_validate({"message": output["message"], "parts": parts})
+        changed = _MessageOutput.model_validate({"message": output["message"], "parts": parts})
         if (changed.message.id, changed.message.session_id) != (info.id, info.session_id):
             raise ValueError("a message keeps its id and its session")
         find_agent(instance.agents, changed.message.agent)
         if changed.message.model != info.model:
-            find_model(instance.connected, changed.message.model.provider_id, changed.message.model.model_id, instance.known)
+            instance.models.find(changed.message.model)
         return MessageWithParts.model_construct(info=changed.message, parts=changed.parts)
 
     return read
 
 
 async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput, prompt: PromptInput) -> PromptInput:
-    """What a command has become, before it is a prompt."""
+    """Passes the parts of a command to the hook before they become a prompt."""
     if not hooks.has("command.execute.before"):
         return prompt
     given = {"command": wanted.command, "sessionID": session_id, "arguments": wanted.arguments}
     output = {"parts": [part.wire() for part in prompt.parts]}
-    changed = await hooks.change("command.execute.before", given, output, _CommandParts.model_validate)
+    changed = await hooks.change("command.execute.before", given, output, _CommandPartsOutput.model_validate)
     return prompt.model_copy(update={"parts": changed.parts}) if changed else prompt
 
 
@@ -127,18 +127,18 @@ async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput
 
 
 async def messages(hooks: HookRunner, history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
-    """The conversation for one request; what is stored stays."""
+    """The conversation for one request; the stored one does not change."""
     name = "experimental.chat.messages.transform"
     if not hooks.has(name):
         return history
     output = {"messages": [message.wire() for message in history]}
-    changed = await hooks.change(name, {}, output, _Messages.model_validate)
+    changed = await hooks.change(name, {}, output, _MessagesOutput.model_validate)
     return changed.messages if changed else history
 
 
 async def request(instance: Instance, request: ModelRequest, agent: Agent, user: UserMessage) -> ModelRequest:
-    """System prompt, parameters and headers of any request, a title's and a summary's too."""
-    hooks = instance.hooks
+    """Changes the system prompt, parameters and headers of any request, including those for titles and summaries."""
+    hooks = instance.extensions.hooks
     if hooks.has("experimental.chat.system.transform"):
         request = await _with_system(hooks, request)
     if hooks.has("chat.params") or hooks.has("chat.headers"):
@@ -149,17 +149,17 @@ async def request(instance: Instance, request: ModelRequest, agent: Agent, user:
 
 async def _with_system(hooks: HookRunner, request: ModelRequest) -> ModelRequest:
     given, output = {"sessionID": request.session_id, "model": request.model.wire()}, {"system": list(request.system)}
-    changed = await hooks.change("experimental.chat.system.transform", given, output, _System.model_validate)
+    changed = await hooks.change("experimental.chat.system.transform", given, output, _SystemOutput.model_validate)
     if not changed or not changed.system:
         return request
     first, *rest = changed.system
-    # Providers cache what stands first and stays the same from turn to turn.
+    # Providers cache the first text, which stays the same from turn to turn.
     together = len(rest) > 1 and first == request.system[0]
     return replace(request, system=(first, "\n".join(rest)) if together else tuple(changed.system))
 
 
 def _call_json(instance: Instance, request: ModelRequest, agent: Agent, user: UserMessage) -> Json:
-    provider = instance.connected[request.model.provider_id]
+    provider = instance.models.connected[request.model.provider_id]
     return {
         "sessionID": request.session_id,
         "agent": agent.wire(),
@@ -171,12 +171,12 @@ def _call_json(instance: Instance, request: ModelRequest, agent: Agent, user: Us
 
 async def _with_params(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
     output = {"temperature": request.temperature, "topP": request.top_p, "topK": request.top_k, "options": request.options}
-    changed = await hooks.change("chat.params", given, output, _Params.model_validate)
+    changed = await hooks.change("chat.params", given, output, _ParamsOutput.model_validate)
     return replace(request, **dict(changed)) if changed else request
 
 
 async def _with_headers(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
-    changed = await hooks.change("chat.headers", given, {"headers": request.headers}, _Headers.model_validate)
+    changed = await hooks.change("chat.headers", given, {"headers": request.headers}, _HeadersOutput.model_validate)
     return replace(request, headers=changed.headers) if changed else request
 
 
@@ -190,22 +190,24 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
 
 
 async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
-    """The text to store in place of one that the model has finished; None: the same."""
+    """The text to store instead of a finished one; None if it stays the same."""
     name = "experimental.text.complete"
     if not hooks.has(name):
         return None
     given = {"sessionID": part.session_id, "messageID": part.message_id, "partID": part.id}
-    changed = await hooks.change(name, given, {"text": part.text.rstrip()}, _Text.model_validate)
+    changed = await hooks.change(name, given, {"text": part.text.rstrip()}, _TextOutput.model_validate)
     return changed.text if changed else None
 
 
 async def tool_args(hooks: HookRunner, part: ToolPart) -> Json:
-    """The arguments to run a call with. Raises ToolError: a hook that fails here may have been standing guard."""
+    """The arguments of a tool call. Raises ToolError if the hook fails, because it may be a guard against the call."""
     args = part.state.input
     if not hooks.has("tool.execute.before"):
         return args
     try:
-        changed = await hooks.change("tool.execute.before", _call_of(part), {"args": args}, _Args.model_validate, guards=True)
+        changed = await hooks.change(
+            "tool.execute.before", _call_of(part), {"args": args}, _ArgsOutput.model_validate, guards=True
+        )
     except HookFailed as error:
         raise ToolError(str(error)) from error
     return changed.args if changed else args
@@ -216,7 +218,7 @@ async def tool_result(hooks: HookRunner, part: ToolPart, result: ToolResult) -> 
         return result
     given = {**_call_of(part), "args": part.state.input}
     output = {"title": result.title, "output": result.output, "metadata": result.metadata}
-    changed = await hooks.change("tool.execute.after", given, output, _Result.model_validate)
+    changed = await hooks.change("tool.execute.after", given, output, _ResultOutput.model_validate)
     return replace(result, **dict(changed)) if changed else result
 
 
@@ -224,10 +226,10 @@ def _call_of(part: ToolPart) -> Json:
     return {"tool": part.tool, "sessionID": part.session_id, "callID": part.call_id}
 
 
-def permission_advice(hooks: HookRunner) -> Advice | None:
+def permission_decision(hooks: HookRunner) -> PluginDecision | None:
     return partial(_advise, hooks) if hooks.has("permission.ask") else None
 
 
 async def _advise(hooks: HookRunner, shown: PermissionRequest, action: Action) -> Action:
-    changed = await hooks.change("permission.ask", shown.wire(), {"status": action}, _Status.model_validate)
+    changed = await hooks.change("permission.ask", shown.wire(), {"status": action}, _StatusOutput.model_validate)
     return changed.status if changed else action

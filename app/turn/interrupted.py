@@ -1,4 +1,4 @@
-"""Closing what is left open in an answer that nobody writes any more."""
+"""Closes the open parts of an interrupted answer."""
 
 from collections.abc import Collection
 
@@ -13,15 +13,15 @@ from app.util import clock
 
 
 async def mark_interrupted(store: Store, message: MessageWithParts, error: MessageError, keep: Collection[str] = ()) -> None:
-    """Close what is open in an answer, with the error, except for the parts to `keep`, with which it stays open itself."""
+    """Closes an answer and its open parts with the error. With `keep`, these parts and the answer itself stay open."""
     info = message.info
     assert isinstance(info, AssistantMessage)
     async with store.lock(info.session_id):
         change = store.change(info.session_id, info.path.cwd)
         for part in message.parts:
-            settled = None if part.id in keep else interrupted_part(part)
-            if settled is not None:
-                change.put_part(settled)
+            closed = None if part.id in keep else interrupted_part(part)
+            if closed is not None:
+                change.put_part(closed)
         if not keep:
             info.error = info.error or error
             info.time.completed = clock.now_ms()
@@ -32,7 +32,7 @@ async def mark_interrupted(store: Store, message: MessageWithParts, error: Messa
 
 
 def interrupted_part(part: Part) -> Part | None:
-    """The part as it is to be kept, None when it needs nothing."""
+    """The closed part; None if the part is not open."""
     now = clock.now_ms()
     match part:
         case ToolPart(state=Pending() | Running()):

@@ -1,4 +1,4 @@
-"""Gathers what streams into the parts of one assistant message and keeps the store up to date with them."""
+"""Accumulates a stream into the parts of one assistant message and stores them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,8 +20,9 @@ ABORTED = "Tool execution aborted"
 
 
 class PartWriter:
-    """Writes are put in line, not waited for. They are a chain: behind one that fails none is stored or announced. `stored`,
-    which waits for them, and `raise_failure`, which does not, raise that failure, until `settle` puts once more what was lost."""
+    """Enqueues writes without waiting. They form a chain: after one that fails, none is stored or announced. `stored`, which
+    waits for them, and `raise_failure`, which does not, raise that failure until `finish_open_parts` writes the lost values
+    again."""
 
     def __init__(self, store: Store, directory: str, message: AssistantMessage) -> None:
         self._store = store
@@ -33,7 +34,7 @@ class PartWriter:
         self._chain = Chain()
         self._writes: set[asyncio.Future[None]] = set()
         self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[None]]] = {}
-        """By id, what was put and is not stored yet, with its newest write."""
+        """By id, the values that are not stored yet, with their newest write."""
         self._withdrawn: list[Part] = []
 
     @property
@@ -44,17 +45,17 @@ class PartWriter:
         self._join_texts()
         return any(isinstance(part, TextPart) and part.text.strip() for part in self._attempt)
 
-    def said(self) -> str:
+    def answer_text(self) -> str:
         """The text and reasoning of the answer."""
         self._join_texts()
         return "".join(part.text for part in self._attempt if isinstance(part, TextPart | ReasoningPart))
 
     def _join_texts(self) -> list[TextPart | ReasoningPart]:
-        """Of the open blocks: what streamed is in their parts from now on."""
+        """The parts of the open blocks, with their text up to date."""
         return [growing.joined() for growing in self._open.values()]
 
     async def stored(self) -> None:
-        """Wait for what was put so far. Raises StorageError."""
+        """Waits until everything enqueued so far is stored. Raises StorageError."""
         if self._writes:
             await asyncio.wait(self._writes)
         self.raise_failure()
@@ -68,7 +69,7 @@ class PartWriter:
         change.put_part(part)
         self._post(change, [part])
 
-    def put_message(self) -> None:
+    def enqueue_message(self) -> None:
         change = self._change()
         change.put_message(self.message)
         self._post(change, [self.message])
@@ -101,7 +102,7 @@ class PartWriter:
         self._open[block] = GrowingText(part)
         self._attempt.append(part)
 
-    def gain(self, block: str, text: str) -> None:
+    def append_text(self, block: str, text: str) -> None:
         growing = self._open[block]
         growing.append(text)
         self._store.stream(growing, self._directory, text, self._chain)
@@ -112,14 +113,14 @@ class PartWriter:
         return part
 
     def replace_text(self, block: str, text: str | None) -> None:
-        """Store another text at the block's end than the one that was streamed; None: the same."""
+        """Replaces the streamed text at the end of the block; None keeps it."""
         if text is not None:
             self._open[block] = GrowingText(self._open[block].joined().model_copy(update={"text": text}))
 
     def end_block(self, block: str, metadata: Metadata | None) -> TextPart | ReasoningPart:
-        """Returns the finished part, a value of its own: frames of the streaming one may still be on their way.
+        """Returns the finished part. It is a copy, because frames of the streaming part may still be unsent.
 
-        A reasoning block with neither text nor metadata (some models open one and say nothing) leaves no part."""
+        A reasoning block without text and metadata, which some models send, is not stored."""
         streamed = self._open.pop(block).joined()
         start = streamed.time.start if streamed.time else clock.now_ms()
         ended: dict[str, Any] = {"text": streamed.text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
@@ -151,11 +152,11 @@ class PartWriter:
         return part
 
     def adopt(self, part: ToolPart) -> None:
-        """A call that an earlier server left waiting is this writer's now."""
+        """Takes over a tool call that waited when an earlier server stopped."""
         self._tools[part.call_id] = part
 
     def tool_progress(self, part: ToolPart, title: str | None, metadata: dict[str, Any] | None) -> None:
-        """Shown at once, written behind; progress that arrives after the end is dropped."""
+        """Announced at once, stored later. Progress after the call's end is ignored."""
         if not isinstance(part.state, Running):
             return
         state = part.state
@@ -199,7 +200,7 @@ class PartWriter:
     # What goes wrong.
 
     def withdraw_attempt(self) -> None:
-        """A failed attempt is asked again from its beginning: what it wrote goes, or the answer would stand twice."""
+        """Removes the parts of a failed attempt, because the retry starts from the beginning."""
         self._withdrawn = self._attempt
         if self._withdrawn:
             self._post(self._removal()).add_done_callback(self._on_removed)
@@ -219,8 +220,8 @@ class PartWriter:
             change.remove_part(part.message_id, part.id)
         return change
 
-    def settle(self) -> None:
-        """Nothing is left running: text keeps what it has, tools end as aborted. What could not be stored is put once more."""
+    def finish_open_parts(self) -> None:
+        """Ends open text with its present content and running tools as aborted. Writes values again that could not be stored."""
         unfinished = [part for part in self._join_texts() if part.text]
         self._open.clear()
         if self._chain.failure is None:
@@ -233,7 +234,7 @@ class PartWriter:
                 self.tool_failed(tool, ABORTED)
 
     def _put_again(self, unfinished: Sequence[Part]) -> None:
-        """All of it in one change: the message first, parts in the order in which they began."""
+        """Writes everything in one change: the message first, then parts in the order in which they began."""
         self._chain = Chain()
         begun = {part.id: position for position, part in enumerate(self._attempt)}
         values = [value for value, _ in self._unstored.values()]

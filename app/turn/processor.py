@@ -1,4 +1,4 @@
-"""Turns what a model streams into stored parts: one small handler for each kind of event."""
+"""Handles the events of a model's stream: one small handler for each kind of event."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,29 +10,16 @@ from app.turn.tool_calls import ToolCalls
 
 
 class Processor:
-    """One attempt at one step. `started` is called when the model begins to answer."""
+    """Handles one attempt of a step. Calls `started` when the model begins to answer."""
 
     def __init__(self, writer: PartWriter, calls: ToolCalls, started: Callable[[], None]) -> None:
         self._writer = writer
         self._calls = calls
         self._started = started
         self.finish: base.Finish | None = None
-        self._handlers: dict[type[base.StreamEvent], Callable[[Any], object]] = {
-            base.StreamStart: self._on_start,
-            base.TextStart: self._on_text_start,
-            base.TextDelta: self._on_delta,
-            base.TextEnd: self._on_end,
-            base.ReasoningStart: self._on_reasoning_start,
-            base.ReasoningDelta: self._on_delta,
-            base.ReasoningEnd: self._on_end,
-            base.ToolInputStart: self._on_tool_input,
-            base.ToolCall: self._on_tool_call,
-            base.InvalidToolCall: self._on_invalid_call,
-            base.Finish: self._on_finish,
-        }
 
     def handle(self, event: base.StreamEvent) -> None:
-        self._handlers[type(event)](event)
+        _HANDLERS[type(event)](self, event)
 
     def _on_start(self, _event: base.StreamStart) -> None:
         self._started()
@@ -45,7 +32,7 @@ class Processor:
 
     def _on_delta(self, event: base.TextDelta | base.ReasoningDelta) -> None:
         if event.text:
-            self._writer.gain(event.id, event.text)
+            self._writer.append_text(event.id, event.text)
 
     def _on_end(self, event: base.TextEnd | base.ReasoningEnd) -> TextPart | object:
         return self._writer.end_block(event.id, event.metadata)
@@ -61,3 +48,18 @@ class Processor:
 
     def _on_finish(self, event: base.Finish) -> None:
         self.finish = event
+
+
+_HANDLERS: dict[type[base.StreamEvent], Callable[[Processor, Any], object]] = {
+    base.StreamStart: Processor._on_start,
+    base.TextStart: Processor._on_text_start,
+    base.TextDelta: Processor._on_delta,
+    base.TextEnd: Processor._on_end,
+    base.ReasoningStart: Processor._on_reasoning_start,
+    base.ReasoningDelta: Processor._on_delta,
+    base.ReasoningEnd: Processor._on_end,
+    base.ToolInputStart: Processor._on_tool_input,
+    base.ToolCall: Processor._on_tool_call,
+    base.InvalidToolCall: Processor._on_invalid_call,
+    base.Finish: Processor._on_finish,
+}

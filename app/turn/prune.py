@@ -1,4 +1,4 @@
-"""Old tool outputs that the model is no longer sent: marked after a turn, kept in the record (behaviour §8.3)."""
+"""Pruning: marks old tool outputs after a turn. Marked outputs stay stored but are no longer sent to the model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from app.util import clock
 from app.workspace.instance import Instance
 
 PROTECTED_TOKENS = 40_000
-"""The newest outputs, up to so many tokens, stay."""
+"""The newest outputs, up to this many tokens, are kept."""
 
 MINIMUM_TOKENS = 20_000
-"""Less than this is not worth the model's losing sight of it."""
+"""Pruning happens only if it frees more than this."""
 
 SMALL_WINDOW = 2 * PROTECTED_TOKENS
 PROTECTED_PART = 1 / 4
 MINIMUM_PART = 1 / 8
-"""Of a small window only so much, or nothing in it would ever be pruned."""
+"""The same limits as fractions of a small window."""
 
 PROTECTED_TOOLS = ("skill",)
 KEPT_TURNS = 2
@@ -32,7 +32,7 @@ def is_on(instance: Instance) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LastRequest:
-    """The newest request: the conversation that it was made of, and how many tokens it might have held."""
+    """The conversation of the newest request, and the tokens that a request may have."""
 
     history: Sequence[MessageWithParts]
     usable_tokens: int | None
@@ -45,14 +45,14 @@ class PruneLimits:
 
     @classmethod
     def within(cls, usable_tokens: int | None) -> "PruneLimits":
-        """`usable_tokens`: what a request may hold, None where that is not known."""
+        """`usable_tokens`: the tokens that a request may have; None if unknown."""
         if usable_tokens is None or usable_tokens >= SMALL_WINDOW:
             return cls()
         return cls(int(usable_tokens * PROTECTED_PART), int(usable_tokens * MINIMUM_PART))
 
 
-def outdated(history: Sequence[MessageWithParts], limits: PruneLimits) -> list[ToolPart]:
-    """The calls whose outputs are to be cleared, newest first; none when they would gain too little."""
+def prunable_calls(history: Sequence[MessageWithParts], limits: PruneLimits) -> list[ToolPart]:
+    """The calls whose outputs can be cleared, newest first; empty if that would free too little."""
     seen, gained = 0, 0
     found: list[ToolPart] = []
     for part in _prunable(history):
@@ -86,7 +86,7 @@ def _output(part: ToolPart) -> str:
 
 
 async def run(scope: TurnScope, asked: LastRequest) -> None:
-    parts = outdated(asked.history, PruneLimits.within(asked.usable_tokens)) if is_on(scope.instance) else []
+    parts = prunable_calls(asked.history, PruneLimits.within(asked.usable_tokens)) if is_on(scope.instance) else []
     if not parts:
         return
     change = scope.store.change(scope.session_id, scope.directory)

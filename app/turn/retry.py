@@ -1,4 +1,4 @@
-"""Whether to ask a provider again, and when. Pure: values in, a decision out."""
+"""Decides whether and when to retry a request to a provider. Pure."""
 
 import email.utils
 import json
@@ -10,7 +10,7 @@ from app.provider.base import ApiFailure, ContextOverflow, ProviderFailure
 
 INITIAL_MS = 2_000
 FACTOR = 2
-LONGEST_MS = 30_000
+MAX_DELAY_MS = 30_000
 MAX_ATTEMPTS = 10
 MAX_ELAPSED_MS = 600_000
 
@@ -36,7 +36,7 @@ def decide_retry(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms
 
 
 def retryable_reason(failure: ProviderFailure) -> str | None:
-    """What to tell the client while it waits, None where asking again will not help."""
+    """The reason shown to clients during the wait; None if a retry will not help."""
     if isinstance(failure, ContextOverflow):
         return None
     if isinstance(failure, ApiFailure) and failure.retryable:
@@ -45,7 +45,7 @@ def retryable_reason(failure: ProviderFailure) -> str | None:
 
 
 def _reason_in_json(message: str) -> str | None:
-    """Some providers answer 200 or 400 with an error that is retryable by its content."""
+    """Some providers answer with status 200 or 400 and a body that describes a retryable error."""
     try:
         body = json.loads(message)
     except ValueError:
@@ -70,10 +70,10 @@ def _is_server_fault(body: Mapping[str, Any], error: Mapping[str, Any]) -> bool:
 
 
 def delay_ms(failure: ProviderFailure, attempt: int, now_ms: int) -> int:
-    """What the provider asks for, else 2 s doubled each time up to 30 s."""
+    """The delay from the provider's headers, or exponential backoff from 2 s to 30 s."""
     headers = failure.headers if isinstance(failure, ApiFailure) and failure.headers else {}
     asked = _asked_for(headers, now_ms)
-    return asked if asked is not None else min(INITIAL_MS * FACTOR ** (attempt - 1), LONGEST_MS)
+    return asked if asked is not None else min(INITIAL_MS * FACTOR ** (attempt - 1), MAX_DELAY_MS)
 
 
 def _asked_for(headers: Mapping[str, str], now_ms: int) -> int | None:

@@ -1,4 +1,4 @@
-"""One step of a turn: ask the model once, run the tools it calls, store it all as one assistant message."""
+"""One step of a turn: sends one request to the model, runs its tool calls, stores the result as one assistant message."""
 
 import asyncio
 import logging
@@ -40,19 +40,19 @@ from app.workspace.instance import Trees
 log = logging.getLogger(__name__)
 
 LAST_SNAPSHOT_TIMEOUT_SECONDS = 0.7
-"""Seconds that a step which fails or is aborted waits for the snapshot of what it leaves."""
+"""How long a failed or aborted step waits for its last snapshot."""
 
 
 class StepOutcome(Enum):
     ANSWERED = "the model finished its answer"
-    GOES_ON = "tools were called or the finish is unknown: ask again"
-    STOPPED = "an error or a refusal ends the turn"
-    REFUSED = "the conversation is longer than the model takes: nothing of this step is stored but its message, which is open"
+    GOES_ON = "tools were called or the finish reason is unknown: request again"
+    STOPPED = "an error or a rejected permission ends the turn"
+    OVERFLOWED = "the conversation is longer than the model's window: only the open message is stored"
 
 
 @dataclass(frozen=True, slots=True)
 class StepTools:
-    """What a step needs of its surroundings, besides the request."""
+    """The services that a step uses."""
 
     store: Store
     directory: str
@@ -64,30 +64,30 @@ class StepTools:
 
 
 class Step:
-    def __init__(self, around: StepTools, message: AssistantMessage, model: Model, provider: Provider) -> None:
-        self._around = around
+    def __init__(self, scope: StepTools, message: AssistantMessage, model: Model, provider: Provider) -> None:
+        self._scope = scope
         self.message = message
         self._model = model
         self._provider = provider
-        self.writer = PartWriter(around.store, around.directory, message)
+        self.writer = PartWriter(scope.store, scope.directory, message)
         self._tree: str | None = None
-        self.refusal: ContextOverflow | None = None
+        self.overflow: ContextOverflow | None = None
         self.used_tokens = 0
-        """What the conversation holds after this step, as the provider counted or else as it is estimated."""
+        """The size of the conversation after this step: the provider's count, or an estimate."""
 
     async def run(self, calls: ToolCalls, request: Callable[[], Awaitable[ModelRequest]]) -> StepOutcome:
-        """Unless refused, leaves the message completed and nothing of it running. Cancelled, it settles the record first."""
+        """Completes the message and ends all its parts, also when cancelled, except for an overflow."""
         try:
             self._tree, ready = await asyncio.gather(self._track(), request())
             finish = await self._ask(calls, ready)
             await calls.finish()
             await self._close(finish, calls)
-            self.used_tokens = counted(self.message.tokens) or estimate_request(ready) + estimate(self.writer.said())
+            self.used_tokens = counted(self.message.tokens) or estimate_request(ready) + estimate(self.writer.answer_text())
         except asyncio.CancelledError:
             await asyncio.shield(self._fail(calls, aborted()))
             raise
-        except ContextOverflow as refusal:
-            self.refusal = refusal
+        except ContextOverflow as overflow:
+            self.overflow = overflow.with_traceback(None)  # its frames hold this step, which would hold them
             self.writer.withdraw_attempt()
             await self.writer.stored()
         except ProviderFailure as failure:
@@ -98,7 +98,7 @@ class Step:
         return self._outcome(calls)
 
     async def resume(self, calls: ToolCalls, parts: Sequence[Part]) -> StepOutcome:
-        """Finish a step that an earlier server left waiting for a person."""
+        """Finishes a step that waited for the user when an earlier server stopped."""
         try:
             self._tree = next((part.snapshot for part in parts if isinstance(part, StepStartPart)), None)
             for part in parts:
@@ -113,7 +113,7 @@ class Step:
         return self._outcome(calls)
 
     async def run_call(self, calls: ToolCalls, call: ToolCall) -> StepOutcome:
-        """A step without a model: one call that the user made."""
+        """Runs a step without a model: one tool call made by the user."""
         try:
             self._tree = await self._track()
             calls.start(call)
@@ -127,8 +127,8 @@ class Step:
         return self._outcome(calls)
 
     def _outcome(self, calls: ToolCalls) -> StepOutcome:
-        if self.refusal is not None:
-            return StepOutcome.REFUSED
+        if self.overflow is not None:
+            return StepOutcome.OVERFLOWED
         if self.message.error is not None or calls.blocked:
             return StepOutcome.STOPPED
         return StepOutcome.GOES_ON if self.message.finish in ("tool-calls", "unknown") else StepOutcome.ANSWERED
@@ -136,7 +136,7 @@ class Step:
     # Asking.
 
     async def _ask(self, calls: ToolCalls, request: ModelRequest) -> Finish | None:
-        """Ask until there is an answer or no hope. None: the stream ended without saying how."""
+        """Sends the request, with retries. Returns None if the stream ended without a finish event."""
         attempt, began = 0, clock.now_ms()
         while True:
             try:
@@ -144,9 +144,13 @@ class Step:
             except ProviderFailure as failure:
                 if calls.started:
                     log.warning("the stream broke after a tool was started: %s", failure)
-                    return None  # asking again could run the tool twice; the next step sends its result
+                    return None  # a retry could run the tool twice; the next step sends its result
                 attempt += 1
-                await self._wait_or_give_up(failure, attempt, clock.now_ms() - began)
+                now = clock.now_ms()
+                decision = retry.decide_retry(failure, attempt, now - began, now)
+                if isinstance(decision, retry.StopRetrying):
+                    raise
+                await self._wait(decision, attempt)
                 self.writer.withdraw_attempt()
 
     async def _attempt(self, calls: ToolCalls, request: ModelRequest) -> Finish | None:
@@ -156,75 +160,72 @@ class Step:
             async for event in stream:
                 self.writer.raise_failure()
                 if isinstance(event, TextEnd):
-                    text = await hooks.text_complete(self._around.hooks, self.writer.open_text(event.id))
+                    text = await hooks.text_complete(self._scope.hooks, self.writer.open_text(event.id))
                     self.writer.replace_text(event.id, text)
                 processor.handle(event)
         return processor.finish
 
     def _began(self) -> None:
-        self._around.set_status(Busy())
+        self._scope.set_status(Busy())
         self.writer.step_start(self._tree)
-        self._around.on_answer()
+        self._scope.on_answer()
 
-    async def _wait_or_give_up(self, failure: ProviderFailure, attempt: int, elapsed_ms: int) -> None:
-        now = clock.now_ms()
-        decision = retry.decide_retry(failure, attempt, elapsed_ms, now)
-        if isinstance(decision, retry.StopRetrying):
-            raise failure
-        self._around.set_status(Retry(attempt=attempt, message=decision.message, next=now + decision.delay_ms))
+    async def _wait(self, decision: retry.RetryAfter, attempt: int) -> None:
+        next_attempt = clock.now_ms() + decision.delay_ms
+        self._scope.set_status(Retry(attempt=attempt, message=decision.message, next=next_attempt))
         await asyncio.sleep(decision.delay_ms / 1000)
-        self._around.set_status(Busy())
+        self._scope.set_status(Busy())
 
     # Closing.
 
     async def _close(self, finish: Finish | None, calls: ToolCalls) -> None:
-        """The step's end: usage, the tree it leaves and what it changed. A step that ran no tool changed nothing."""
+        """Stores the step's end: usage, snapshot and patch. A step without tool calls changed no files."""
         reason = _reason(finish, calls)
         tokens, cost = tokens_and_cost(finish.usage if finish else Usage(), self._model.cost)
         message = self.message
         message.finish, message.tokens, message.cost = reason, tokens, message.cost + cost
         tree = await self._track() if calls.started else self._tree
-        self.writer.settle()
+        self.writer.finish_open_parts()
         self.writer.step_finish(reason, tree, cost, tokens)
-        self.writer.put_message()
+        self.writer.enqueue_message()
         await self._put_patch(tree)
         if reason == "length" and not calls.started and not self.writer.has_text():
             self._announce_error(MessageOutputLengthError())
         await self._complete()
 
     async def _fail(self, calls: ToolCalls, error: MessageError) -> None:
-        """Settle everything, keep what was changed on disk on the record, and say what went wrong."""
+        """Ends all parts, stores the patch, and stores and announces the error."""
         await calls.abort()
-        self.writer.settle()
+        self.writer.finish_open_parts()
         if calls.started:
             await self._put_last_patch()
         self._announce_error(error)
         await self._complete()
 
     async def _put_last_patch(self) -> None:
-        """An abort must not wait for a large checkout; what the step changed then stands in no patch."""
+        """Has a timeout, because an abort must not wait for a large checkout. The patch is missing after a timeout."""
         try:
             async with asyncio.timeout(LAST_SNAPSHOT_TIMEOUT_SECONDS):
                 await self._put_patch(await self._track())
         except TimeoutError:
-            log.warning("what a failed step of %s changed took too long to find out", self.message.session_id)
+            log.warning("no patch for a failed step of %s: the snapshot took too long", self.message.session_id)
 
     def _announce_error(self, error: MessageError) -> None:
         self.message.error = error
-        change = self._around.store.change(self.message.session_id, self._around.directory)
+        change = self._scope.store.change(self.message.session_id, self._scope.directory)
         change.announce(EventSessionError(properties=ErrorOfSession(session_id=self.message.session_id, error=error)))
-        self._around.store.post(change)
+        self._scope.store.post(change)
 
     async def _complete(self) -> None:
         self.message.time.completed = clock.now_ms()
-        self.writer.put_message()
+        self.writer.enqueue_message()
         await self.writer.stored()
 
     async def _track(self) -> str | None:
-        return await self._around.trees.track() if self._around.trees else None
+        return await self._scope.trees.track() if self._scope.trees else None
 
     async def _put_patch(self, tree: str | None) -> None:
-        trees, before = self._around.trees, self._tree
+        trees, before = self._scope.trees, self._tree
         if trees is None or before is None or tree is None or tree == before:
             return
         if files := await trees.patch(before, tree):
@@ -232,7 +233,7 @@ class Step:
 
 
 def _reason(finish: Finish | None, calls: ToolCalls) -> FinishReason:
-    """What was called counts more than what the provider says of it."""
+    """The tool calls of the step take precedence over the provider's finish reason."""
     if calls.started:
         return "tool-calls"
     return "unknown" if finish is None or finish.reason == "tool-calls" else finish.reason

@@ -1,4 +1,4 @@
-"""An error as the answer to a prompt: every turn ends with an answer or with one of these."""
+"""Stores an error as the answer to a prompt. Every turn ends with an answer or with such an error."""
 
 import logging
 from collections.abc import Sequence
@@ -17,8 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def of_turn(session_id: str, error: Exception) -> MessageError:
-    """What is stored of an exception that ended a turn: of those meant for clients only what they say. Logs it, with a traceback
-    where the server is at fault."""
+    """Translates an exception that ended a turn to a stored error, and logs it; with a traceback unless it is a ServiceError."""
     if isinstance(error, ServiceError):
         log.warning("the turn of %s ended: %s", session_id, error.message)
     else:
@@ -27,8 +26,7 @@ def of_turn(session_id: str, error: Exception) -> MessageError:
 
 
 async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
-    """The newest prompt gets the error as its answer, unless it has one: an unknown model, an early abort. An answer that stands
-    open ends with the error, too."""
+    """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error."""
     history = await store.live_messages(session_id)
     for stored in filter(_is_open, history):
         await mark_interrupted(store, stored, error)
@@ -58,7 +56,7 @@ def _is_open(message: MessageWithParts) -> bool:
 
 
 async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason: str) -> None:
-    """Store why nothing more will come, with the last answer or in one of its own. Raises TurnFailure where nobody asked."""
+    """Stores why the turn ends, with the last answer or in a new one. Raises TurnFailure if there is no prompt."""
     user = last_user(history)
     if user is None:
         raise TurnFailure(reason)
@@ -69,7 +67,7 @@ async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason:
 
 
 async def put(store: Store, message: AssistantMessage, error: MessageError) -> None:
-    """The message ends with the error."""
+    """Completes the message with the error."""
     message.error = error
     message.time.completed = clock.now_ms()
     change = store.change(message.session_id, message.path.cwd)

@@ -1,4 +1,4 @@
-"""A task that the user gave to a subagent directly: run as a call of the task tool that nobody has to allow (behaviour §5.5)."""
+"""Subtasks: runs a task that the user gave to a subagent, as a call of the task tool that needs no permission."""
 
 from app.agent.definitions import find as find_agent
 from app.agent.definitions import prompt_text, subagents_for
@@ -17,7 +17,7 @@ async def run(scope: TurnScope, task: RunSubtask) -> None:
     model = scope.model(asked.model or user.model)
     message = scope.new_assistant(user, asked.agent, ModelRef(provider_id=model.provider_id, model_id=model.id))
     step = scope.step(message, model)
-    step.writer.put_message()
+    step.writer.enqueue_message()
     tools = {TaskTool.id: TaskTool(subagents_for(agent, scope.instance.agents))}
     calls = scope.calls(step.writer, tools, await scope.session(), agent, model, bypass_agent_check=True)
     arguments = {
@@ -32,6 +32,6 @@ async def run(scope: TurnScope, task: RunSubtask) -> None:
 
 
 async def _ask_to_continue(scope: TurnScope, user: UserMessage) -> None:
-    """What a command's subagent found is for the conversation's own agent to use."""
+    """Prompts the session's agent to use the result of a command's subagent."""
     message = scope.new_user(user.agent, user.model)
-    await scope.put_message(message, [scope.synthetic_text(message, prompt_text("subtask-continue"))])
+    await scope.write_message(message, [scope.synthetic_text(message, prompt_text("subtask-continue"))])

@@ -1,7 +1,7 @@
-"""A title for a session, from its first prompt, by the small model.
+"""Generates a session's title from its first prompt, with the small model.
 
-Nobody waits for it: it may be stored when the session is idle. One that a server did not get before it stopped is requested
-again in the session's next turn.
+Nothing waits for the title: it may be stored when the session is idle. If the server stops first, the session's next turn
+requests it again.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
 from app.context.history import to_model_messages
 from app.provider.base import ModelRequest, ProviderFailure, TextBlock, TextDelta, UserTurn
-from app.provider.models.selection import find, small_model
+from app.provider.models.selection import small_model
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
@@ -29,17 +29,17 @@ from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
 
-LONGEST = 100
+MAX_LENGTH = 100
 PAUSE_SECONDS = 0.3
-"""How long a title lets a streaming answer go first: of prompts that come together, all answers begin before any title."""
-MOST_REMEMBERED = 10_000
+"""How long a title request waits for the answer, so that the answers to simultaneous prompts begin before any title."""
+MAX_REMEMBERED = 10_000
 """Sessions whose title is not requested again."""
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 _THINKING = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
 class Titles:
-    """Requests at most one title a session, until the server is started anew."""
+    """Requests at most one title per session and server start."""
 
     def __init__(self, store: Store, summaries: Summaries, tasks: SessionTasks) -> None:
         self._store = store
@@ -50,25 +50,25 @@ class Titles:
     def start(
         self, instance: Instance, session: Session, history: Sequence[MessageWithParts], answered: asyncio.Event
     ) -> asyncio.Task[None] | None:
-        """The task that titles the session and its first prompt's summary; None where no title is wanted, or one was requested.
-        `answered` is set when the turn's answer is stored. A session that gets no title keeps its default; that is logged."""
+        """The task that sets the title of the session and of its first prompt's summary; None if no title is needed or one is
+        requested already. `answered` is set when the turn's answer is stored. Logs a failure; the session keeps its default."""
         context = title_context(session, history) if session.id not in self._requested else None
         if context is None:
             return None
         self._remember(session.id)
-        task = self._tasks.start(session.id, "title", self._give(instance, context, answered))
+        task = self._tasks.start(session.id, "title", self._create(instance, context, answered))
         task.add_done_callback(lambda _: self._forget(session.id) if task.cancelled() else None)
         return task
 
     def _remember(self, session_id: str) -> None:
         self._requested[session_id] = None
-        if len(self._requested) > MOST_REMEMBERED:
+        if len(self._requested) > MAX_REMEMBERED:
             self._forget(next(iter(self._requested)))
 
     def _forget(self, session_id: str) -> None:
         self._requested.pop(session_id, None)
 
-    async def _give(self, instance: Instance, context: Sequence[MessageWithParts], answered: asyncio.Event) -> None:
+    async def _create(self, instance: Instance, context: Sequence[MessageWithParts], answered: asyncio.Event) -> None:
         prompt = context[-1].info
         assert isinstance(prompt, UserMessage)
         with suppress(TimeoutError):
@@ -83,7 +83,7 @@ class Titles:
 
     async def _store_title(self, instance: Instance, prompt: UserMessage, text: str) -> None:
         try:
-            await self._summaries.set_title(instance.place, prompt.session_id, prompt.id, text)
+            await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, text)
         except NotFound:
             self._forget(prompt.session_id)
             raise
@@ -99,19 +99,19 @@ class Titles:
             **request_options(instance, model, agent, prompt, small=True),
         )
         request = await hooks.request(instance, request, agent, prompt)
-        provider = instance.providers.provider_for(model)
-        for attempt in range(1, _TRIES + 1):
+        provider = instance.models.providers.provider_for(model)
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 return clean("".join([event.text async for event in provider.stream(request) if isinstance(event, TextDelta)]))
             except ProviderFailure as failure:
-                if attempt == _TRIES:
+                if attempt == _MAX_ATTEMPTS:
                     log.warning("no title for %s: %s", prompt.session_id, failure)
         return None
 
 
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:
-    """What a title is made from, up to the prompt that it is for: the first real one whose answer did not fail. None for a
-    session that somebody has named, a subagent's session, and where nobody has prompted."""
+    """The messages that the title is generated from, up to the first user prompt whose answer did not fail. None for a session
+    with a title, for a child session, and without a prompt."""
     if session.parent_id is not None or not title.is_default(session.title):
         return None
     failed = {m.info.parent_id for m in history if isinstance(m.info, AssistantMessage) and m.info.error is not None}
@@ -122,10 +122,10 @@ def title_context(session: Session, history: Sequence[MessageWithParts]) -> list
 
 
 def clean(answer: str) -> str | None:
-    """The first line that says something, without the model's thoughts, at most LONGEST characters."""
+    """The first non-empty line outside `<think>`, at most MAX_LENGTH characters."""
     lines = (line.strip() for line in _THINKING.sub("", answer).splitlines())
     first = next((line for line in lines if line), None)
-    return first[: LONGEST - 3] + "..." if first and len(first) > LONGEST else first
+    return first[: MAX_LENGTH - 3] + "..." if first and len(first) > MAX_LENGTH else first
 
 
 def _is_real_prompt(message: MessageWithParts) -> bool:
@@ -137,7 +137,7 @@ def _is_made_by_server(part: Part) -> bool:
 
 
 def _with_tasks_as_text(prompt: MessageWithParts) -> MessageWithParts:
-    """A prompt that only gives out tasks, as what it tells them."""
+    """Replaces a prompt that contains only subtasks by their prompts."""
     tasks = [part for part in prompt.parts if isinstance(part, SubtaskPart)]
     if not tasks or len(tasks) < len(prompt.parts):
         return prompt
@@ -148,9 +148,9 @@ def _with_tasks_as_text(prompt: MessageWithParts) -> MessageWithParts:
 
 
 def _model(instance: Instance, prompt: UserMessage) -> Model:
-    """The title agent's own, else a small one of the prompt's provider, else the prompt's."""
+    """The title agent's model, else a small model of the prompt's provider, else the prompt's model."""
     wanted = instance.agents["title"].model
     if wanted:
-        return find(instance.connected, wanted.provider_id, wanted.model_id, instance.known)
-    small = small_model(instance.connected, prompt.model.provider_id, instance.config.small_model, instance.known)
-    return small or find(instance.connected, prompt.model.provider_id, prompt.model.model_id, instance.known)
+        return instance.models.find(wanted)
+    small = small_model(instance.models.connected, prompt.model.provider_id, instance.config.small_model, instance.models.known)
+    return small or instance.models.find(prompt.model)

@@ -1,4 +1,4 @@
-"""Runs the tool calls of one step, in parallel, each settled on its own."""
+"""Runs the tool calls of one step in parallel and stores each result."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
 from app.schema.part import ToolPart
 from app.storage.engine import StorageError
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.turn import hooks
 from app.turn.doom_loop import is_looping
 from app.turn.part_writer import PartWriter
@@ -25,24 +25,25 @@ INVALID = "invalid"
 
 class Bounds(Protocol):
     async def bound(self, result: ToolResult) -> ToolResult:
-        """The result with its output cut to what a model should be sent."""
+        """The result with its output truncated for the model."""
         ...
 
 
 class ToolCalls:
-    """`earlier` are the calls of the turn's former steps; `context` makes the facts of one call; `refusal_stops`: a person's
-    plain no ends the turn after this step."""
+    """`earlier`: the calls of the turn's previous steps. `context` makes the ToolContext of a call, given these calls: if it kept
+    them, what a finished turn holds would wait for the garbage collector. `stops_on_rejection`: a rejection without feedback ends
+    the turn after this step."""
 
     def __init__(
         self,
         tools: Mapping[str, Tool[Any]],
         writer: PartWriter,
-        context: Callable[[ToolPart], ToolContext],
+        context: Callable[["ToolCalls", ToolPart], ToolContext],
         bounds: Bounds,
         earlier: Sequence[ToolPart],
         *,
         plugin_hooks: HookRunner = HookRunner(),
-        refusal_stops: bool = True,
+        stops_on_rejection: bool = True,
     ) -> None:
         self._tools = tools
         self._writer = writer
@@ -51,13 +52,13 @@ class ToolCalls:
         self._calls = list(earlier)
         self._hooks = plugin_hooks
         self._running: set[asyncio.Task[None]] = set()
-        self._refusal_stops = refusal_stops
+        self._stops_on_rejection = stops_on_rejection
         self.blocked = False
-        """A person said no without saying what to do instead: the turn stops after this step."""
+        """The user rejected a call without feedback: the turn stops after this step."""
         self.started = False
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is offered."""
+        """The tools that are offered to the model."""
         return tuple(_spec(tool) for tool in self._tools.values() if tool.id != INVALID)
 
     def start(self, call: ToolCall) -> None:
@@ -65,7 +66,7 @@ class ToolCalls:
         if name is not None:
             self._start(call.call_id, name, call.input, call.metadata)
             return
-        error = f"There is no tool {call.tool!r}. There are: {self._known()}"
+        error = f"There is no tool {call.tool!r}. There are: {self._tool_names()}"
         self._start(call.call_id, INVALID, {"tool": call.tool, "error": error}, None)
 
     def start_invalid(self, call: InvalidToolCall) -> None:
@@ -73,37 +74,37 @@ class ToolCalls:
         self._start(call.call_id, INVALID, {"tool": call.tool, "error": error}, None)
 
     def resume(self, part: ToolPart) -> None:
-        """Run a call that had not begun: an earlier server asked for leave and was gone before the reply."""
+        """Runs a call that waited for permission when an earlier server stopped."""
         self._calls.append(part)
         self._spawn(part, looping=False)
 
     async def finish(self) -> None:
-        """Wait until every call has its result. Raises StorageError when one was not run because it could not be stored."""
-        await self._over()
+        """Waits until every call has its result. Raises StorageError if a call did not run because it could not be stored."""
+        await self._wait_for_all()
         self._writer.raise_failure()
 
     async def abort(self) -> None:
-        """Cancel what runs and wait until it has cleaned up."""
+        """Cancels running calls and waits for their clean-up."""
         for task in self._running:
             task.cancel()
-        await self._over()
+        await self._wait_for_all()
 
-    async def _over(self) -> None:
+    async def _wait_for_all(self) -> None:
         while self._running:
             await asyncio.wait(self._running)
 
     async def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> ToolResult:
-        """Run a call that another tool makes, as a part of its own."""
+        """Runs a call made by another tool, as a part of its own."""
         part = self._writer.tool_running(call_id, tool, arguments)
-        return await self._settle(part)
+        return await self._run_and_store(part)
 
     def _find(self, name: str) -> Tool[Any]:
-        """A call that is resumed, or stands in a batch, may name a tool that is not there (any more)."""
+        """Raises ToolError for an unknown tool, which resumed calls and calls in a batch may name."""
         if name not in self._tools:
-            raise ToolError(f"There is no tool {name!r}. There are: {self._known()}")
+            raise ToolError(f"There is no tool {name!r}. There are: {self._tool_names()}")
         return self._tools[name]
 
-    def _known(self) -> str:
+    def _tool_names(self) -> str:
         return ", ".join(sorted(set(self._tools) - {INVALID}))
 
     def _repaired(self, name: str) -> str | None:
@@ -124,22 +125,22 @@ class ToolCalls:
 
     async def _run(self, part: ToolPart, looping: bool) -> None:
         try:
-            await self._settle(part, looping)
+            await self._run_and_store(part, looping)
         except (PermissionNotGranted, QuestionRejected, ToolError):
-            return  # settled as an error, which the model is told
+            return  # stored as an error, which is sent to the model
         except StorageError:
-            return  # not run; `finish` raises it
+            return  # the call did not run; `finish` raises the error
         except asyncio.CancelledError:
-            return  # the turn is being aborted and settles what is left
+            return  # the turn is being aborted and ends the remaining calls
 
-    async def _settle(self, part: ToolPart, looping: bool = False) -> ToolResult:
-        """Run the call and store its result, or what went wrong, which is raised too. Raises StorageError when the call is not
-        run: what it does must not happen without a record of it."""
+    async def _run_and_store(self, part: ToolPart, looping: bool = False) -> ToolResult:
+        """Runs the call and stores its result, or its error, which is raised too. Raises StorageError without running the call if
+        the call itself cannot be stored: nothing may happen without a record of it."""
         await self._writer.stored()
         try:
             result = await self._bounds.bound(await self._execute(part, looping))
         except (PermissionNotGranted, QuestionRejected, ToolError) as error:
-            self.blocked |= self._refusal_stops and isinstance(error, PermissionRejected | QuestionRejected)
+            self.blocked |= self._stops_on_rejection and isinstance(error, PermissionRejected | QuestionRejected)
             self._writer.tool_failed(part, f"Error: {error}")
             raise
         except Exception as error:
@@ -150,10 +151,10 @@ class ToolCalls:
         return result
 
     async def _execute(self, part: ToolPart, looping: bool) -> ToolResult:
-        tool, context = self._find(part.tool), self._context(part)
+        tool, context = self._find(part.tool), self._context(self, part)
         if looping:
             asked = {"tool": part.tool, "input": part.state.input}
-            await context.host.ask(PermissionAsk("doom_loop", [part.tool], [part.tool], asked))
+            await context.host.require_permission(ToolPermission("doom_loop", [part.tool], [part.tool], asked))
         try:
             arguments = tool.parameters.model_validate(await hooks.tool_args(self._hooks, part))
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""A turn: from a prompt until the session is idle again. The loop reads the conversation, decides, acts."""
+"""A turn: from a prompt until the session is idle again. The loop reads the conversation, decides and acts."""
 
 import asyncio
 import logging
@@ -26,7 +26,6 @@ from app.turn.compaction import Compactions
 from app.turn.decide import AskModel
 from app.turn.errors import aborted
 from app.turn.step import Step, StepOutcome
-from app.turn.titles import Titles
 from app.turn.turn_diffs import TurnDiffs, prompt_without_diffs
 from app.turn.turn_scope import TurnScope
 
@@ -34,23 +33,22 @@ log = logging.getLogger(__name__)
 
 DIFF_TIMEOUT_SECONDS = 1.0
 ABORTED_DIFF_TIMEOUT_SECONDS = 0.5
-"""How long a finished, or an aborted, turn waits for its session's diff. A slower one is stored when the session is idle."""
+"""How long a finished or an aborted turn waits for its session's diff. A slower diff is stored when the session is idle."""
 
 
 class Turn:
-    """`joined` tells, and forgets, whether a prompt has arrived since it was last asked."""
+    """`joined` returns whether a prompt has arrived since its last call."""
 
-    def __init__(self, scope: TurnScope, titles: Titles, joined: Callable[[], bool]) -> None:
+    def __init__(self, scope: TurnScope, joined: Callable[[], bool]) -> None:
         self._scope = scope
-        self._titles = titles
         self._joined = joined
         self._steps = 0
         self._compactions = Compactions(scope)
-        self._asked: prune.LastRequest | None = None
+        self._last_request: prune.LastRequest | None = None
         self._session: Session
         self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
-        self._diffs = TurnDiffs(self._update_diffs, partial(scope.services.tasks.start, scope.session_id, "diff"))
+        self._diffs = TurnDiffs(scope.update_diffs, partial(scope.services.tasks.start, scope.session_id, "diff"))
         self._diff_timeout = DIFF_TIMEOUT_SECONDS
 
     async def run(self) -> None:
@@ -65,7 +63,7 @@ class Turn:
             raise
         except StaleLease:
             raise
-        except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
+        except Exception as error:  # noqa: BLE001  stored and logged in `of_turn`
             await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
         finally:
             self._answered.set()
@@ -109,9 +107,9 @@ class Turn:
         if finished and not finished.summary and self._overflows(model, window.used_tokens(finished, history, model)):
             return await self._compactions.make_room(user, history)
         outcome, step = await self._ask_model(user, model, history)
-        if step.refusal is not None:
-            return await self._compactions.after_refusal(user, step.message, step.refusal) or self._joined()
-        self._asked = prune.LastRequest(history, window.usable_tokens(self._scope.instance, model))
+        if step.overflow is not None:
+            return await self._compactions.after_overflow(user, step.message, step.overflow) or self._joined()
+        self._last_request = prune.LastRequest(history, window.usable_tokens(self._scope.instance, model))
         self._request_diffs(user.id, history)
         if outcome is not StepOutcome.STOPPED and self._overflows(model, step.used_tokens):
             return await self._compactions.make_room(user, history)
@@ -125,7 +123,7 @@ class Turn:
         agent = find_agent(scope.instance.agents, user.agent)
         message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
         step = scope.step(message, model, lambda: self._start_title(session, history))
-        step.writer.put_message()
+        step.writer.enqueue_message()
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = scope.calls(
             step.writer,
@@ -141,7 +139,7 @@ class Turn:
         return outcome, step
 
     async def _resume(self, open_message: MessageWithParts) -> bool:
-        """Go on where an earlier server waited for a person: what it asked is asked again, then the calls run."""
+        """Continues an answer that waited for the user when an earlier server stopped: asks again, then runs the calls."""
         scope, message = self._scope, open_message.info
         assert isinstance(message, AssistantMessage)
         prompt = (await scope.store.message(scope.session_id, message.parent_id)).info
@@ -154,11 +152,12 @@ class Turn:
         return outcome is StepOutcome.GOES_ON or self._joined()
 
     async def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
-        """What this call offers: the toolbox and the MCP servers' tools, less what the prompt switched off."""
+        """The tools of a request: the toolbox and the MCP servers' tools, without those that the prompt switches off."""
         instance = self._scope.instance
-        foreign = [*instance.tools, *mcp_tools(instance.mcp, await instance.mcp.offers())]
+        given, subagents = instance.extensions, subagents_for(agent, instance.agents)
+        foreign = [*given.tools, *mcp_tools(given.mcp, await given.mcp.offers())]
         tools = self._scope.services.toolbox.for_call(
-            model, agent, instance.config, instance.flags, subagents_for(agent, instance.agents), instance.skills, foreign
+            model, agent, instance.config, instance.flags, subagents, given.skills, foreign
         )
         switched_off = {name for name, on in (user.tools or {}).items() if not on}
         return {name: tool for name, tool in tools.items() if name not in switched_off}
@@ -168,9 +167,9 @@ class Turn:
     ) -> ModelRequest:
         instance = self._scope.instance
         instructed = await instructions.blocks(instructions.InstructionScope.of(instance), self._scope.services.instruction_pages)
-        call = [system.environment(instance.place, model), *instructed]
-        told = await hooks.messages(instance.hooks, reminders.remind(history, agent, self._steps))
-        messages = to_model_messages(told, model)
+        call = [system.environment(instance.location, model), *instructed]
+        reminded = await hooks.messages(instance.extensions.hooks, reminders.remind(history, agent, self._steps))
+        messages = to_model_messages(reminded, model)
         if agent.steps is not None and self._steps >= agent.steps:
             messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
         request = ModelRequest(
@@ -186,39 +185,35 @@ class Turn:
     # Ending.
 
     async def _answer_with(self, error: MessageError) -> None:
-        place = self._scope.instance.place
-        path = MessagePath(cwd=place.directory, root=place.worktree)
+        location = self._scope.instance.location
+        path = MessagePath(cwd=location.directory, root=location.worktree)
         await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
 
     # Beside the loop.
 
     async def _prune(self) -> None:
-        if self._asked is not None:
-            await _logged(prune.run(self._scope, self._asked), "old tool outputs")
+        if self._last_request is not None:
+            await _logged(prune.run(self._scope, self._last_request), "old tool outputs")
 
     def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
-        """Once a turn, and not before the answer has begun: the title can wait, the answer can't."""
+        """Starts the title once a turn, after the answer has begun, so that it does not delay the answer."""
         if self._title is None:
-            self._title = self._titles.start(self._scope.instance, session, history, self._answered)
+            self._title = self._scope.services.titles.start(self._scope.instance, session, history, self._answered)
 
     def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts]) -> None:
         if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
             self._diffs.request(lost)
         self._diffs.request(prompt_id)
 
-    async def _update_diffs(self, prompt_id: str) -> int:
-        scope = self._scope
-        return await scope.services.summaries.update(scope.instance.place, scope.instance.trees, scope.session_id, prompt_id)
-
     async def _finish_diffs(self) -> None:
-        """The turn is over when its diffs are stored or take too long, and are stored later. Its title never holds it up."""
+        """Waits until the diffs are stored, up to the timeout. Does not wait for the title."""
         diffs = self._diffs.finish()
         if diffs is not None:
             await asyncio.wait({diffs}, timeout=self._diff_timeout)
 
 
 async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
-    """Work beside a turn must not end it."""
+    """Logs an error, which must not end the turn."""
     try:
         await work
     except Exception:

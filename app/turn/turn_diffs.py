@@ -12,16 +12,16 @@ from app.schema.part import PatchPart
 
 log = logging.getLogger(__name__)
 
-SHORTEST_PAUSE = 1.0
+MIN_PAUSE_SECONDS = 1.0
 BYTES_PER_SECOND = 200_000
-"""A session's diff is announced whole, however little of it is new: a turn of many edits sends at most so much a second."""
+"""Limits the announced bytes, because each update announces the session's whole diff."""
 
 
 class TurnDiffs:
-    """`update` brings the diffs of the session and of one prompt up to date and returns the number of bytes announced; `start`
-    makes a task that may outlive the turn.
+    """`update` updates the diffs of the session and of one prompt and returns the number of bytes announced. `start` makes a task
+    that may outlive the turn.
 
-    One update runs at a time. Requests that arrive meanwhile, or in the pause after it, are served together by the next one."""
+    One update runs at a time. Requests that arrive during it, or during the pause after it, share the next one."""
 
     def __init__(
         self, update: Callable[[str], Awaitable[int]], start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -33,13 +33,13 @@ class TurnDiffs:
         self._task: asyncio.Task[None] | None = None
 
     def request(self, prompt_id: str) -> None:
-        """A step of the prompt has ended. Returns at once."""
+        """Call at the end of a step of the prompt. Returns at once."""
         self._requested[prompt_id] = None
         if self._task is None or self._task.done():
             self._task = self._start(self._run())
 
     def finish(self) -> asyncio.Task[None] | None:
-        """The task that ends when everything requested is stored, from now on without pauses; None without a request."""
+        """Ends the pauses. Returns the task that ends when all requested diffs are stored; None without a request."""
         self._finishing.set()
         return self._task
 
@@ -50,7 +50,7 @@ class TurnDiffs:
             for prompt_id in requested:
                 sent += await self._logged_update(prompt_id)
             if sent:
-                await self._pause(max(SHORTEST_PAUSE, sent / BYTES_PER_SECOND))
+                await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -58,7 +58,7 @@ class TurnDiffs:
                 await self._finishing.wait()
 
     async def _logged_update(self, prompt_id: str) -> int:
-        """Work beside a turn must not end it."""
+        """Logs an error, which must not end the turn."""
         try:
             return await self._update(prompt_id)
         except NotFound as gone:
@@ -70,7 +70,7 @@ class TurnDiffs:
 
 
 def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:
-    """The prompt before, if files were changed for it and its diffs are not stored: its server was killed before it made them."""
+    """The previous prompt if its turn changed files and its diffs are missing, because its server was killed."""
     changed = False
     for message in reversed(history):
         if isinstance(message.info, AssistantMessage):

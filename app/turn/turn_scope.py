@@ -1,4 +1,4 @@
-"""What everything in one turn shares: the services, the directory, the session, and how messages and steps are made in it."""
+"""What the parts of a turn share: services, directory and session, and factories for messages and steps."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,6 @@ from typing import Any
 
 from app.context.instruction_pages import InstructionPages
 from app.provider.base import ModelRequest
-from app.provider.models.selection import find as find_model
 from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
 from app.schema.model import Model
@@ -20,9 +19,10 @@ from app.session.summary import Summaries
 from app.tool.base import Tool, ToolContext, ToolResult
 from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
-from app.turn.call_host import Caller, CallHost, HostServices
+from app.turn.call_host import Caller, CallHost, HostServices, Subagents
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step, StepOutcome, StepTools
+from app.turn.titles import Titles
 from app.turn.tool_calls import Bounds, ToolCalls
 from app.util import clock, ids
 from app.workspace.instance import Instance
@@ -33,6 +33,7 @@ class TurnServices:
     store: Store
     statuses: Statuses
     summaries: Summaries
+    titles: Titles
     tasks: SessionTasks
     host: HostServices
     toolbox: Toolbox
@@ -42,7 +43,7 @@ class TurnServices:
 
 @dataclass(frozen=True, slots=True)
 class OutputBounds:
-    """Cuts a tool's output to what a model should be sent; all of it is kept in a file."""
+    """Truncates a tool's output for the model; the whole output is kept in a file."""
 
     outputs: OutputStore
     may_delegate: bool
@@ -57,9 +58,34 @@ class OutputBounds:
         return replace(result, output=bounded.text, metadata=metadata)
 
 
+@dataclass(frozen=True, slots=True)
+class CallContexts:
+    """What each call of a step is told of its surroundings."""
+
+    services: HostServices
+    caller: Caller
+    model: Model
+    bypass_agent_check: bool
+
+    def of(self, calls: ToolCalls, part: ToolPart) -> ToolContext:
+        caller = self.caller
+        return ToolContext(
+            session_id=part.session_id,
+            message_id=part.message_id,
+            call_id=part.call_id,
+            agent=caller.agent,
+            model=self.model,
+            directory=Path(caller.instance.location.directory),
+            worktree=Path(caller.instance.location.worktree),
+            host=CallHost(self.services, caller, calls, part),
+            bypass_agent_check=self.bypass_agent_check,
+        )
+
+
 @dataclass(frozen=True)
 class TurnScope:
     services: TurnServices
+    subagents: Subagents
     instance: Instance
     session_id: str
 
@@ -69,20 +95,24 @@ class TurnScope:
 
     @property
     def directory(self) -> str:
-        return self.instance.place.directory
+        return self.instance.location.directory
 
     async def session(self) -> Session:
         return await self.store.session(self.session_id)
 
     def model(self, ref: ModelRef) -> Model:
         """Raises ProviderModelNotFoundError."""
-        return find_model(self.instance.connected, ref.provider_id, ref.model_id, self.instance.known)
+        return self.instance.models.find(ref)
 
     def set_status(self, status: SessionStatus) -> None:
         self.services.statuses.set(self.session_id, self.directory, status)
 
-    def put_message(self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = ()) -> Awaitable[None]:
-        """A message and its first parts, in one commit; to be awaited where the order with other readers matters."""
+    async def update_diffs(self, prompt_id: str) -> int:
+        """Updates the diffs of the session and the prompt. Returns the bytes announced."""
+        return await self.services.summaries.update(self.instance.location, self.instance.trees, self.session_id, prompt_id)
+
+    def write_message(self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = ()) -> Awaitable[None]:
+        """Writes a message and its first parts in one commit. Await the result if later reads must see it."""
         change = self.store.change(self.session_id, self.directory)
         change.put_message(message)
         for part in parts:
@@ -90,7 +120,7 @@ class TurnScope:
         return self.store.post(change)
 
     def new_assistant(self, user: UserMessage, agent: str, model: ModelRef, *, summary: bool | None = None) -> AssistantMessage:
-        place = self.instance.place
+        location = self.instance.location
         return AssistantMessage(
             id=ids.ascending("message"),
             session_id=self.session_id,
@@ -100,12 +130,12 @@ class TurnScope:
             provider_id=model.provider_id,
             mode=agent,
             agent=agent,
-            path=MessagePath(cwd=place.directory, root=place.worktree),
+            path=MessagePath(cwd=location.directory, root=location.worktree),
             summary=summary,
         )
 
     def new_user(self, agent: str, model: ModelRef) -> UserMessage:
-        """A message that the server itself puts into the conversation."""
+        """A user message made by the server."""
         created = UserTime(created=clock.now_ms())
         return UserMessage(id=ids.ascending("message"), session_id=self.session_id, time=created, agent=agent, model=model)
 
@@ -113,8 +143,9 @@ class TurnScope:
         return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)
 
     def step(self, message: AssistantMessage, model: Model, on_answer: Callable[[], object] = lambda: None) -> Step:
-        around = StepTools(self.store, self.directory, self.instance.trees, self.instance.hooks, self.set_status, on_answer)
-        return Step(around, message, model, self.instance.providers.provider_for(model))
+        instance = self.instance
+        around = StepTools(self.store, self.directory, instance.trees, instance.extensions.hooks, self.set_status, on_answer)
+        return Step(around, message, model, instance.models.providers.provider_for(model))
 
     def calls(
         self,
@@ -128,25 +159,12 @@ class TurnScope:
         shown: set[str] | None = None,
         bypass_agent_check: bool = False,
     ) -> ToolCalls:
-        caller = Caller(self.instance, session, agent, writer, shown or set())
-
-        def context(part: ToolPart) -> ToolContext:
-            return ToolContext(
-                session_id=self.session_id,
-                message_id=part.message_id,
-                call_id=part.call_id,
-                agent=agent,
-                model=model,
-                directory=Path(self.instance.place.directory),
-                worktree=Path(self.instance.place.worktree),
-                host=CallHost(self.services.host, caller, calls, part),
-                bypass_agent_check=bypass_agent_check,
-            )
-
+        caller = Caller(self.instance, session, agent, writer, self.subagents, shown or set())
+        contexts = CallContexts(self.services.host, caller, model, bypass_agent_check)
         bounds: Bounds = OutputBounds(self.services.outputs, may_delegate="task" in tools)
-        refusal_stops = not self.instance.config.experimental.continue_loop_on_deny
-        calls = ToolCalls(tools, writer, context, bounds, earlier, plugin_hooks=self.instance.hooks, refusal_stops=refusal_stops)
-        return calls
+        stops = not self.instance.config.experimental.continue_loop_on_deny
+        plugin_hooks = self.instance.extensions.hooks
+        return ToolCalls(tools, writer, contexts.of, bounds, earlier, plugin_hooks=plugin_hooks, stops_on_rejection=stops)
 
     async def ask_without_tools(self, step: Step, model: Model, agent: Agent, request: ModelRequest) -> StepOutcome:
         async def ready() -> ModelRequest:

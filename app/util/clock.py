@@ -1,4 +1,4 @@
-"""The one source of time, so that tests can set it."""
+"""The only source of wall-clock time, so that tests can set it."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ _now: Callable[[], float] = time.time
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch, as every `time` field of the API carries."""
+    """Milliseconds since the epoch, the unit of every `time` field of the API."""
     return int(_now() * 1000)
 
 
@@ -18,11 +18,11 @@ def iso_utc(ms: int) -> str:
 
 
 def today() -> datetime:
-    """The local date, as the model is told it."""
+    """The local date and time, for the system prompt."""
     return datetime.fromtimestamp(_now()).astimezone()
 
 
 def set_source(source: Callable[[], float] = time.time) -> None:
-    """Replace the source of seconds since the epoch; with no argument, back to the system's."""
+    """Replaces the source of seconds since the epoch; without an argument, restores the system clock."""
     global _now
     _now = source

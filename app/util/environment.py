@@ -1,4 +1,4 @@
-"""What programs that the server runs for itself (git, rg) see of its environment: what they need, so that no key is in it."""
+"""The environment variables for programs that the server runs for itself (git, rg): only what they need, so no credentials."""
 
 import os
 from collections.abc import Mapping
@@ -7,5 +7,5 @@ _NEEDED = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "
 _PREFIXES = ("XDG_", "LC_")
 
 
-def plain(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+def minimal(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: value for name, value in inherited.items() if name in _NEEDED or name.startswith(_PREFIXES)}

@@ -1,16 +1,16 @@
-"""What a look at something found."""
+"""The findings of `opensession doctor`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["fine", "note", "fault"]
-"""`note`: worth knowing, nothing is wrong."""
+"""`note`: worth knowing, but nothing is wrong."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`mend` says what would put a fault right and `act` does it; without, it is a person's to mend."""
+    """`mend` describes the repair of a fault and `act` performs it. Without them, the user must repair it."""
 
     subject: str
     level: Level

@@ -1,7 +1,7 @@
 """Identifiers in OpenCode's format: `<prefix>_` + 12 hex digits of time + 14 base62 characters.
 
-The 48 bits of time wrap every 795 days (last on 2026-08-14), so ids are names and never an order: messages and parts are
-ordered by the store's sequence. Within one process ascending ids still ascend between two wraps, which is what clients sort by.
+The 48 bits of time wrap every 795 days (last on 2026-08-14), so ids do not define an order: messages and parts are ordered by
+the store's sequence. Between two wraps, ascending ids of one process do ascend, which is what clients sort by.
 """
 
 import secrets
@@ -10,9 +10,9 @@ from typing import Literal
 
 from app.util import clock
 
-Kind = Literal["session", "message", "part", "permission", "question", "tool"]
+IdKind = Literal["session", "message", "part", "permission", "question", "tool"]
 
-PREFIXES: dict[Kind, str] = {
+PREFIXES: dict[IdKind, str] = {
     "session": "ses",
     "message": "msg",
     "part": "prt",
@@ -31,7 +31,7 @@ _last_tick = 0
 
 
 def _next_tick() -> int:
-    """Milliseconds * 4096 + a counter; never the same or smaller twice, even when the clock steps back."""
+    """Milliseconds * 4096 + a counter. Strictly increasing, even if the clock steps back."""
     global _last_tick
     with _lock:
         _last_tick = max(clock.now_ms() * 4096 + 1, _last_tick + 1)
@@ -42,15 +42,15 @@ def _random(length: int) -> str:
     return secrets.token_bytes(length).translate(_LETTER_OF_BYTE).decode()
 
 
-def ascending(kind: Kind) -> str:
+def ascending(kind: IdKind) -> str:
     return f"{PREFIXES[kind]}_{_next_tick() & _TIME_MASK:012x}{_random(_RANDOM_LENGTH)}"
 
 
-def descending(kind: Kind) -> str:
+def descending(kind: IdKind) -> str:
     return f"{PREFIXES[kind]}_{~_next_tick() & _TIME_MASK:012x}{_random(_RANDOM_LENGTH)}"
 
 
 def call_id() -> str:
-    """A ULID, the form of tool call ids that the server makes itself."""
+    """A ULID, the format of the tool call ids that the server generates."""
     value = (clock.now_ms() << 80) | secrets.randbits(80)
     return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))

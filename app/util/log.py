@@ -1,4 +1,4 @@
-"""The server's log."""
+"""Log entries of clients."""
 
 import logging
 from typing import Any
@@ -8,6 +8,6 @@ _LONGEST = 4_000
 
 
 def client_log(service: str, level: str, message: str, extra: dict[str, Any] | None) -> None:
-    """What a client asks to be noted: one line, bounded, and never a line of its own making."""
+    """Logs a client's entry as one line of bounded length, with line breaks escaped so that it cannot forge entries."""
     line = f"{service}: {message} {extra or ''}".replace("\n", "\\n").replace("\r", "\\r")
     logging.getLogger("client").log(_LEVELS[level], "%s", line[:_LONGEST])

@@ -16,7 +16,7 @@ _GRACE = 0.2
 _POLL = 0.01
 _ROUNDS = 20
 
-_this_process = owner.mine()
+_this_process = owner.this_process()
 _numbers = itertools.count(1)
 
 

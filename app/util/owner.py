@@ -1,4 +1,4 @@
-"""Names of the processes of this machine, and whether the process that a name belongs to still lives."""
+"""Names for processes, and whether the named process is still alive."""
 
 import os
 import secrets
@@ -6,22 +6,22 @@ import socket
 from pathlib import Path
 
 
-def mine() -> str:
-    """`place:pid:start:random`; a later process with the same pid has another start."""
+def this_process() -> str:
+    """`namespace:pid:start:random`; a later process with the same pid has another start time."""
     pid = os.getpid()
-    return f"{place()}:{pid}:{_started(pid)}:{secrets.token_hex(4)}"
+    return f"{pid_namespace()}:{pid}:{_started(pid)}:{secrets.token_hex(4)}"
 
 
 def is_gone(owner: str) -> bool | None:
-    """None when it cannot be told: a process of another machine or container."""
+    """None if unknown: the process belongs to another machine or container."""
     where, pid, started, *_ = [*owner.split(":"), "", "", ""]
-    if where != place() or not pid.isdigit():
+    if where != pid_namespace() or not pid.isdigit():
         return None
     return _started(int(pid)) != started
 
 
-def place() -> str:
-    """Where this process's id means something: containers may share a host name, and each counts its own processes."""
+def pid_namespace() -> str:
+    """The host name with the pid namespace: containers may share a host name, but each numbers its own processes."""
     try:
         namespace = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -30,7 +30,7 @@ def place() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty when there is none, or no /proc to ask (then a pid alone must do)."""
+    """The start time of a process in kernel ticks; empty if there is no such process. Without /proc, "alive" for any process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -1,4 +1,4 @@
-"""Where things live on this machine, by the XDG rules; OPENCODE_TEST_HOME moves the home for tests."""
+"""The XDG directories. OPENCODE_TEST_HOME replaces the home directory in tests."""
 
 import os
 from pathlib import Path
@@ -25,5 +25,5 @@ def state_home() -> Path:
 
 
 def opencode_config_dir() -> Path:
-    """`~/.config/opencode`: the global configuration that OpenCode users already have."""
+    """`~/.config/opencode`: OpenCode's global configuration."""
     return config_home() / "opencode"

@@ -1,7 +1,7 @@
-"""Reading a pipe in the event loop.
+"""Reads a pipe in the event loop.
 
-Not by the loop's own `connect_read_pipe`: that of uvloop closes the descriptor twice, and what another thread opened between the
-two, be it the database, is closed in its place.
+uvloop's `connect_read_pipe` is not used: it closes the descriptor twice, and the second time it may close a file that another
+thread has opened meanwhile, such as the database.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ _CHUNK = 65536
 
 
 class PipeReader(asyncio.ReadTransport):
-    """Owns the descriptor: closes it at the pipe's end or when told to."""
+    """Owns the descriptor: closes it at the end of the pipe or in `close`."""
 
     def __init__(self, descriptor: int, protocol: asyncio.Protocol) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A JSON object in a file that its owner alone can read."""
+"""A JSON object in a file that only its owner can read."""
 
 import fcntl
 import os
@@ -11,33 +11,33 @@ from typing import Any
 
 import orjson
 
-Stamp = tuple[int, int, int]
+PrivateFileStamp = tuple[int, int, int]
 
 
 class PrivateJson:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._asked_for = str(path)
+        self._path_text = str(path)
 
-    def stamp(self) -> Stamp | None:
-        """Another one when the file was replaced, None without a file."""
-        if not os.access(self._asked_for, os.F_OK):  # most have none, and an exception costs ten times as much
+    def stamp(self) -> PrivateFileStamp | None:
+        """Differs after the file is replaced; None without a file."""
+        if not os.access(self._path_text, os.F_OK):  # usually there is no file, and an exception costs ten times as much
             return None
         try:
-            status = os.stat(self._asked_for)  # noqa: PTH116 - asked for at every request, as is the one above
+            status = os.stat(self._path_text)  # noqa: PTH116 - called for every request, and a string is faster than a Path
         except FileNotFoundError:
             return None
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     def read(self) -> dict[str, Any]:
-        """{} for a missing or unreadable file: a broken one must not stop the server."""
+        """{} for a missing or unreadable file: a damaged file must not stop the server."""
         content = self._content()
         return content if isinstance(content, dict) else {}
 
     @contextmanager
-    def changing(self) -> Iterator[dict[str, Any]]:
-        """Gives the content to be changed in place, and stores it if the block ends without an exception. Other servers and
-        commands of the same user wait meanwhile: they share the file."""
+    def updating(self) -> Iterator[dict[str, Any]]:
+        """Yields the content to be changed in place, and stores it if the block ends without an exception. Holds a lock that
+        other servers and commands of the same user respect."""
         with self._locked():
             content = self.read()
             before = deepcopy(content)
@@ -56,9 +56,9 @@ class PrivateJson:
             os.close(descriptor)
 
     def _write(self, content: dict[str, Any]) -> None:
-        """Replaces the file at one stroke. One that cannot be read is kept aside as `….json.bad`, not lost.
+        """Replaces the file atomically. A file that cannot be read is kept as `….json.bad`.
 
-        mkstemp creates its file with mode 0600, so the content is never readable by others, not even for a moment.
+        mkstemp creates its file with mode 0600, so that others can never read the content.
         """
         self._keep_broken_file()
         descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.stem}-")

@@ -1,4 +1,4 @@
-"""Which values of a tree are secret, by the names they stand under, and the same tree without them."""
+"""Secret redaction: finds the secret values of a tree by their keys, and masks them."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 MASK = "********"
 SHORTEST = 6
-"""Characters: a shorter key is none that anybody would keep secret, and its letters stand in any text."""
+"""Characters. A shorter value is no real secret, and would be found in any text."""
 
 _SECRET = (
     r"^key$|(api|access|private)[-_]?key|secret|passw|passphrase|token(?!iz|[-_]?limit)|authorization|[-_]auth$|credential|cookie"
@@ -17,8 +17,8 @@ _LOGIN_IN_URL = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
 
 
 def masked(value: Any, *, plain: Collection[str] = ()) -> Any:
-    """The same tree with every string under a secret's name, and every login inside a URL, replaced by MASK. What stands under a
-    name of `plain` stays as it is."""
+    """The same tree with MASK for every string under a secret key and for every login in a URL. Values under a key in `plain`
+    stay as they are."""
     if isinstance(value, Mapping):
         return {name: inner if name in plain else _masked_field(name, inner, plain) for name, inner in value.items()}
     if isinstance(value, list):
@@ -33,12 +33,12 @@ def _masked_field(name: str, value: Any, plain: Collection[str]) -> Any:
 
 
 def masked_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Of HTTP: more of their names mean a secret."""
+    """HTTP headers: more names mean a secret than in other mappings."""
     return {name: MASK if value and _SECRET_HEADER.search(name) else masked(value) for name, value in headers.items()}
 
 
 def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
-    """Every string of a tree that masking hides, the longest part of it that may stand alone: no scheme, no user name."""
+    """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name."""
     names = _SECRET_HEADER if headers else _SECRET_NAME
     if isinstance(value, Mapping):
         for name, inner in value.items():

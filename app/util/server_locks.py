@@ -1,7 +1,6 @@
-"""Which servers of one data directory live: each locks a file of its own until it ends, however it ends.
+"""Tells which servers of a data directory are alive: each server locks a file of its own until it ends.
 
-The kernel releases the lock of a process that is killed. Containers that share the directory share the locks, though not their
-process ids.
+The kernel releases the lock of a killed process. Containers that share the directory share the locks, but not process ids.
 """
 
 import fcntl
@@ -16,21 +15,21 @@ class ServerLocks:
         self._own: tuple[Path, int] | None = None
 
     def hold(self, server: str) -> None:
-        """Until `release` or the end of the process. Raises OSError where files cannot be locked."""
+        """Holds the lock until `release` or the end of the process. Raises OSError if the file system has no locks."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._path(server)
         unnamed = path.with_suffix(".new")
         descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unnamed.rename(path)  # no server sees it unlocked
+        unnamed.rename(path)  # renamed after locking, so that no server sees it unlocked
         self._own = (path, descriptor)
 
     def is_held(self, server: str) -> bool | None:
-        """None: there is no such file."""
+        """None if there is no such file."""
         return _is_locked(self._path(server))
 
     def remove_unlocked(self) -> None:
-        """The files of dead servers."""
+        """Removes the files of dead servers."""
         for path in self._directory.glob("*.lock"):
             if _is_locked(path) is False:
                 path.unlink(missing_ok=True)
@@ -52,7 +51,7 @@ def _is_locked(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        # Shared, so that two that look at one moment do not take each other for its owner.
+        # Shared, so that two servers that check at the same time do not take each other for the owner.
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False

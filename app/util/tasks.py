@@ -1,4 +1,4 @@
-"""Work in the background: the loop alone would let go of a task that nothing refers to."""
+"""Background tasks. The event loop keeps only weak references to tasks, so something must hold them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class TaskSet:
-    """Refers to tasks until they are done. They log what goes wrong themselves."""
+    """Holds references to tasks until they are done. The tasks log their own errors."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -17,6 +17,6 @@ class TaskSet:
         task.add_done_callback(self._tasks.discard)
 
     async def wait(self) -> None:
-        """Returns when no task is left."""
+        """Returns when all tasks are done."""
         while self._tasks:
             await asyncio.wait(self._tasks)

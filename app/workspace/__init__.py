@@ -1,4 +1,4 @@
-"""A directory in use: its configuration, agents, models, tools, MCP servers and snapshots, opened and closed together.
+"""Directories in use: configuration, agents, models, tools, MCP servers and snapshots, opened and closed together.
 
 Begin at `workspaces.py` (which directories may be used) and `instance.py` (what a turn works with).
 """

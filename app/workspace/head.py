@@ -1,4 +1,4 @@
-"""The branch that is checked out in a directory, read again only when git has changed the files that say so."""
+"""The checked-out branch of a directory, read again only after git has changed the files that define it."""
 
 import asyncio
 from pathlib import Path
@@ -7,11 +7,11 @@ from app.config.watch import ConfigWatch, changed
 from app.project.discovery import branch
 
 _KEPT_ELSEWHERE = ".invalid"
-"""The branch that `HEAD` names where git keeps references as reftables."""
+"""The branch name in `HEAD` if git stores references as reftables."""
 
 
 class Head:
-    """`git_dir`: the checkout's own one, which in a linked worktree is not the repository's."""
+    """`git_dir`: the checkout's git directory; in a linked worktree it is not the repository's."""
 
     def __init__(self, checkout: Path, git_dir: Path) -> None:
         self._checkout = checkout
@@ -20,10 +20,10 @@ class Head:
         self._seen: ConfigWatch | None = None
         self._looking = asyncio.Lock()
         self.branch = ""
-        """As of the last look; empty when HEAD is detached."""
+        """As of the last `refresh`; empty if HEAD is detached."""
 
-    async def look(self) -> bool:
-        """Whether the branch is another one than at the last look. Costs two stat calls while nothing changes."""
+    async def refresh(self) -> bool:
+        """Whether the branch has changed since the last call. Costs two stat calls if nothing changed."""
         async with self._looking:
             if self._seen is not None and not changed(self._seen.stamps):
                 return False

@@ -1,4 +1,4 @@
-"""A directory in use, as the agent sees it: its place, configuration, agents, models, tools and snapshots at one moment."""
+"""A directory in use, as the agent sees it: its location, configuration, agents, models, tools and snapshots at one moment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +8,14 @@ from app.config.flags import Flags
 from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
 from app.plugin.runner import HookRunner
-from app.project.place import Place
-from app.provider.base import Provider
+from app.project.location import Location
 from app.provider.models.catalogue import Known
+from app.provider.models.selection import find
+from app.provider.registry import Providers
 from app.schema.agent import Agent, Command, Skill
 from app.schema.config import Config
 from app.schema.model import Model, ProviderInfo
+from app.schema.part import ModelRef
 from app.schema.session import FileDiff
 from app.snapshot.snapshots import Snapshots
 from app.tool.base import Tool
@@ -34,29 +36,41 @@ class Trees(Protocol):
     async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
 
 
-class ModelProviders(Protocol):
-    def provider_for(self, model: Model) -> Provider: ...
+@dataclass(frozen=True)
+class InstanceModels:
+    connected: Mapping[str, ProviderInfo]
+    known: Known
+    providers: Providers
+
+    def find(self, ref: ModelRef) -> Model:
+        """Also by its dated name. Raises ProviderModelNotFoundError."""
+        return find(self.connected, ref.provider_id, ref.model_id, self.known)
 
 
 @dataclass(frozen=True)
-class Instance:
-    place: Place
-    flags: Flags
-    config: Config
-    agents: Mapping[str, Agent]
-    connected: Mapping[str, ProviderInfo]
-    known: Known
-    providers: ModelProviders
-    commands: Sequence[Command]
-    skills: Sequence[Skill]
+class InstanceExtensions:
+    """What a directory's configuration adds to the server."""
+
     mcp: McpServers
-    resources: Resources
-    """Of `providers` and `mcp`: whoever works with the instance for longer than a request has them in use."""
-    trees: Trees | None
-    """None outside git or with `snapshot: false`."""
-    snapshots: Snapshots | None = None
-    """The same with all that revert needs of them."""
+    commands: Sequence[Command] = ()
+    skills: Sequence[Skill] = ()
     hooks: HookRunner = field(default_factory=HookRunner)
     tools: Sequence[Tool[Any]] = ()
     """Of plugins and of the configuration's folders."""
     plugins: Sequence[ExtensionStatus] = ()
+
+
+@dataclass(frozen=True)
+class Instance:
+    location: Location
+    flags: Flags
+    config: Config
+    agents: Mapping[str, Agent]
+    models: InstanceModels
+    extensions: InstanceExtensions
+    resources: Resources
+    """Of the providers and MCP servers: whoever works with the instance for longer than a request has them in use."""
+    trees: Trees | None = None
+    """None outside git or with `snapshot: false`."""
+    snapshots: Snapshots | None = None
+    """The same with all that revert needs of them."""

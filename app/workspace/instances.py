@@ -13,6 +13,7 @@ from app.config.commands import commands
 from app.config.loader import LoadedConfig
 from app.mcp.servers import McpServers, McpSettings
 from app.plugin.host import PluginHost
+from app.plugin.loading import Plugins
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
 from app.provider.models.assembly import ProviderSettings, assemble
@@ -25,7 +26,7 @@ from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.tool.custom import custom_tools
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance, Trees
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
 from app.workspace.resources import Resources
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
@@ -89,24 +90,24 @@ class Instances:
         self._tool_output_dir = data_dir / "tool-output"
         self._mcp_settings = mcp
         self.plugins = plugins
-        self._made: dict[str, _CachedInstance] = {}
-        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._cached: dict[str, _CachedInstance] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._closing = TaskSet()
 
     async def get(self, directory: str | None = None) -> Instance:
         """As configuration and keys are now. Raises what Workspaces.get and Workspace.config raise."""
         workspace = await self.workspaces.get(directory)
-        path = workspace.place.directory
-        async with self._making[path]:
+        path = workspace.location.directory
+        async with self._locks[path]:
             config, auth = await workspace.config(), self._auth.all()
-            made = self._made.get(path)
-            if made is None or made.config is not config or made.auth != auth:
-                made = _CachedInstance(config, auth, await self._make(workspace, config, auth))
-                self._replace(path, made)
-            return made.instance
+            cached = self._cached.get(path)
+            if cached is None or cached.config is not config or cached.auth != auth:
+                cached = _CachedInstance(config, auth, await self._make(workspace, config, auth))
+                self._replace(path, cached)
+            return cached.instance
 
     async def close(self) -> None:
-        await asyncio.gather(*(self.close_one(directory) for directory in [*self._made]))
+        await asyncio.gather(*(self.close_one(directory) for directory in [*self._cached]))
         await self._closing.wait()
         self.plugins.close_all()
 
@@ -117,12 +118,12 @@ class Instances:
         await self._closing.wait()
 
     def _mcp_of(self, directory: str) -> McpServers:
-        made = self._made.get(directory)
-        return made.instance.mcp if made else McpServers(directory, self._mcp_settings)
+        cached = self._cached.get(directory)
+        return cached.instance.extensions.mcp if cached else McpServers(directory, self._mcp_settings)
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
-        return [made.instance.snapshots for made in self._made.values() if made.instance.snapshots]
+        return [cached.instance.snapshots for cached in self._cached.values() if cached.instance.snapshots]
 
     async def forget(self, directory: str) -> None:
         """Its next user opens it anew."""
@@ -131,44 +132,47 @@ class Instances:
 
     def mcp_servers(self) -> list[McpServers]:
         """Of every directory in use."""
-        return [made.instance.mcp for made in self._made.values()]
+        return [cached.instance.extensions.mcp for cached in self._cached.values()]
 
     def settings(self, instance: Instance) -> ProviderSettings:
         return ProviderSettings.of(instance.config.layer(), os.environ)
 
-    def _replace(self, directory: str, made: _CachedInstance | None) -> None:
+    def _replace(self, directory: str, cached: _CachedInstance | None) -> None:
         """The new one's resources are acquired first: what both have stays open."""
-        before = self._made.pop(directory, None)
-        if made is not None:
-            made.instance.resources.acquire()
-            self._made[directory] = made
+        before = self._cached.pop(directory, None)
+        if cached is not None:
+            cached.instance.resources.acquire()
+            self._cached[directory] = cached
         if before is not None:
             before.instance.resources.release()
 
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
-        plugins = await self.plugins.open(workspace.place, loaded)
+        plugins = await self.plugins.open(workspace.location, loaded)
         config = plugins.config
         connected = assemble(self._known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
         providers = Providers(connected, scripted=self._scripted)
-        mcp = self._mcp_of(workspace.place.directory).configured(config.mcp, config.experimental.mcp_timeout)
+        mcp = self._mcp_of(workspace.location.directory).configured(config.mcp, config.experimental.mcp_timeout)
         snapshots = workspace.snapshots(config)
-        trees: Trees | None = SnapshotTrees(snapshots) if snapshots else None
         return Instance(
-            place=workspace.place,
+            location=workspace.location,
             flags=workspace.flags,
             config=config,
             agents=define(config, self._tool_output_dir),
-            connected=connected,
-            known=self._known,
-            providers=providers,
-            commands=commands(config, Path(workspace.place.worktree)),
-            skills=loaded.skills,
-            mcp=mcp,
+            models=InstanceModels(connected, self._known, providers),
+            extensions=_extensions(workspace, loaded, plugins, mcp),
             resources=Resources(providers, mcp, self._closing),
-            trees=trees,
+            trees=SnapshotTrees(snapshots) if snapshots else None,
             snapshots=snapshots,
-            hooks=plugins.hooks,
-            tools=custom_tools(plugins.tools),
-            plugins=plugins.statuses,
         )
+
+
+def _extensions(workspace: Workspace, loaded: LoadedConfig, plugins: Plugins, mcp: McpServers) -> InstanceExtensions:
+    return InstanceExtensions(
+        mcp=mcp,
+        commands=commands(plugins.config, Path(workspace.location.worktree)),
+        skills=loaded.skills,
+        hooks=plugins.hooks,
+        tools=custom_tools(plugins.tools),
+        plugins=plugins.statuses,
+    )

@@ -1,4 +1,4 @@
-"""What an instance keeps open, and how long."""
+"""Reference counting for the connections of an instance."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from app.util.tasks import TaskSet
 
 
 class Resources:
-    """MCP servers and connections to providers, by reference count: they are open from the first `acquire` to the last `release`.
-    The directory holds those of its present instance, each turn those that it began with. What is acquired after it was closed
-    is opened anew. `closing` refers to what is being closed."""
+    """MCP servers and connections to providers, open from the first `acquire` to the last `release`. A directory holds those of
+    its current instance, a turn those that it began with. A later `acquire` opens them again. `closing` holds the closing
+    tasks."""
 
     def __init__(self, providers: Providers, mcp: McpServers, closing: TaskSet) -> None:
         self._providers = providers

@@ -1,4 +1,4 @@
-"""The directories in use, opened when first asked for; which ones may be opened is decided here."""
+"""The directories in use, opened on first use. Decides which directories may be opened."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 
 
 class Workspaces:
-    """`home` is the server's own directory, the default; `roots` are others whose trees may be worked in."""
+    """`home`: the server's own directory, the default. `roots`: other directory trees that clients may use."""
 
     def __init__(
         self, settings: WorkspaceSettings, home: Path, roots: Sequence[Path], projects: Projects, idle_seconds: float = 1800
@@ -27,14 +27,14 @@ class Workspaces:
         self._opening: dict[str, asyncio.Task[Workspace]] = {}
 
     async def get(self, directory: str | None = None) -> Workspace:
-        """Raises BadRequest for what is no directory, DirectoryForbidden for one outside the roots."""
+        """Raises BadRequest if it is not a directory, DirectoryForbidden outside the roots."""
         path = _normal(directory) if directory else self.home
         workspace = self._open.get(path) or await self._open_once(path)
         workspace.last_used = time.monotonic()
         return workspace
 
     def allows(self, real: str) -> bool:
-        """Whether a path without symlinks lies in a tree that this server may work in."""
+        """Whether a path, given without symlinks, is in a tree that clients may use."""
         return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
 
     def all_open(self) -> list[Workspace]:
@@ -47,7 +47,7 @@ class Workspaces:
         self._open.pop(directory, None)
 
     def evict_idle(self, busy: set[str]) -> list[str]:
-        """Close what nobody has used for a while; returns which."""
+        """Closes idle directories and returns them."""
         now = time.monotonic()
         idle = [path for path, one in self._open.items() if path not in busy and now - one.last_used > self._idle_seconds]
         for path in idle:
@@ -68,8 +68,8 @@ class Workspaces:
             self._roots.append(str(found.checkout))
         workspace = Workspace(self._settings, path, found)
         if workspace.head is not None:
-            await workspace.head.look()
-        await self._projects.seen(workspace.place, found)
+            await workspace.head.refresh()
+        await self._projects.register(workspace.location, found)
         self._open[path] = workspace
         return workspace
 

@@ -1,6 +1,7 @@
 """A server that is told to stop: which requests it refuses, and what it waits for."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ async def test_the_health_check_gives_the_reason(app: RunningApp) -> None:
 async def test_a_prompt_that_came_before_is_waited_for(tmp_path: Path, path: str) -> None:
     async with running_app(tmp_path, turns=[[say("Answered.")]]) as app:
         session = (await app.create_session(title="T"))["id"]
-        async with app.services.store.lock(session):
+        async with app.services.sessions.store.lock(session):
             body = {"parts": [text_part("Hi")]}
             prompting = asyncio.create_task(app.client.post(f"/session/{session}/{path}", json=body))
             while not app.services.draining.requests:
@@ -73,3 +74,13 @@ async def test_an_event_stream_that_is_opened_at_the_very_end_ends(app: RunningA
     async with app.events() as events, asyncio.timeout(5):
         await events.when(lambda: events.ended)
     assert events.types == ["server.connected"]
+
+
+@pytest.mark.parametrize(("query", "told"), [("?ids=true", True), ("", False)])
+async def test_who_asked_for_ids_is_told_when_to_come_back(app: RunningApp, query: str, told: bool) -> None:
+    async with app.client.stream("GET", f"/event{query}") as response, asyncio.timeout(5):
+        pieces = response.aiter_text()
+        assert "server.connected" in await anext(pieces)
+        await app.fastapi.state.server.wind_down()
+        rest = "".join([piece async for piece in pieces])
+    assert bool(re.search(r'^retry: \d+\ndata: \{"type":"server.heartbeat".*\n\n\Z', rest, re.M)) == told

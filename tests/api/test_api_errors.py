@@ -170,8 +170,11 @@ async def test_a_large_body_within_the_limit_is_taken(app: RunningApp) -> None:
     assert sent["parts"][0]["text"] == text
 
 
-async def test_what_breaks_inside_is_told_without_its_insides(app: RunningApp) -> None:
-    app.services.store._database.close()
+async def test_what_breaks_inside_is_told_without_its_insides(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError(f"broken in {__file__}")
+
+    monkeypatch.setattr(app.services.sessions.store._database, "read", broken)
     response = await app.client.get("/session/ses_1")
     assert response.status_code >= 500
     error = response.json()

@@ -1,6 +1,7 @@
 """MCP servers over HTTP: status, switching on and off, adding, resources, and signing in."""
 
 import asyncio
+import json
 import threading
 import urllib.error
 import urllib.request
@@ -193,6 +194,8 @@ async def test_tokens_that_are_over_are_renewed_also_after_a_restart(tmp_path: P
         await asyncio.sleep(1.1)  # the life of the first token
         async with running_app(tmp_path, workspace=workspace) as app:
             assert await app.get("/mcp") == {"web": CONNECTED}
+        [stored] = json.loads((app.data_dir / "mcp-auth.json").read_text()).values()
+        assert stored["tokens"]["expires_in"] == 3600
 
 
 async def test_a_server_that_takes_no_sign_in_is_a_bad_request(app: RunningApp) -> None:

@@ -86,7 +86,7 @@ async def test_the_page_needs_the_password_and_a_shared_session_does_not(tmp_pat
 async def test_a_link_that_is_not_in_use_finds_a_page_that_says_so(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         assert "default-src 'none'" in await policy_of(app, f"/s/{'0' * 40}", status=404)
-        assert "Not shared (any more)" in (await app.client.get("/s/nope")).text
+        assert "This link is no longer shared" in (await app.client.get("/s/nope")).text
 
 
 @pytest.mark.parametrize("file", own_files("*.js"), ids=lambda file: file.name)

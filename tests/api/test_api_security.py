@@ -26,7 +26,7 @@ def unknown_routes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, 
     """With something in the place of each parameter that no route finds."""
     directory = tmp_path_factory.mktemp("routes")
     app = create_app(Settings(data_dir=directory / "data"), workspace=directory)
-    app.state.server._storage.database.close()
+    app.state.services.sessions.store._database.close()
     return [(method, unknown(path)) for method, path in every_route(app)]
 
 
@@ -238,12 +238,11 @@ async def test_no_way_leads_out_of_the_open_routes(tmp_path: Path, monkeypatch: 
 def serve(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(tmp_path / "data"), **environment}
     command = [sys.executable, "-m", "app.cli", "serve", *arguments]
-    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "192.168.1.7", "example.com"])
-def test_beyond_loopback_it_does_not_listen_without_a_password(tmp_path: Path, hostname: str) -> None:
-    result = serve(tmp_path, "--hostname", hostname, "--port", "0")
+def test_beyond_loopback_it_does_not_listen_without_a_password(tmp_path: Path) -> None:
+    result = serve(tmp_path, "--hostname", "0.0.0.0", "--port", "0")
     assert result.returncode == 1
     assert "OPENCODE_SERVER_PASSWORD" in result.stderr and not (tmp_path / "data").exists()
 
@@ -257,6 +256,8 @@ def test_beyond_loopback_it_does_not_listen_without_a_password(tmp_path: Path, h
         ("localhost", True),
         ("0.0.0.0", False),
         ("::", False),
+        ("192.168.1.7", False),
+        ("example.com", False),
         ("", False),
     ],
 )

@@ -110,7 +110,7 @@ async def test_guesses_are_answered_alike(app: RunningApp, guess: str) -> None:
     error = await app.get(f"/s/{guess}/session", expect=404)
     assert error == {
         "name": "NotFoundError",
-        "data": {"message": "There is nothing shared here: the link is wrong, or it was taken back."},
+        "data": {"message": "Nothing is shared here: the link is wrong, or the session is no longer shared."},
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MAX_LINES = 60
+MAX_LINES = 48
 MAX_NESTING = 4
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -18,6 +18,12 @@ VIOLATIONS = {
         "from fastapi import HTTPException",
         "The web framework stands in api and main alone",
     ),
+    "a neighbour on the same layer": ("permission/rules.py", "import app.question", "Imports point downward only"),
+    "another wire format": (
+        "provider/openai_chat/adapter.py",
+        "import app.provider.openai_responses",
+        "Wire formats stand apart from what they share, and do not know each other",
+    ),
     "the HTTP server outside cli": ("api/event.py", "import uvicorn", "The HTTP server is started in cli alone"),
 }
 

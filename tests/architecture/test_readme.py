@@ -1,13 +1,17 @@
-"""The README's facts that can drift: the table of settings, and the targets it names."""
+"""What README and CONTRIBUTING say that can drift: the table of settings, the commands, and the folders of tests."""
 
 import re
+import shlex
+import sys
 from pathlib import Path
+
+import pytest
 
 from app.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-PROSE = re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL)
+README, CONTRIBUTING = ((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))
+MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def settings_table() -> str:
@@ -18,6 +22,21 @@ def settings_table() -> str:
     return "\n".join(["| variable | meaning |", "| --- | --- |", *rows])
 
 
+def commands(page: str) -> str:
+    """Inline code and indented lines, one a line."""
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join(re.findall(r"`[^`\n]+`|^ {4}.*$", prose, re.MULTILINE))
+
+
+def selects_tests(arguments: str) -> bool:
+    """Of `ARGS` for pytest: the paths are there, and a file or function below them has the keyword of `-k`."""
+    words = shlex.split(arguments)
+    keyword = words.pop(words.index("-k") + 1) if "-k" in words else ""
+    paths = [ROOT / word for word in words if word != "-k"] or [ROOT / "tests"]
+    files = [file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py"))]
+    return any(keyword in file.stem or re.search(rf"def test_\w*{keyword}", file.read_text()) for file in files)
+
+
 def test_the_table_of_settings_is_the_one_of_the_code() -> None:
     assert settings_table() in README, f"README.md must hold this table:\n{settings_table()}"
 
@@ -26,8 +45,30 @@ def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
-def test_every_make_target_that_is_named_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"\bmake ([a-z]+)\b(?=[`\s])", "\n".join(re.findall(r"`[^`]+`|^ {4}.*$", PROSE, re.MULTILINE))))
+@pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_every_command_that_is_named_is_there(page: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z]+)\b(?=[`\s])", commands(page)))
     assert named - targets == set()
     assert {"serve", "test", "check"} <= named
+    programs = re.findall(r"(?<![\w/])\.venv/bin/([\w-]+)", commands(page))
+    assert [program for program in programs if not (Path(sys.executable).parent / program).exists()] == []
+
+
+@pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_the_tests_that_a_command_selects_are_there(page: str) -> None:
+    arguments = re.findall(r'ARGS=(tests/\S+|"(?:tests/|-k)[^"]*")(?=[\s`)])', commands(page))
+    assert arguments
+    assert [wanted for wanted in arguments if not selects_tests(wanted.strip('"'))] == []
+
+
+def test_arguments_that_select_nothing_are_noticed() -> None:
+    assert selects_tests("tests/unit -k fork")
+    assert not selects_tests("tests/unit -k no_such_test") and not selects_tests("tests/nowhere")
+
+
+def test_every_folder_of_tests_stands_in_contributing() -> None:
+    folders = {f"tests/{folder.name}/" for folder in (ROOT / "tests").iterdir() if folder.is_dir() and any(folder.glob("*.py"))}
+    units = {f"tests/unit/{folder.name}/" for folder in (ROOT / "tests" / "unit").iterdir() if any(folder.glob("test_*.py"))}
+    assert folders | {"tests/unit/"} == set(re.findall(r"^\| `(tests/\w+/)` \|", CONTRIBUTING, re.MULTILINE))
+    assert [unit for unit in units if not (ROOT / "app" / Path(unit).name).exists()] == []

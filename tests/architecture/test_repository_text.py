@@ -39,15 +39,16 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
     assert found == []
 
 
-def test_both_lock_files_pin_exact_versions() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
+LOCKS = ("requirements.lock", "requirements-replicas.lock", "requirements-dev.lock")
+
+
+def test_the_lock_files_pin_exact_versions() -> None:
+    for name in LOCKS:
         requirements = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
         assert requirements
         assert [line for line in requirements if not re.fullmatch(r"[\w.-]+==[\w.]+( ;.*)?", line)] == []
 
 
-def test_the_runtime_lock_is_part_of_the_development_lock() -> None:
-    runtime, development = (
-        set((ROOT / name).read_text().splitlines()) for name in ("requirements.lock", "requirements-dev.lock")
-    )
-    assert runtime - development == set()
+def test_each_lock_is_part_of_the_next() -> None:
+    runtime, replicas, development = (set((ROOT / name).read_text().splitlines()) for name in LOCKS)
+    assert runtime - replicas == set() and replicas - development == set()

@@ -38,7 +38,7 @@ def seen(surface: str, server: RunningServer, node_modules: Path) -> dict[str, A
         cwd=node_modules,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert result.returncode == 0, result.stderr
     return dict(json.loads(result.stdout))

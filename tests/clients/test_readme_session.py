@@ -35,7 +35,7 @@ def printed_text(lines: list[str]) -> str:
 def test_the_five_lines_of_curl_print_what_the_readme_shows(server: RunningServer) -> None:
     needed("curl")
     script = block("sh session", "/fork").replace("http://127.0.0.1:4096", server.base)
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=180)
     shown, printed = block("text session", "fork #1").splitlines(), done.stdout.splitlines()
     assert len(script.strip().splitlines()) == 5
     assert printed_text(printed) == printed_text(shown), done.stderr

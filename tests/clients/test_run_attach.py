@@ -50,7 +50,7 @@ def run(program: Path, server: RunningServer, home: Path, *arguments: str) -> st
     command = [str(program), "run", "--attach", server.base, *arguments]
     environment = clean_environment(home, **OFFLINE)
     done = subprocess.run(
-        command, cwd=server.workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        command, cwd=server.workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

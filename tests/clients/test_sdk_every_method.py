@@ -95,7 +95,7 @@ def server(surface: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 @pytest.fixture(scope="module")
 def seen(surface: str, server: RunningServer, node_modules: Path) -> Seen:
     command = ["node", "every_method.mjs", server.base, surface, sys.executable]
-    result = subprocess.run(command, cwd=node_modules, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=node_modules, capture_output=True, text=True, timeout=180)
     assert result.returncode == 0, result.stderr
     return Seen(surface, **json.loads(result.stdout))
 
@@ -176,5 +176,5 @@ def tag(value: Any) -> str:
 def compiled(project: Path) -> list[str]:
     """The compiler's complaints, each one line."""
     command = ["node_modules/.bin/tsc", "--pretty", "false", "--project", "."]
-    result = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=180)
     return re.sub(r"\n +", " / ", result.stdout + result.stderr).splitlines()

@@ -283,9 +283,9 @@ def talk_after(client: Client, gate: threading.Event) -> None:
 
 def rename(server: RunningServer, title: str) -> bool:
     """The only session. False: whether the terminal shows it is to be seen."""
-    with urllib.request.urlopen(f"{server.base}/session", timeout=10) as response:
+    with urllib.request.urlopen(f"{server.base}/session", timeout=180) as response:
         [session] = json.load(response)
     body, header = json.dumps({"title": title}).encode(), {"content-type": "application/json"}
     request = urllib.request.Request(f"{server.base}/session/{session['id']}", body, header, method="PATCH")
-    with urllib.request.urlopen(request, timeout=10):
+    with urllib.request.urlopen(request, timeout=180):
         return False

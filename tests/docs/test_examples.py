@@ -27,7 +27,7 @@ def scripted(directory: Path, turns: Turns) -> Iterator[RunningServer]:
 
 def run(server: RunningServer, *command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = clean_environment(server.data.parent / "home", **{"OPENSESSION_URL": server.base, **environment})
-    return subprocess.run(command, cwd=server.workspace, env=env, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, cwd=server.workspace, env=env, capture_output=True, text=True, timeout=180)
 
 
 def test_the_client_is_short() -> None:

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from long_form import LONG
+from long_form import LONG, SLACK
 from processes import running_in
 from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received
 from turns import assert_settled, bash, call, configured, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock, ToolTurn, UserTurn
-from app.provider.scripted.adapter import Turn, parse_turn
+from app.provider.scripted.adapter import ScriptedTurn, parse_turn
 
 Figure = Callable[[str], None]
 
-ABORTS = 400 if LONG else 40
+ABORTS = 400 if LONG else 20
 AT_ONCE = 5
-WITHIN = 2.0
+WITHIN = 2.0 * SLACK
 GIT = shutil.which("git")
 OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
 STUBBORN = "trap '' TERM; echo started; sleep 5 & while :; do sleep 0.05; done"
@@ -42,7 +42,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 COMPACTION = "compaction"
 
 
-def answer(request: ModelRequest) -> Turn:
+def answer(request: ModelRequest) -> ScriptedTurn:
     """Does what the newest prompt names; after a tool, or for any other word, a short text."""
     last = request.messages[-1]
     if isinstance(last, ToolTurn):
@@ -110,7 +110,7 @@ async def check(app: RunningApp, events: EventReader, sessions: list[str]) -> No
             messages = await app.messages(child)
             assert_settled(messages)
             assert not messages or messages[-1]["info"]["role"] == "assistant"
-            assert app.services.store.live_parts(child) == {}
+            assert app.services.sessions.store.live_parts(child) == {}
     await until(lambda: not running_in(app.directory), "the end of all processes")
 
 

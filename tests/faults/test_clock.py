@@ -13,7 +13,7 @@ from running_app import RunningApp, running_app
 from turns import texts
 
 from app.provider.base import ModelRequest, StreamEvent, TextBlock, UserTurn
-from app.provider.scripted.adapter import Call, Say, ScriptedProvider, Step
+from app.provider.scripted.adapter import Call, Say, ScriptedProvider, ScriptedStep
 from app.util import clock, ids
 
 ROUNDS, PROMPTS = (10, 24) if LONG else (2, 12)
@@ -61,7 +61,7 @@ class Echo(ScriptedProvider):
             yield event
 
 
-def echo(request: ModelRequest) -> tuple[Step, ...]:
+def echo(request: ModelRequest) -> tuple[ScriptedStep, ...]:
     prompt = conversation(request)[-1]
     if "look" in prompt and isinstance(request.messages[-1], UserTurn):
         return (Call("list", {}),)

@@ -18,7 +18,7 @@ from running_app import RunningApp, make_workspace, running_app
 from turns import bash, pending, say, tools, until
 
 from app.provider.base import ModelRequest
-from app.provider.scripted.adapter import Call, Say, ScriptedProvider, Step
+from app.provider.scripted.adapter import Call, Say, ScriptedProvider, ScriptedStep
 
 Figure = Callable[[str], None]
 
@@ -56,12 +56,12 @@ class Attempt:
 
 
 @dataclass
-class Place:
+class Location:
     """A workspace, the folders beside it, and the links that lead there."""
 
     base: Path
     asked: set[str] = field(default_factory=set)
-    orders: dict[str, list[Step]] = field(default_factory=dict)
+    orders: dict[str, list[ScriptedStep]] = field(default_factory=dict)
     """By session: what the model is to call, one after the other."""
 
     @property
@@ -115,7 +115,7 @@ class Place:
     def contents(self) -> dict[str, str | None]:
         return {str(path): path.read_text(errors="replace") if path.is_file() else None for path in self.files()}
 
-    def answer(self, request: ModelRequest) -> tuple[Step, ...]:
+    def answer(self, request: ModelRequest) -> tuple[ScriptedStep, ...]:
         orders = self.orders.get(request.session_id)
         return (orders.pop(0) if orders else Say("Done."),)
 
@@ -133,15 +133,15 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path('/usr/bin')}:/bin")
     monkeypatch.setenv("SHELL", "/bin/bash")
-    return Place(tmp_path)
+    return Location(tmp_path)
 
 
 @asynccontextmanager
-async def serving(place: Place, permission: dict[str, Any]) -> AsyncIterator[RunningApp]:
+async def serving(place: Location, permission: dict[str, Any]) -> AsyncIterator[RunningApp]:
     """With a person who says no to everything."""
     place.prepare({"permission": permission})
     provider = ScriptedProvider(otherwise=place.answer)
@@ -152,7 +152,7 @@ async def serving(place: Place, permission: dict[str, Any]) -> AsyncIterator[Run
         person.cancel()
 
 
-async def say_no(app: RunningApp, place: Place) -> None:
+async def say_no(app: RunningApp, place: Location) -> None:
     while True:
         for request in await app.get("/permission"):
             place.asked.add(request["sessionID"])
@@ -171,7 +171,7 @@ def rules(action: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("action", ["deny", "ask"])
-async def test_no_command_gets_past_a_rule(place: Place, figure: Figure, action: str) -> None:
+async def test_no_command_gets_past_a_rule(place: Location, figure: Figure, action: str) -> None:
     refused = 0
     async with serving(place, rules(action)) as app:
         attempts = [place.attempt(number, command) for number, command in tricks()]
@@ -185,7 +185,7 @@ async def test_no_command_gets_past_a_rule(place: Place, figure: Figure, action:
     assert ran == []
 
 
-async def test_each_of_the_commands_would_run_if_it_were_allowed(place: Place, figure: Figure) -> None:
+async def test_each_of_the_commands_would_run_if_it_were_allowed(place: Location, figure: Figure) -> None:
     ran, missing, idle = 0, 0, []
     async with serving(place, {"*": "allow"}) as app:
         for number, command in tricks():
@@ -202,7 +202,7 @@ async def test_each_of_the_commands_would_run_if_it_were_allowed(place: Place, f
     assert idle == [] and ran >= 10 * missing
 
 
-async def test_ordinary_commands_run_beside_the_rules(place: Place, figure: Figure) -> None:
+async def test_ordinary_commands_run_beside_the_rules(place: Location, figure: Figure) -> None:
     async with serving(place, rules("deny")) as app:
         attempts = [place.attempt(number, command) for number, command in enumerate(ORDINARY)]
         for attempt in attempts:
@@ -223,7 +223,7 @@ async def test_ordinary_commands_run_beside_the_rules(place: Place, figure: Figu
     ],
 )
 async def test_no_tool_reaches_a_file_that_a_rule_is_about(
-    place: Place, figure: Figure, calls: list[Any], permission: dict[str, Any], action: str
+    place: Location, figure: Figure, calls: list[Any], permission: dict[str, Any], action: str
 ) -> None:
     allowed = {"*": "allow", **json.loads(json.dumps(permission).replace("ACTION", action))}
     async with serving(place, allowed) as app:
@@ -253,7 +253,7 @@ SWAPPED = {
 
 
 @pytest.mark.parametrize("name", SWAPPED)
-async def test_a_link_put_in_place_while_leave_was_asked_leads_nowhere(place: Place, name: str) -> None:
+async def test_a_link_put_in_place_while_leave_was_asked_leads_nowhere(place: Location, name: str) -> None:
     """The person says yes to a file of the project; meanwhile its folder has become a link."""
     args, permission = SWAPPED[name]
     place.prepare({"permission": {"*": "allow", permission: "ask", "external_directory": "deny"}})
@@ -277,7 +277,7 @@ async def test_a_link_put_in_place_while_leave_was_asked_leads_nowhere(place: Pl
     assert SECRET not in called["state"].get("output", "")
 
 
-async def test_a_link_that_another_call_makes_meanwhile_leads_nowhere(place: Place) -> None:
+async def test_a_link_that_another_call_makes_meanwhile_leads_nowhere(place: Location) -> None:
     """Both calls stand in one answer of the model, and run side by side."""
     place.prepare({"permission": {"*": "allow", "external_directory": "deny"}})
     swap = "for i in $(seq 300); do mv src s2; ln -s ../outside src; rm src; mv s2 src; done"
@@ -285,5 +285,5 @@ async def test_a_link_that_another_call_makes_meanwhile_leads_nowhere(place: Pla
     async with running_app(place.base, turns=[[bash(swap), *writes], [say()]]) as app:
         session = (await app.create_session(title="T"))["id"]
         await app.prompt(session, "Go on")
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.runs.runner.is_running(session))
     assert list((place.base / "outside").glob("new*")) == []

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from full_disk import fill, small_disk
 from killable import Client, Servers
+from long_form import SLACK
 from running_server import ROOT, clean_environment, free_port
 from turns import assert_settled, bash, call, say, texts
 
 Figure = Callable[[str], None]
 
-SETTLED_WITHIN = 5.0
+SETTLED_WITHIN = 5.0 * SLACK
 
 
 @pytest.fixture

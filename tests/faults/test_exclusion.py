@@ -19,7 +19,7 @@ Figure = Callable[[str], None]
 Message = dict[str, Any]
 
 GIT = shutil.which("git")
-ROUNDS = 100 if LONG else 12
+ROUNDS = 100 if LONG else 6
 MOMENTS = [0.0, 0.002, 0.005, 0.01, 0.02, 0.05]
 """Seconds from the requests to the deletion that they meet."""
 PROMPT = {"parts": [{"type": "text", "text": "Hi"}]}

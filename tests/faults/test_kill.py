@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from killable import Client, Servers
-from long_form import LONG
+from killable import PATIENCE, Client, Servers
+from long_form import LONG, SLACK
 from model_server import ModelServer, model_server
 from processes import running_in
 from turns import assert_settled, bash, call, say, texts, tools
@@ -23,7 +23,7 @@ from app.util import marks
 Figure = Callable[[str], None]
 
 KILLS = 30 if LONG else 2
-RECOVERED_WITHIN = 5.0
+RECOVERED_WITHIN = 5.0 * SLACK
 ASKED = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
 
 
@@ -55,6 +55,11 @@ class Acknowledged:
     deleted: set[str] = field(default_factory=set)
     doomed: set[str] = field(default_factory=set)
     """Their deletion was asked for; whether it happened, nobody was told."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Some of each kind, so that there is something to lose."""
+        return bool(len(self.sessions) > 5 and len(self.prompts) > 5 and self.answers and self.deleted)
 
 
 class Crowd:
@@ -123,6 +128,9 @@ class Crowd:
 async def work_until_killed(client: Client, seed: int, known: Acknowledged) -> None:
     crowd = [asyncio.create_task(Crowd(client, seed * 10 + number, known).work()) for number in range(4)]
     await asyncio.sleep(random.Random(seed).uniform(0.2, 1.2))
+    async with asyncio.timeout(PATIENCE):
+        while not known.is_enough:
+            await asyncio.sleep(0.01)
     for task in crowd:
         task.cancel()
     for outcome in await asyncio.gather(*crowd, return_exceptions=True):
@@ -240,7 +248,7 @@ async def test_what_was_acknowledged_survives_being_killed(tmp_path: Path, figur
             pairs = await check_next_prompts(client, known, model)
     commands = check_commands(servers)
     assert slowest < RECOVERED_WITHIN
-    assert len(known.sessions) > 5 and len(known.prompts) > 5 and known.answers and known.deleted and commands > 2
+    assert known.is_enough and commands > 2
     figure(
         f"{KILLS} kills: of {len(known.sessions)} sessions, {len(known.prompts)} prompts, {len(known.answers)} answers and "
         f"{len(known.deleted)} deletes acknowledged 0 lost; {commands} commands, 0 twice, 0 left running; {pairs} calls, each "

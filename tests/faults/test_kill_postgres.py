@@ -2,38 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from killable import Client, Servers
-from postgres import PostgresServer, running_postgres
+from long_form import SLACK
+from postgres import PostgresServer, migrated
 from turns import assert_settled, bash, say, texts, tools
-
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
 
 Figure = Callable[[str], None]
 
 RECOVERED_WITHIN = 9.0
-LOOKED_WITHIN = 3.0
+LOOKED_WITHIN = 3.0 * SLACK
 """Of a start that takes longer than it takes a lease to be stale."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with running_postgres() as running:
-        yield running
 
 
 @pytest.fixture
 def servers(tmp_path: Path, postgres: PostgresServer) -> Servers:
-    url = postgres.new_database()
-    engine = make_engine(url)
-    upgrade(engine)
-    engine.dispose()
-    made = Servers(tmp_path, OPENSESSION_DATABASE_URL=url)
+    made = Servers(tmp_path, OPENSESSION_DATABASE_URL=migrated(postgres))
     made.configure({"permission": {"bash": {"*": "allow", "make *": "ask"}}})
     return made
 

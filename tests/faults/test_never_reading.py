@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from long_form import LONG
+from long_form import LONG, SLACK
 from real_server import MIB, RealServer, real_server
 
 CHANGES = 1200 if LONG else 150
@@ -74,7 +74,7 @@ async def test_a_client_that_never_reads(tmp_path: Path, figure: Any) -> None:
         + f"resumed with {resumed}"
     )
     assert grown <= MOST_MEMORY
-    assert beside_p99 <= 2 * alone_p99 + 20
+    assert beside_p99 <= SLACK * (2 * alone_p99 + 20)
     assert resumed == "session.created"
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from full_disk import fill_to_the_last_write, small_disk
 from killable import Client, Servers
-from long_form import LONG
+from long_form import LONG, SLACK
 from turns import assert_settled, bash, call, say, texts, tools
 
 Figure = Callable[[str], None]
 
-TRIES = 30 if LONG else 10
+TRIES = 30 if LONG else 5
 AT_ONCE = 10
-ABORTED_WITHIN = 2.0
+ABORTED_WITHIN = 2.0 * SLACK
 ASKING = {"permission": {"bash": "ask"}, "experimental": {"continue_loop_on_deny": True}}
 OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
 QUESTION = call("question", questions=[{"question": "Which?", "header": "Which", "options": OPTIONS}])

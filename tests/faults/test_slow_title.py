@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from killable import Client, Servers
+from long_form import LONG, SLACK
 from model_server import ModelServer, model_server
 from turns import texts
 
 Figure = Callable[[str], None]
 
 TITLE_SECONDS = 4.0
-WITHIN = 0.3
-PROMPTS = 5
+WITHIN = 0.3 * SLACK
+PROMPTS = 5 if LONG else 1
 
 
 async def untitled(servers: Servers, client: Client, model: ModelServer) -> tuple[str, threading.Event]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from long_form import LONG
+from long_form import LONG, SLACK
 from real_server import MIB, RealServer, real_server
 
 VISITORS = 100
@@ -18,7 +18,7 @@ PROMPTS = 200
 TEXT = "lorem ipsum " * 850
 """Together 2 MB."""
 ROUNDS = 9 if LONG else 3
-MOST_DELAY = 0.3
+MOST_DELAY = 0.3 * SLACK
 
 
 async def long_conversation(client: httpx.AsyncClient) -> str:
@@ -80,5 +80,5 @@ async def test_a_hundred_visitors_at_once_hold_no_prompt_up(tmp_path: Path, figu
         f"the first word alone after {alone * 1000:.0f} ms, beside {VISITORS} visitors of 2 MB after "
         f"{', '.join(f'{seconds * 1000:.0f}' for seconds in beside)} ms; memory +{max(grown, 0) / MIB:.0f} MiB"
     )
-    assert statistics.median(beside) <= alone + MOST_DELAY
+    assert statistics.median(beside) <= alone * SLACK + MOST_DELAY
     assert server.tracebacks() == []

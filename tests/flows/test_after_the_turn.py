@@ -14,7 +14,7 @@ from sse_reader import Received
 from turns import bash, requests, say, statuses, texts, title_requests, titled, until
 
 from app.provider.base import ModelRequest, TextBlock
-from app.provider.scripted.adapter import TITLE, Fail, Say, ScriptedProvider, Turn, Wait
+from app.provider.scripted.adapter import TITLE, Fail, Say, ScriptedProvider, ScriptedTurn, Wait
 
 GIT = shutil.which("git")
 
@@ -26,7 +26,7 @@ class SlowTitles(ScriptedProvider):
         super().__init__(turns, title=self._slow)
         self.gate = asyncio.Event()
 
-    def _slow(self, request: ModelRequest) -> Turn:
+    def _slow(self, request: ModelRequest) -> ScriptedTurn:
         return (Wait(self.gate), Say(TITLE))
 
 

@@ -229,7 +229,7 @@ async def test_deleting_a_session_takes_back_what_it_asked(tmp_path: Path) -> No
         await pending(app)
         assert await app.call("DELETE", f"/session/{session['id']}") is True
         assert await app.get("/permission") == [] and await statuses(app) == {}
-        await until(lambda: not app.services.runner.is_running(session["id"]))
+        await until(lambda: not app.services.runs.runner.is_running(session["id"]))
         await app.call("GET", f"/session/{session['id']}", expect=404)
 
 

@@ -10,7 +10,7 @@ from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, texts, types
 
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
-from app.provider.scripted.adapter import Say, ScriptedProvider, SetUsage, Turn
+from app.provider.scripted.adapter import Say, ScriptedProvider, ScriptedTurn, SetUsage
 
 WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
 FULL = {"usage": {"input": 9_500, "output": 20}}
@@ -266,7 +266,7 @@ async def test_compacting_that_does_not_help_ends_with_a_stored_error(tmp_path: 
         assert len(requests(app)) <= 12
 
 
-def _full(request: ModelRequest) -> Turn:
+def _full(request: ModelRequest) -> ScriptedTurn:
     return (Say("Still full."), SetUsage({"input": 9_500}))
 
 

@@ -18,7 +18,7 @@ from running_app import RunningApp, running_app, text_part
 from turns import assert_settled, requests, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock
-from app.provider.scripted.adapter import ScriptedProvider, Turn, parse_turn
+from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn
 
 ROOT = Path(__file__).parents[2]
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
@@ -136,7 +136,7 @@ async def reverting(app: RunningApp, session: str) -> AsyncIterator[None]:
     prompt = (await app.messages(session))[-3]["info"]["id"]
     with locked_snapshots(app):
         running = asyncio.create_task(revert(app, session, prompt))
-        await until(lambda: app.services.store.lock(session).locked())
+        await until(lambda: app.services.sessions.store.lock(session).locked())
         yield
     await running
 
@@ -146,7 +146,7 @@ async def unreverting(app: RunningApp, session: str) -> AsyncIterator[None]:
     await revert(app, session, (await app.messages(session))[-3]["info"]["id"])
     with locked_snapshots(app):
         running = asyncio.create_task(unrevert(app, session))
-        await until(lambda: app.services.store.lock(session).locked())
+        await until(lambda: app.services.sessions.store.lock(session).locked())
         yield
     await running
 
@@ -236,7 +236,7 @@ async def test_a_prompt_cannot_be_deleted_before_its_answer(app: RunningApp, ses
         path = f"/session/{session}/message/{prompt}"
         response = await app.client.delete(path)
         assert response.status_code == 409, response.text
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.runs.runner.is_running(session))
         assert (await app.messages(session))[-1]["info"]["parentID"] == prompt
         await app.call("DELETE", path)
 
@@ -255,7 +255,7 @@ async def test_nothing_comes_between_a_prompt_and_its_turn(app: RunningApp, sess
     app.provider.add([say("Here.")])
     routes, part = refused(COLUMNS["turn"]), await first_part(app, session)
     prompting = asyncio.create_task(app.prompt(session, "Go on"))
-    while not app.services.store.lock(session).locked():
+    while not app.services.sessions.store.lock(session).locked():
         await asyncio.sleep(0)
     responses = await asyncio.gather(*(asked(app, route, part) for route in routes))
     assert {response.status_code for response in responses} == {409}
@@ -283,7 +283,7 @@ async def test_an_abort_ends_the_prompt_that_waits_for_a_shell_line_too(app: Run
     await until((app.directory / "started").exists)
     await app.prompt_async(session, "Go on")
     await app.post(f"/session/{session}/abort")
-    assert await statuses(app) == {} and not app.services.runner.is_running(session)
+    assert await statuses(app) == {} and not app.services.runs.runner.is_running(session)
     await running
     answer = (await app.messages(session))[-1]["info"]
     assert answer["error"]["name"] == "MessageAbortedError" and requests(app) == []
@@ -296,7 +296,7 @@ async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp
         async with shell(app, session):
             await app.prompt_async(session, "Go on")
         await events.until("session.idle")
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.runs.runner.is_running(session))
     assert events.types.count("session.idle") == 1
     assert texts((await app.messages(session))[-1]) == ["ok"]
 
@@ -381,7 +381,7 @@ async def test_a_prompt_that_meets_a_deletion_is_deleted_or_not_found(app: Runni
         answers = await asyncio.gather(*prompts)
         assert {answer.status_code for answer in answers} <= {200, 204, 404}
         await app.get(f"/session/{session}", expect=404)
-        assert await statuses(app) == {} and not app.services.runner.is_running(session)
+        assert await statuses(app) == {} and not app.services.runs.runner.is_running(session)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert await app.get("/session") == []
 
@@ -402,7 +402,7 @@ async def test_a_deletion_catches_the_sessions_that_its_turn_creates(tmp_path: P
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def give_out_tasks(request: ModelRequest) -> Turn:
+def give_out_tasks(request: ModelRequest) -> ScriptedTurn:
     last = request.messages[-1].content[0]
     first = isinstance(last, TextBlock) and "Give out" in last.text
     return parse_turn([task("look"), task("look again")] if first else [bash("sleep 0.05")])

@@ -102,4 +102,4 @@ def test_pages_that_are_damaged_are_told(tmp_path: Path, session: str, monkeypat
 def test_a_first_start_has_nothing_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workspace").mkdir()
     code, told = doctor(tmp_path, monkeypatch)
-    assert code == 0 and "the first start prepares it" in told
+    assert code == 0 and "the first start creates the tables" in told

@@ -24,7 +24,7 @@ from app.provider.base import (
     ToolCall,
     ToolInputStart,
 )
-from app.provider.scripted.adapter import TITLE, ScriptedProvider, Turn, parse_turn
+from app.provider.scripted.adapter import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
 
@@ -259,7 +259,7 @@ async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count
     """However many commits are refused from the model's answer on."""
     asked = asyncio.Event()
 
-    def answer(_request: ModelRequest) -> Turn:
+    def answer(_request: ModelRequest) -> ScriptedTurn:
         asked.set()
         return parse_turn([say("Now.")])
 
@@ -341,8 +341,8 @@ async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_mo
             await events.until("session.idle")
         answer = (await app.messages(session))[-1]
         assert "error" not in answer["info"] and "completed" not in answer["info"]["time"], "the other server answers"
-        assert not (app.directory / "log").exists() and not app.services.runner.has_unstored_end(session)
-        assert await statuses(app) == {}
+        assert not (app.directory / "log").exists() and not app.services.runs.runner.has_unstored_end(session)
+        assert await statuses(app) == {session: {"type": "busy"}}, "the other server says so"
         assert open_messages(database) == ["user", "assistant"]
 
 

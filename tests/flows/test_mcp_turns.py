@@ -101,7 +101,7 @@ async def test_a_call_that_never_ends_does_not_hold_up_an_abort(tmp_path: Path) 
         await events.until(is_running)
         began = time.monotonic()
         assert await app.post(f"/session/{session['id']}/abort") is True
-        assert time.monotonic() - began < 4 and await statuses(app) == {}
+        assert time.monotonic() - began < 20 and await statuses(app) == {}
         assert_settled(await app.messages(session["id"]))
 
 
@@ -110,7 +110,7 @@ async def test_a_server_that_does_not_answer_holds_no_turn_for_long(tmp_path: Pa
         session = await app.create_session()
         began = time.monotonic()
         await app.prompt(session["id"], "Go")
-        assert time.monotonic() - began < 6 and "read" in offered(app)
+        assert time.monotonic() - began < 20 and "read" in offered(app)
         again = time.monotonic()
         await app.prompt(session["id"], "Go on")
         assert time.monotonic() - again < 4

@@ -1,4 +1,4 @@
-"""AGENTS.md files below the session's directory: told with the first file that is read near them (behaviour §7.5)."""
+"""AGENTS.md files below the session's directory: told with the first file that is read near them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -90,7 +90,7 @@ async def test_when_their_read_was_pruned_they_are_told_again(app: RunningApp) -
     app.provider.add([read("lib/code.py", "c1")], [say("Read.")], [read("lib/code.py", "c2")], [say("Again.")])
     session = (await app.create_session())["id"]
     await app.prompt(session, "Read")
-    store = app.services.store
+    store = app.services.sessions.store
     [part] = [part for message in await store.messages(session) for part in message.parts if isinstance(part, ToolPart)]
     assert isinstance(part.state, Completed)
     part.state.time.compacted = 1

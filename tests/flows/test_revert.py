@@ -277,11 +277,11 @@ async def test_a_prompt_that_is_stored_but_not_begun_makes_a_session_busy(app: R
     """Otherwise it would count as reverted, and vanish with its answer at the next prompt."""
     prompt = await play(app, session, bash("echo two > a.txt"))
     services = app.services
-    instance = await services.instances.get(str(app.directory))
+    instance = await services.directories.instances.get(str(app.directory))
     waiting = PromptInput.model_validate({"parts": [{"type": "text", "text": "Wait"}]})
-    accepted = await services.prompts.accept(instance, session, waiting)
+    accepted = await services.runs.prompts.accept(instance, session, waiting)
     await revert(app, session, prompt, expect=409)
-    await services.prompts.answer(session, accepted)
+    await services.runs.prompts.answer(session, accepted)
     await revert(app, session, prompt)
 
 
@@ -300,7 +300,7 @@ async def test_what_is_unknown_is_404_or_leaves_all_unchanged(app: RunningApp, s
 async def test_an_abort_waits_for_a_revert_that_is_under_way(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt"))
     reverting = asyncio.create_task(revert(app, session, prompt))
-    while not app.services.store.lock(session).locked():
+    while not app.services.sessions.store.lock(session).locked():
         await asyncio.sleep(0)
     await app.post(f"/session/{session}/abort")
     told = await reverting

@@ -20,7 +20,7 @@ from random_edits import edit, put
 from revert_steps import files
 from running_app import RunningApp, running_app
 
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.session import CreateInput, RevertInput, Session
@@ -65,17 +65,17 @@ class Sequence:
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         (root / ".gitignore").write_text("*.log\n")
         (root / "a").write_text("first\n")
-        self.store = app.services.store
-        self.sessions = app.services.sessions
+        self.store = app.services.sessions.store
+        self.sessions = app.services.sessions.service
         self.reverts = Reverts(self.store)
-        self.place = Place(str(root), "global", str(root), is_git=True)
+        self.location = Location(str(root), "global", str(root), is_git=True)
         self.snapshots = Snapshots(snapshot_dir(app.data_dir, "global", root), root, root)
         self.session = ""
         self.steps: list[Step] = []
         self.standing: Standing | None = None
 
     async def run(self) -> None:
-        self.session = (await self.sessions.create(self.place, CreateInput())).id
+        self.session = (await self.sessions.create(self.location, CreateInput())).id
         await self.agent_turn()
         for _ in range(OPERATIONS):
             await (self.next_act() if self.steps else self.agent_turn)()
@@ -125,7 +125,7 @@ class Sequence:
         before, messages = files(self.root), await self.stored()
         wanted = RevertInput(message_id=target[0], part_id=target[1])
         try:
-            session = await self.reverts.revert(self.place, self.snapshots, self.session, wanted)
+            session = await self.reverts.revert(self.location, self.snapshots, self.session, wanted)
         except SnapshotFailed:
             assert self.standing is not None, "only taking back an earlier revert can be refused"
             assert all(self.is_blocked(name) or before.get(name) == wanted for name, wanted in self.standing.touched.items())
@@ -137,7 +137,7 @@ class Sequence:
     async def unrevert(self) -> None:
         before, messages = files(self.root), await self.stored()
         try:
-            session = await self.reverts.unrevert(self.place, self.snapshots, self.session)
+            session = await self.reverts.unrevert(self.location, self.snapshots, self.session)
         except SnapshotFailed:
             assert self.standing is not None
             assert all(self.is_blocked(name) or before.get(name) == wanted for name, wanted in self.standing.touched.items())
@@ -152,13 +152,13 @@ class Sequence:
         at, _ = self.random_target()
         before, session = files(self.root), await self.store.session(self.session)
         wanted = RevertInput(message_id=self.steps[at].message, dry_run=True)
-        await self.reverts.revert(self.place, self.snapshots, self.session, wanted)
+        await self.reverts.revert(self.location, self.snapshots, self.session, wanted)
         assert files(self.root) == before
         assert await self.store.session(self.session) == session
 
     async def clean(self) -> None:
         before = files(self.root)
-        await self.reverts.settle(self.place, self.session)
+        await self.reverts.clean_up(self.location, self.session)
         assert files(self.root) == before
         if self.standing is not None:
             self.cut(self.standing)
@@ -216,7 +216,7 @@ class Sequence:
         return (at, 2) if has_call and self.random.random() < 0.4 else (at, None)
 
     def prompt_of(self, at: int) -> int:
-        return next(place for place in range(at, -1, -1) if self.steps[place].is_prompt)
+        return next(location for location in range(at, -1, -1) if self.steps[location].is_prompt)
 
     def cut(self, standing: Standing) -> None:
         kept = self.steps[: standing.at]
@@ -230,7 +230,7 @@ class Sequence:
         return [(message.info.id, [part.id for part in message.parts]) for message in history]
 
     async def store_message(self, step: Step, tree: str = "", after: str = "") -> None:
-        change = self.store.change(self.session, self.place.directory)
+        change = self.store.change(self.session, self.location.directory)
         change.put_message(self.prompt(step.message) if step.is_prompt else self.answer(step.message))
         for part in [self.text(step.message)] if step.is_prompt else self.step_parts(step, tree, after):
             change.put_part(part)

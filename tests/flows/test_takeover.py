@@ -46,14 +46,15 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         request = await pending(dying)
         await asyncio.to_thread(copy_database, dying.data_dir, copy)
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Went on.")], [say("Anew.")]]) as app:
-        assert "error" not in (await app.messages(cut))[-1]["info"] and await statuses(app) == {}
+        assert "error" not in (await app.messages(cut))[-1]["info"]
+        assert await statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
         let_leases_become_stale()
-        await until(lambda: app.services.runner.is_running(asking), "the takeover")
+        await until(lambda: app.services.runs.runner.is_running(asking), "the takeover")
         assert (await app.messages(cut))[-1]["info"]["error"]["name"] == "UnknownError"
         assert tools(await app.messages(cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
         assert await app.get("/permission") == [request]
         await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await until(lambda: not app.services.runner.is_running(asking), "the end of the turn")
+        await until(lambda: not app.services.runs.runner.is_running(asking), "the end of the turn")
         for session in (cut, asking):
             assert_settled(await app.messages(session))
         assert texts((await app.messages(asking))[-1]) == ["Went on."]
@@ -86,6 +87,6 @@ async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path:
     configured(tmp_path, {"permission": {"bash": "allow"}})
     let_leases_become_stale()
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Went on.")]]) as app:
-        await until(lambda: not app.services.runner.is_running(session), "the end of the turn")
+        await until(lambda: not app.services.runs.runner.is_running(session), "the end of the turn")
         assert texts((await app.messages(session))[-1]) == ["Went on."]
         assert await app.get("/permission") == []

@@ -11,7 +11,7 @@ from turns import bash, configured, priced, requests, say, texts, tools
 
 from app.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
-from app.provider.scripted.adapter import Fail, Say, ScriptedProvider, SetUsage, Turn
+from app.provider.scripted.adapter import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.schema.message import AssistantMessage, AssistantTime
 from app.session.status import compacting
 from app.turn.compaction import MAX_TRIES, REPEATED_TOKENS
@@ -116,7 +116,7 @@ class Refusing:
         self.window = window
         self.refused = 0
 
-    def __call__(self, request: ModelRequest) -> Turn:
+    def __call__(self, request: ModelRequest) -> ScriptedTurn:
         if estimate_request(request) > self.window:
             self.refused += 1
             return (Fail(400, message="maximum context length is exceeded"),)
@@ -225,7 +225,7 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
         session = (await app.create_session())["id"]
         app.provider.add([say("Paris.")])
         await app.prompt(session, "The capital of France?")
-        store = app.services.store
+        store = app.services.sessions.store
         info = (await store.messages(session))[-1].info
         assert isinstance(info, AssistantMessage)
         open_summary = info.model_copy(update={"id": ids.ascending("message"), "summary": True, "finish": None})

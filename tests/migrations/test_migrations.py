@@ -17,6 +17,7 @@ from sqlmodel import SQLModel
 
 import app.storage.tables  # noqa: F401  fills the metadata
 from app.session.change import UNKNOWN_BASIS
+from app.storage import queries
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
 
@@ -59,7 +60,8 @@ def test_sequences_are_never_given_twice(engine: Engine) -> None:
 def test_the_journal_counter_is_there(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT name, value FROM counter")).all() == [("journal", 0)]
+        counters = dict(connection.execute(text("SELECT name, value FROM counter")).all())
+    assert counters.keys() == {"journal", "identity"} and counters["journal"] == 0 != counters["identity"]
 
 
 def test_head_names_the_newest_revision() -> None:
@@ -97,6 +99,22 @@ def test_snapshots_and_reverts_of_an_older_database_get_columns(engine: Engine) 
     check_steps_and_reverts(engine)
 
 
+def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> None:
+    upgrade_to(engine, "0007")
+    with engine.begin() as connection:
+        for into, values in (
+            ("session (id, project_id, directory, title_folded, updated, body)", "'ses_1', 'p', '/d', 't', 1, '{}'"),
+            ("pending_ask (id, kind, session_id, directory, body)", "'a', 'question', 'ses_1', '/', '{}'"),
+            ("run_lease (session_id, owner, generation, heartbeat)", "'ses_1', 'gone', 7, 1"),
+        ):
+            connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
+    upgrade(engine)
+    with engine.begin() as connection:
+        assert queries.pending_request(connection, "question", "a") is not None
+        (held,) = queries.leases(connection)
+        assert (held.owner, held.generation) == ("gone", 7)
+
+
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:
     upgrade(engine)
     before = schema(tmp_path / "opensession.db")
@@ -105,7 +123,7 @@ def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> Non
     upgrade(engine)
     assert schema(tmp_path / "opensession.db") == before
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT value FROM counter")).scalar_one() == 7
+        assert connection.execute(text("SELECT value FROM counter WHERE name = 'journal'")).scalar_one() == 7
         assert revision(connection) == HEAD
 
 
@@ -134,7 +152,7 @@ def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    errors = [process.communicate(timeout=30)[1] for process in both]
+    errors = [process.communicate(timeout=180)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
     assert "counter" in dict(schema(path))
     with sqlite3.connect(path) as connection:

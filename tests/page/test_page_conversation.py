@@ -95,7 +95,7 @@ def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk
 
 def test_a_permission_shows_the_call_that_asks_for_it_and_what_it_would_reach(desk: Desk) -> None:
     desk.say("read it", [("read", {"filePath": "/etc/hosts"})], ["It is read."])
-    expect(desk.dialog).to_contain_text("Reach outside the project?")
+    expect(desk.dialog).to_contain_text("Access files outside the project?")
     expect(desk.dialog.locator(".call")).to_have_text("read /etc/hosts")
     expect(desk.dialog.locator(".patterns li")).to_have_text(["/etc/*"])
     expect(desk.page.get_by_text("Waiting for your answer")).to_be_visible()
@@ -104,7 +104,7 @@ def test_a_permission_shows_the_call_that_asks_for_it_and_what_it_would_reach(de
     desk.wait_until_idle()
     command = "mkdir /nowhere/made"
     desk.say("make it", [("bash", {"command": command, "description": "Makes it"})], ["It was not made."])
-    expect(desk.dialog).to_contain_text("Reach outside the project?")
+    expect(desk.dialog).to_contain_text("Access files outside the project?")
     expect(desk.dialog.locator("pre.command")).to_have_text(command)
     desk.button("Reject (Esc)").click()
     desk.wait_until_idle()

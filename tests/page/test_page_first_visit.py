@@ -27,7 +27,7 @@ def model() -> ModelServer:
 
 def test_the_examples_of_an_empty_page_are_put_into_the_prompt(new_desk: Callable[..., Desk]) -> None:
     desk = new_desk(width=390, height=700)
-    expect(desk.page.get_by_role("heading", name="What shall be done?")).to_be_in_viewport()
+    expect(desk.page.get_by_role("heading", name="What would you like to do?")).to_be_in_viewport()
     expect(desk.page.get_by_text(str(desk.server.workspace))).to_be_visible()
     examples = desk.page.locator(".example")
     assert {"help", "read /etc/hosts"} <= set(examples.all_inner_texts())
@@ -45,14 +45,14 @@ def test_the_readme_s_tour_goes_as_it_says(new_desk: Callable[..., Desk]) -> Non
     desk.say(TOUR[0])
     expect(desk.button("Queue")).to_be_visible()
     desk.say(TOUR[1])  # nobody needs to wait for the end of an answer
-    expect(desk.answer).to_contain_text("write is done")
+    expect(desk.answer).to_contain_text("write succeeded")
     expect(desk.messages.locator(".tool .file header")).to_have_text("notes.md+1 −0")
     expect(desk.messages.locator(".tool .row.added")).to_contain_text("# Notes")
     assert desk.file("notes.md") == "# Notes"
     desk.say(TOUR[2])
-    expect(desk.dialog).to_contain_text("Reach outside the project?")
+    expect(desk.dialog).to_contain_text("Access files outside the project?")
     desk.button("Allow once").click()
-    expect(desk.answer).to_contain_text("read is done")
+    expect(desk.answer).to_contain_text("read succeeded")
 
     second = desk.messages.locator(".message.user").nth(1)
     second.hover()
@@ -62,7 +62,7 @@ def test_the_readme_s_tour_goes_as_it_says(new_desk: Callable[..., Desk]) -> Non
     expect(desk.page.get_by_text("2 prompts and all that followed reverted.")).to_be_visible()
     assert desk.file("notes.md") is None
     desk.button("Undo revert").click()
-    expect(desk.answer).to_contain_text("read is done")
+    expect(desk.answer).to_contain_text("read succeeded")
     assert desk.file("notes.md") == "# Notes"
 
 
@@ -70,5 +70,5 @@ def test_the_tour_can_be_made_again(new_desk: Callable[..., Desk]) -> None:
     desk = new_desk()
     (desk.server.workspace / "notes.md").write_text("# Mine\n")
     desk.say(TOUR[1])
-    expect(desk.answer).to_contain_text("write is done")
+    expect(desk.answer).to_contain_text("write succeeded")
     assert desk.file("notes.md") == "# Notes"

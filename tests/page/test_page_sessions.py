@@ -53,7 +53,7 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
     expect(desk.page.get_by_text("1 prompt and all that followed reverted.")).to_be_visible()
     expect(desk.messages.get_by_text("Both are done.")).to_be_hidden()
     expect(desk.prompt).to_have_value("change two files")
-    expect(files.get_by_role("heading")).to_have_text("Changes taken back")
+    expect(files.get_by_role("heading")).to_have_text("Reverted changes")
     assert (desk.file("a.txt"), desk.file("made.txt")) == ("hello\nworld\n", None)
 
     desk.button("Undo revert").click()
@@ -108,7 +108,7 @@ def test_a_session_is_compacted(desk: Desk) -> None:
     desk.wait_until_idle()
     desk.model.play(["What was done so far."])
     choose(desk, "Compact")
-    expect(desk.messages).to_contain_text("The conversation is summed up from here on")
+    expect(desk.messages).to_contain_text("The conversation was compacted here")
     expect(desk.messages.locator(".summary")).to_contain_text("What was done so far.")
     desk.wait_until_idle()
 
@@ -124,7 +124,7 @@ def test_a_session_is_renamed_found_and_deleted(desk: Desk) -> None:
     desk.page.get_by_role("searchbox").fill("gREY")
     expect(sessions.get_by_role("link")).to_have_text([re.compile("Grey whales")])
     desk.page.get_by_role("searchbox").fill("no such title")
-    expect(sessions.get_by_text("No session has that in its title.")).to_be_visible()
+    expect(sessions.get_by_text("No session title matches.")).to_be_visible()
     desk.page.get_by_role("searchbox").fill("")
     sessions.get_by_role("link", name="Grey whales").click()
     expect(desk.page.get_by_role("heading", level=1)).to_have_text("Grey whales")
@@ -215,6 +215,6 @@ def test_a_shared_session_is_read_by_its_link_until_it_is_unshared(desk: Desk, n
     expect(desk.button("Shared")).to_be_hidden()
     response = visitor.page.reload()
     assert response is not None and response.status == 404
-    expect(visitor.page.get_by_role("heading", level=2)).to_have_text("Not shared (any more)")
+    expect(visitor.page.get_by_role("heading", level=2)).to_have_text("This link is no longer shared")
     assert [line for line in visitor.noise if "404" not in line] == []
     visitor.noise.clear()

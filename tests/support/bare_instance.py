@@ -5,12 +5,12 @@ from pathlib import Path
 from app.config.flags import Flags
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
-from app.project.place import Place
+from app.project.location import Location
 from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import Providers
 from app.schema.config import Config
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
 from app.workspace.resources import Resources
 
 
@@ -18,16 +18,11 @@ def bare_instance(directory: str) -> Instance:
     mcp = McpServers(directory, McpSettings({}, CredentialStore(Path(directory)), lambda _directory, _event: None))
     providers = Providers({})
     return Instance(
-        place=Place(directory, "global", "/", is_git=False),
+        location=Location(directory, "global", "/", is_git=False),
         flags=Flags(),
         config=Config(),
         agents={},
-        connected={},
-        known=KnownCatalogue(),
-        providers=providers,
+        models=InstanceModels({}, KnownCatalogue(), providers),
+        extensions=InstanceExtensions(mcp),
         resources=Resources(providers, mcp, TaskSet()),
-        commands=(),
-        skills=(),
-        mcp=mcp,
-        trees=None,
     )

@@ -1,4 +1,5 @@
-"""A wire between a client and a server that a test can cut: every connection through it ends, new ones are let through."""
+"""A wire between a client and a server that a test can cut: every connection through it ends, new ones are let through. Or hold:
+connections stay open and nothing comes through, until it is let go."""
 
 import socket
 import threading
@@ -13,7 +14,10 @@ class Cable:
         self._server_port = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._ends: list[socket.socket] = []
-        self.base = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._flows = threading.Event()
+        self._flows.set()
+        self.port = int(self._listening.getsockname()[1])
+        self.base = f"http://127.0.0.1:{self.port}"
 
     def cut(self) -> None:
         ends, self._ends = self._ends, []
@@ -21,8 +25,15 @@ class Cable:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    def hold(self) -> None:
+        self._flows.clear()
+
+    def let_go(self) -> None:
+        self._flows.set()
+
     def close(self) -> None:
         self._listening.close()
+        self.let_go()
         self.cut()
 
     def serve(self) -> None:
@@ -31,15 +42,20 @@ class Cable:
                 near, _ = self._listening.accept()
             except OSError:
                 return
-            far = socket.create_connection(("127.0.0.1", self._server_port))
+            try:
+                far = socket.create_connection(("127.0.0.1", self._server_port))
+            except OSError:
+                near.close()
+                continue
             self._ends += [near, far]
             for source, target in ((near, far), (far, near)):
-                threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+                threading.Thread(target=_pump, args=(source, target, self._flows), daemon=True).start()
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
+def _pump(source: socket.socket, target: socket.socket, flows: threading.Event) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
+            flows.wait()
             target.sendall(data)
     for end in (source, target):
         with suppress(OSError):

@@ -36,7 +36,7 @@ def agent(name: str = "build", **fields: Any) -> Agent:
     return Agent(name=name, mode="primary", permission=fields.pop("permission", []), **fields)
 
 
-def place(part: Part, message_id: str) -> Part:
+def in_message(part: Part, message_id: str) -> Part:
     return part.model_copy(update={"message_id": message_id})
 
 
@@ -49,7 +49,7 @@ def user(*parts: Part, id: str | None = None, agent: str = "build", **fields: An
         model=ModelRef(provider_id="acme", model_id="small-1"),
         **fields,
     )
-    return MessageWithParts(info=info, parts=[place(part, info.id) for part in parts])
+    return MessageWithParts(info=info, parts=[in_message(part, info.id) for part in parts])
 
 
 def assistant(
@@ -75,7 +75,7 @@ def assistant(
         error=error,
         summary=summary,
     )
-    return MessageWithParts(info=info, parts=[place(part, info.id) for part in parts])
+    return MessageWithParts(info=info, parts=[in_message(part, info.id) for part in parts])
 
 
 def _ids() -> dict[str, str]:

@@ -23,7 +23,7 @@ from running_server import ROOT, RunningServer, clean_environment, free_port, ne
 
 SHOWN_BASE = "http://127.0.0.1:4096"
 SECOND_PORT = "4097"
-SECONDS = 60
+SECONDS = 180
 _MARK = "\x1e"
 _FENCE = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ID = re.compile(r"(ses|msg|prt|per|que)_[0-9A-Za-z]+|\b\d{13}\b|\b[0-9a-f]{40}\b|…")

@@ -1,5 +1,5 @@
 """A server made with the SDK, over streamable HTTP. Run as a program: PORT, then `oauth` to let in only who signs in, and
-`expiring` for tokens that are over at once."""
+`expiring` to tell that the first tokens are over in a second."""
 
 import secrets
 import sys
@@ -22,7 +22,8 @@ from pydantic import AnyHttpUrl
 
 PORT, OPTIONS = int(sys.argv[1]), set(sys.argv[2:])
 BASE = f"http://127.0.0.1:{PORT}"
-LIFE = 1 if "expiring" in OPTIONS else 3600
+LIFE = 3600
+TOLD_LIFE = 1 if "expiring" in OPTIONS else LIFE
 
 
 class Everybody(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
@@ -67,7 +68,7 @@ class Everybody(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
-        return self._issue(client.client_id, life=3600)
+        return self._issue(client.client_id, told_life=LIFE)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         found = self.access.get(token)
@@ -76,11 +77,11 @@ class Everybody(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         self.access.pop(token.token, None)
 
-    def _issue(self, client_id: str, life: int = LIFE) -> OAuthToken:
+    def _issue(self, client_id: str, told_life: int = TOLD_LIFE) -> OAuthToken:
         access, refresh = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
-        self.access[access] = AccessToken(token=access, client_id=client_id, scopes=[], expires_at=int(time.time()) + life)
+        self.access[access] = AccessToken(token=access, client_id=client_id, scopes=[], expires_at=int(time.time()) + LIFE)
         self.refresh[refresh] = RefreshToken(token=refresh, client_id=client_id, scopes=[])
-        return OAuthToken(access_token=access, expires_in=life, refresh_token=refresh)
+        return OAuthToken(access_token=access, expires_in=told_life, refresh_token=refresh)
 
 
 def made() -> MCPServer[Any]:

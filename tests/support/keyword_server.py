@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 from app.cli import http_server
 from app.main import create_app
 from app.provider.base import ModelRequest, TextBlock, UserTurn
-from app.provider.scripted.adapter import ScriptedProvider, Turn, parse_turn
+from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn
 from app.settings import Settings
 from app.wiring import Choices
 
@@ -78,7 +78,7 @@ TURNS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
 """What the model answers, by the word that names it; the number tells prompts, files and commands apart."""
 
 
-def answer(request: ModelRequest) -> Turn:
+def answer(request: ModelRequest) -> ScriptedTurn:
     """Does what the newest prompt names; after a tool, and for a request for a summary, it writes a short text."""
     last = request.messages[-1]
     words = [block.text for block in last.content if isinstance(block, TextBlock)] if isinstance(last, UserTurn) else []

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from running_server import ROOT, clean_environment, free_port, new_workspace, wait_until_it_answers
 
-PATIENCE = 30
+PATIENCE = 120
 
 
 class Servers:

@@ -2,14 +2,18 @@
 
 import json
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
 HELD_SECONDS = 60
+
+_call_numbers = count()
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,16 @@ class Tokens:
     prompt: int
 
 
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
 class Cut:
     """The connection ends here."""
 
 
-Step = str | tuple[str, dict[str, Any]] | threading.Event | Reasoning | Refusal | Chunk | Tokens | Cut
+Step = str | tuple[str, dict[str, Any]] | threading.Event | Reasoning | Refusal | Chunk | Tokens | Pause | Cut
 """A piece of text, a tool call (name, arguments), what to wait for, a piece of reasoning, an error, or something odd."""
 
 
@@ -71,8 +80,9 @@ class ModelServer:
         provider = {"npm": "@ai-sdk/openai-compatible", "name": "Fake", "options": {"baseURL": self.url, "apiKey": "k"}}
         return {"model": "fake/main", "small_model": "fake/title", "provider": {"fake": {**provider, "models": models}}}
 
-    def answer(self, model: str) -> list[Step]:
-        if model == "title":
+    def answer(self, request: dict[str, Any]) -> list[Step]:
+        """What the model says to the body of a request."""
+        if request["model"] == "title":
             return self.title
         return self._turns.popleft() if self._turns else self.otherwise
 
@@ -90,6 +100,8 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
                 yield choice(delta, finish)
             case Tokens(prompt):
                 pass
+            case Pause(seconds):
+                time.sleep(seconds)
             case Cut():
                 return
             case Reasoning(text):
@@ -97,7 +109,11 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
             case (name, arguments):
                 function = {"name": name, "arguments": json.dumps(arguments)}
                 yield choice(
-                    {"tool_calls": [{"index": calls, "id": f"call_{id(step)}", "type": "function", "function": function}]}
+                    {
+                        "tool_calls": [
+                            {"index": calls, "id": f"call_{next(_call_numbers)}", "type": "function", "function": function}
+                        ]
+                    }
                 )
                 calls += 1
     yield choice({}, "tool_calls" if calls else "stop")
@@ -109,13 +125,16 @@ def choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
 
+Model = TypeVar("Model", bound=ModelServer)
+
+
 @contextmanager
-def model_server() -> Iterator[ModelServer]:
+def model_server(make: Callable[[int], Model] = ModelServer) -> Iterator[Model]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            (model.requests if body["model"] == "main" else model.title_requests).append(body)
-            turn = model.answer(body["model"])
+            (model.title_requests if body["model"] == "title" else model.requests).append(body)
+            turn = model.answer(body)
             refusal = next((step for step in turn if isinstance(step, Refusal)), None)
             if refusal is not None:
                 self.refuse(refusal)
@@ -143,7 +162,7 @@ def model_server() -> Iterator[ModelServer]:
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True
-    model = ModelServer(http.server_port)
+    model = make(http.server_port)
     threading.Thread(target=http.serve_forever, daemon=True).start()
     try:
         yield model

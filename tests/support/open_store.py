@@ -9,9 +9,10 @@ import orjson
 from sqlalchemy.exc import OperationalError
 
 from app.bus.base import Event, PartDelta
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.session import Session
+from app.session.sequencer import Sequencer
 from app.session.service import new_session
 from app.session.store import Store
 from app.storage.engine import Database
@@ -51,16 +52,17 @@ class FullDisk(Database):
 class OpenStore:
     database: FullDisk
     sql: Statements
+    sequencer: Sequencer
     writer: Writer
     store: Store
     announced: Announced
-    place: Place
+    location: Location
     session: Session
 
     async def put(self, message: MessageWithParts) -> AssistantMessage:
         """Store a message of the session; for answers, as `PartWriter` wants them."""
         info = message.info.model_copy(update={"session_id": self.session.id})
-        change = self.store.change(self.session.id, self.place.directory)
+        change = self.store.change(self.session.id, self.location.directory)
         change.put_message(info)
         for part in message.parts:
             change.put_part(part.model_copy(update={"session_id": self.session.id}))
@@ -79,11 +81,12 @@ class OpenStore:
 async def open_store(path: Path, directory: Path) -> OpenStore:
     database = FullDisk(f"sqlite:///{path}")
     sql, announced = Statements(database.dialect), Announced()
-    writer = Writer(database, sql, announced)
-    store = Store(database, sql, writer)
-    place = Place(str(directory), "global", "/", is_git=False)
-    session = new_session(place, None)
-    change = store.change(session.id, place.directory)
+    sequencer = Sequencer(announced)
+    writer = Writer(database, sql, sequencer)
+    store = Store(database, sql, writer, sequencer)
+    location = Location(str(directory), "global", "/", is_git=False)
+    session = new_session(location, None)
+    change = store.change(session.id, location.directory)
     change.create_session(session)
     await store.commit(change)
-    return OpenStore(database, sql, writer, store, announced, place, session)
+    return OpenStore(database, sql, sequencer, writer, store, announced, location, session)

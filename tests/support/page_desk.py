@@ -7,7 +7,7 @@ from model_server import ModelServer, Step
 from playwright.sync_api import Locator, Page, expect
 from running_server import RunningServer
 
-PATIENCE_MS = 15_000
+PATIENCE_MS = 45_000
 CONTEXT, DOLLARS_A_MILLION = 1000, 100
 """The model's window in tokens, and what it costs."""
 

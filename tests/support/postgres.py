@@ -5,9 +5,10 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -15,16 +16,22 @@ from pathlib import Path
 from running_server import free_port, skip_or_fail
 from sqlalchemy import create_engine
 
+from app.storage.engine import make_engine
+from app.storage.migrate import upgrade
+
 SUPERUSER = "opensession"
 UNPRIVILEGED = "postgres"
 """Who runs it when the tests are run by root, which PostgreSQL refuses; Debian's package makes this user."""
 
-PATIENCE = 60
+PATIENCE = 180
 
 
 @dataclass(frozen=True)
 class PostgresServer:
+    """`restart` breaks all connections and returns when new ones are accepted."""
+
     port: int
+    restart: Callable[[], None]
     _numbers: Iterator[int] = field(default_factory=count)
 
     def url(self, database: str) -> str:
@@ -40,6 +47,20 @@ class PostgresServer:
         engine.dispose()
         return self.url(name)
 
+    @cached_property
+    def migrated_template(self) -> str:
+        """The name of a database with the newest schema, to be copied."""
+        url = self.new_database()
+        engine = make_engine(url)
+        upgrade(engine)
+        engine.dispose()
+        return url.rpartition("/")[2]
+
+
+def migrated(server: PostgresServer) -> str:
+    """The URL of a new database with the newest schema."""
+    return server.new_database(like=server.migrated_template)
+
 
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
@@ -51,14 +72,14 @@ def running_postgres() -> Iterator[PostgresServer]:
     if user:
         shutil.chown(directory, user)
     try:
-        with _cluster(programs, directory, user) as port:
-            yield PostgresServer(port)
+        with _cluster(programs, directory, user) as running:
+            yield running
     finally:
         shutil.rmtree(directory)
 
 
 @contextmanager
-def _cluster(programs: Path, directory: Path, user: str | None) -> Iterator[int]:
+def _cluster(programs: Path, directory: Path, user: str | None) -> Iterator[PostgresServer]:
     data, port = directory / "data", free_port()
 
     def run(program: str, *arguments: str) -> None:
@@ -78,9 +99,10 @@ def _cluster(programs: Path, directory: Path, user: str | None) -> Iterator[int]
 
     run("initdb", f"--pgdata={data}", f"--username={SUPERUSER}", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
     options = f"-p {port} -F -c listen_addresses=127.0.0.1 -c unix_socket_directories={directory}"
-    run("pg_ctl", "start", "--wait", f"--pgdata={data}", f"--log={directory / 'log'}", f"--options={options}")
+    start = ("--wait", f"--pgdata={data}", f"--log={directory / 'log'}", f"--options={options}")
+    run("pg_ctl", "start", *start)
     try:
-        yield port
+        yield PostgresServer(port, lambda: run("pg_ctl", "restart", "--mode=fast", *start))
     finally:
         run("pg_ctl", "stop", f"--pgdata={data}", "--mode=immediate")
 

@@ -34,8 +34,9 @@ class Told:
     prompts: list[SentPrompt] = field(default_factory=list)
     patched: set[str] = field(default_factory=set)
     """Parts that clients put, which adds those that are not there."""
-    cut: set[str] = field(default_factory=set)
-    """Answers that were reverted from one of their parts on: the end of the step goes with the next prompt."""
+    cut: set[int] = field(default_factory=set)
+    """Answers that were reverted from one of their parts on, by the time of their creation, which a fork keeps: the end of the
+    step goes with the next prompt."""
     sent_twice: set[str] = field(default_factory=set)
     failed: list[tuple[SentPrompt, dict[str, Any]]] = field(default_factory=list)
     """Prompts that were answered with an error instead of a message, which a 200 had announced."""
@@ -211,7 +212,7 @@ class RandomClients:
         if message is not None:
             body = {"messageID": message.info["id"], **({"partID": part["id"]} if part else {})}
             if part:
-                self.told.cut.add(message.info["id"])
+                self.told.cut.add(message.info["time"]["created"])
             await self._call("POST", f"/session/{session}/revert", session, body)
 
     async def _unrevert(self, rng: random.Random) -> None:

@@ -29,16 +29,16 @@ from streaming_transport import StreamingTransport
 
 from app.api.services import Services
 from app.main import create_app
-from app.provider.scripted.adapter import Answer, ScriptedProvider, Step
+from app.provider.scripted.adapter import ScriptedAnswer, ScriptedProvider, ScriptedStep
 from app.settings import Settings
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
 from app.wiring import Choices
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test that waits has failed."""
 
-Turns = Iterable[Sequence[Step | Mapping[str, Any]]]
+Turns = Iterable[Sequence[ScriptedStep | Mapping[str, Any]]]
 
 
 def text_part(text: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ async def running_app(
     base: Path,
     *,
     turns: Turns = (),
-    otherwise: Answer | None = None,
+    otherwise: ScriptedAnswer | None = None,
     provider: ScriptedProvider | None = None,
     workspace: Path | None = None,
     heartbeat_seconds: float = 10.0,

@@ -9,14 +9,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 30
+START_SECONDS = 120
 STOP_SECONDS = 10
 
 
@@ -57,10 +58,12 @@ def this_checkout() -> tuple[list[str], dict[str, str]]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """None that the system gives to outgoing connections: it is still free when a server starts a little later, or again."""
+    for port in iter(lambda: SystemRandom().randrange(12_000, 32_000), 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError
 
 
 def clean_environment(home: Path, **extra: str) -> dict[str, str]:
@@ -88,8 +91,8 @@ def answers(url: str) -> bool:
         return False
 
 
-def wait_until_it_answers(process: subprocess.Popen[bytes], base: str, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+def wait_until_it_answers(process: subprocess.Popen[bytes], base: str, log: Path, seconds: float = START_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while not answers(f"{base}/global/health"):
         if process.poll() is not None or time.monotonic() > deadline:
             pytest.fail(f"The server did not start:\n{log.read_text()}")

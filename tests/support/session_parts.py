@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from storage_parts import HeldDatabase, Storage, open_storage
 
-from app.project.place import Place
+from app.project.location import Location
 from app.schema.message import AssistantMessage, AssistantTime, Message, MessagePath, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Session, SessionTime
@@ -20,7 +20,7 @@ from app.session.status import Statuses
 from app.session.store import Store
 
 DIRECTORY = "/d"
-PLACE = Place(DIRECTORY, "p", "/d", is_git=False)
+PLACE = Location(DIRECTORY, "p", "/d", is_git=False)
 
 
 def session(session_id: str = "ses_1", **fields: Any) -> Session:
@@ -98,16 +98,16 @@ class Sessions:
 
 def more_sessions(storage: Storage) -> Sessions:
     """A server of its own on a database."""
-    store = Store(storage.database, storage.sql, storage.writer)
-    gate = SessionGate()
+    store = Store(storage.database, storage.sql, storage.writer, storage.sequencer)
+    gate, leases = SessionGate(), Leases(storage.database, storage.sql, storage.writer)
     return Sessions(
         storage,
         store,
         Statuses(store),
         gate,
-        SessionService(store, gate),
+        SessionService(store, gate, leases),
         Forks(store, ProjectQuota(store, 2**40), gate),
-        Leases(storage.sql, storage.writer),
+        leases,
     )
 
 

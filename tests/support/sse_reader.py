@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bus.base import Event, PartDelta
+from app.session.sequencer import Sequencer
 from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
@@ -13,7 +14,7 @@ from app.storage.writer import Change, Writer
 
 @dataclass
 class Heard:
-    """A publisher that keeps all it is told, in order."""
+    """A bus that keeps all it is told, in order."""
 
     told: list[Event | PartDelta] = field(default_factory=list)
 
@@ -37,6 +38,7 @@ class Storage:
     database: Database
     sql: Statements
     heard: Heard
+    sequencer: Sequencer
     writer: Writer
 
     async def count(self, table: Any) -> int:
@@ -71,7 +73,8 @@ def open_storage(path: Path) -> Storage:
 def open_storage_at(url: str) -> Storage:
     database = HeldDatabase(url)
     sql, heard = Statements(database.dialect), Heard()
-    return Storage(database, sql, heard, Writer(database, sql, heard))
+    sequencer = Sequencer(heard)
+    return Storage(database, sql, heard, sequencer, Writer(database, sql, sequencer))
 
 
 def session_row(session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:
@@ -89,8 +92,8 @@ def part_row(part_id: str, message_id: str = "msg_1", session_id: str = "ses_1",
     return {**row, "live_body": None, "snapshot": None, **columns}
 
 
-def event(name: str, session_id: str | None = "ses_1", *, durable: bool = True, directory: str | None = "/d") -> Event:
-    return Event(name.encode(), directory, session_id, durable)
+def event(name: str, session_id: str | None = "ses_1", *, journaled: bool = True, directory: str | None = "/d") -> Event:
+    return Event(name.encode(), directory, session_id, journaled)
 
 
 def delta(text: str, session_id: str = "ses_1", part_id: str = "prt_1", size: int = 0, directory: str = "/d") -> PartDelta:

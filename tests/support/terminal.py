@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-WAIT_SECONDS = 45
+WAIT_SECONDS = 120
 POLL_SECONDS = 0.05
 COLUMNS, LINES = 150, 45
 

@@ -11,7 +11,7 @@ from running_app import RunningApp, make_workspace
 from app.provider.base import ModelRequest
 from app.session.title import is_default
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 Step = dict[str, Any]
 Message = dict[str, Any]

@@ -15,7 +15,7 @@ def test_openapi_yaml_is_current(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(tmp_path / "data")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert result.returncode == 0, result.stderr
     is_current = result.stdout == (ROOT / "openapi.yaml").read_text()

@@ -30,7 +30,7 @@ async def listening(app: RunningApp) -> AsyncIterator[int]:
     try:
         yield bound.getsockname()[1]
     finally:
-        app.services.bus.close()
+        app.services.events.bus.close()
         server.should_exit = True
         await task
         bound.close()
@@ -48,13 +48,13 @@ async def connect_and_read_nothing(port: int) -> socket.socket:
 
 async def until_listeners(app: RunningApp, count: int) -> None:
     async with asyncio.timeout(10):
-        while sum(map(len, app.services.bus._listeners.values())) != count:
+        while sum(map(len, app.services.events.bus._listeners.values())) != count:
             await asyncio.sleep(0.01)
 
 
 def publish(app: RunningApp, number: int) -> None:
     payload = json.dumps({"type": "test", "properties": {"number": number, "padding": "x" * EVENT_BYTES}})
-    app.services.bus.publish(Event(payload.encode(), str(app.directory), durable=False))
+    app.services.events.bus.publish(Event(payload.encode(), str(app.directory), journaled=False))
 
 
 async def test_a_client_that_reads_nothing_is_cut_off_and_the_others_hear_everything(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_client_that_was_cut_off_may_come_back(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app, listening(app) as port:
         slow = await connect_and_read_nothing(port)
         await until_listeners(app, 1)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=180) as client:
             made = (await client.post("/session", json={"title": "T"})).json()
             for number in range(2 * STALLED_ABOVE // EVENT_BYTES):
                 publish(app, number)

@@ -9,8 +9,8 @@ const TITLES = {
   bash: 'Run this command?',
   edit: 'Change this file?',
   webfetch: 'Fetch this address?',
-  external_directory: 'Reach outside the project?',
-  doom_loop: 'The same call again and again: go on?',
+  external_directory: 'Access files outside the project?',
+  doom_loop: 'The model repeats the same call. Continue?',
   task: 'Start a subagent?',
 };
 

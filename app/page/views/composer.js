@@ -12,7 +12,7 @@ export class Composer {
     this.input = h('textarea', {
       id: 'prompt',
       rows: '1',
-      placeholder: 'Ask for something. / for commands, @ for files',
+      placeholder: 'Ask for anything. Type / for commands, @ for files',
       'aria-label': 'Prompt',
       dir: 'auto',
       onkeydown: (event) => this.#key(event),

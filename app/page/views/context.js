@@ -32,7 +32,7 @@ export class ContextPanel {
   #numbers = h('dl', { class: 'numbers' });
   #todoTitle = h('h2', {}, 'Todo');
   #todos = h('ul', { class: 'todos' });
-  #noTodos = h('p', { class: 'hint' }, 'Nothing noted.');
+  #noTodos = h('p', { class: 'hint' }, 'No to-dos yet.');
   #filesTitle = h('h2', {}, 'Changes');
   #files = h('ul', { class: 'files' });
   #noFiles = h('p', { class: 'hint' }, 'No files changed.');
@@ -59,7 +59,7 @@ export class ContextPanel {
       ['Cost', dollars(cost)],
     ].filter(([, value]) => value);
     this.#numbers.replaceChildren(...rows.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
-    this.#numbers.title = partial ? 'Sums of the messages that are shown' : '';
+    this.#numbers.title = partial ? 'Totals of the displayed messages' : '';
   }
 
   showTodos(todos) {
@@ -78,9 +78,9 @@ export class ContextPanel {
     this.#noTodos.hidden = todos.length > 0;
   }
 
-  /** `reverted`: these are the changes that a revert has taken back. */
+  /** `reverted`: the changes that a revert has undone. */
   showFiles(diffs, reverted = false) {
-    setText(this.#filesTitle, reverted ? 'Changes taken back' : 'Changes');
+    setText(this.#filesTitle, reverted ? 'Reverted changes' : 'Changes');
     this.#files.replaceChildren(...diffs.map((diff) => h('li', {}, fileButton(diff))));
     this.#noFiles.hidden = diffs.length > 0;
   }

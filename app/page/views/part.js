@@ -19,7 +19,7 @@ const VIEWS = {
   file: () => new Note(fileNote),
   patch: () => new Note(({ files }) => `${count(files.length, 'file')} changed`),
   retry: () => new Note(({ attempt, error }) => `Attempt ${attempt} failed: ${errorText(error)}`),
-  compaction: () => new Note(() => 'The conversation is summed up from here on'),
+  compaction: () => new Note(() => 'The conversation was compacted here'),
   subtask: () => new Note(({ agent, description }) => `Task for ${agent}: ${description}`),
   agent: () => new Note(({ name }) => `@${name}`),
 };

@@ -45,7 +45,7 @@ export class SessionList {
       items.map((item) => item.element),
     );
     this.none.hidden = found.length > 0;
-    setText(this.none, wanted ? 'No session has that in its title.' : 'No sessions yet.');
+    setText(this.none, wanted ? 'No session title matches.' : 'No sessions yet.');
     this.more.hidden = !hasMore || Boolean(wanted);
   }
 
@@ -76,7 +76,7 @@ export class SessionList {
   }
 }
 
-const STATES = { idle: '', busy: 'working', retry: 'retrying', asks: 'waits for you' };
+const STATES = { idle: '', busy: 'working', retry: 'retrying', asks: 'needs your answer' };
 
 class SessionItem {
   #title = h('span', { class: 'session-title', dir: 'auto' });

@@ -32,7 +32,7 @@ export class Shortcuts {
     );
     await showDialog({
       title: 'Keyboard shortcuts',
-      body: [list, h('label', { class: 'option' }, letters, 'Single keys work outside of fields')],
+      body: [list, h('label', { class: 'option' }, letters, 'Single keys work outside text fields')],
     });
   }
 }

@@ -20,8 +20,8 @@ export function welcome(put) {
   const scripted = h(
     'div',
     { class: 'scripted' },
-    h('p', {}, 'No model is connected, so a script answers by rule. Try these:'),
+    h('p', {}, 'No model is connected, so a script answers. Try these:'),
     h('dl', { class: 'examples' }, examples),
   );
-  return h('div', { class: 'welcome' }, h('h2', {}, 'What shall be done?'), h('p', { id: 'where', class: 'hint' }), scripted);
+  return h('div', { class: 'welcome' }, h('h2', {}, 'What would you like to do?'), h('p', { id: 'where', class: 'hint' }), scripted);
 }

@@ -1,1 +1,4 @@
-"""What a shell command would run and reach, read from its text: each simple command, however wrapped, and each path outside."""
+"""Static analysis of shell commands: which simple commands a text runs, and which paths outside the project it touches.
+
+Begin at `analysis.py`.
+"""

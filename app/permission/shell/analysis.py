@@ -1,8 +1,8 @@
-"""What a shell command would do, read before it runs: the commands it runs, and the paths it touches outside the project.
+"""Finds out what a shell command would do before it runs: the commands that it runs, and the paths outside the project.
 
-The script is parsed with tree-sitter, never by pattern. Each simple command is one invocation; a command inside a command
-(`env X=1 rm y`, `bash -c '…'`, `$(…)`, `find -exec`) is an invocation of its own beside the outer one, so a rule about it holds.
-What can't be read (`$CMD x`, `curl … | sh`, a syntax error) is marked, and at least asked about.
+The script is parsed with tree-sitter, never by pattern. Each simple command is one invocation. A command inside a command
+(`env X=1 rm y`, `bash -c '…'`, `$(…)`, `find -exec`) is an invocation of its own, so that rules about it hold.
+What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marked and at least asked about.
 """
 
 import os
@@ -12,17 +12,18 @@ from pathlib import Path
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Subject
-from app.permission.shell.invocation import Invocation
-from app.permission.shell.paths import always_outside
-from app.permission.shell.reader import ShellReader, Undone
+from app.permission.shell.findings import Findings, Invocation, TooComplex
+from app.permission.shell.paths import PathCheck, always_outside
+from app.permission.shell.reader import ShellReader
 from app.permission.shell.syntax import parse
 from app.permission.shell.variables import Variables
-from app.permission.shell.words import has_reserved_characters
+from app.permission.shell.words import has_reserved_characters, literal_word
 
 
 @dataclass(frozen=True, slots=True)
 class ShellAnalysis:
-    """`outside`: real paths, or the text as typed for a path only the run will show. `unparsable`: not all understood."""
+    """`outside`: real paths, or the text as typed for a path that is known only at run time. `unparsable`: parts of the command
+    could not be read."""
 
     invocations: tuple[Invocation, ...]
     outside: tuple[str, ...]
@@ -47,33 +48,19 @@ class ShellAnalysis:
 
 
 def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:
-    """`cwd`: where the command starts; it is reported when it lies outside. `environment`: what the command will be given."""
-    variables = os.environ if environment is None else environment
-    read = _read(command, cwd, boundary, Variables(variables))
-    if read is not None and read.variables.opaque and read.variables.was_used:
-        read = _read(command, cwd, boundary, Variables(variables, opaque=True))
-    if read is None:
-        return ShellAnalysis((_not_understood(command),), (command,), unparsable=True)
-    if read.is_unparsable:
-        return ShellAnalysis((_not_understood(command), *read.invocations), (*read.outside, command), unparsable=True)
-    unread = [_not_understood(command)] if read.files.runs_what_it_writes else []
-    return ShellAnalysis((*unread, *read.invocations), tuple(read.outside))
-
-
-def _not_understood(command: str) -> Invocation:
-    return Invocation(Subject(command, sight="unseen"), always=None)
-
-
-def _read(command: str, cwd: Path, boundary: Boundary, variables: Variables) -> ShellReader | None:
-    """None: nothing of it can be read."""
-    if has_reserved_characters(command):
-        return None
-    root = parse(command)
-    if root is None:
-        return None
-    reader = ShellReader(boundary, variables, cwd)
+    """`cwd`: where the command starts; it is reported if it lies outside. `environment`: the command's variables."""
+    whole = Invocation(Subject(command, readability="unreadable"), always=None)
+    variables = Variables(os.environ if environment is None else environment)
+    findings = Findings()
+    findings.report(PathCheck(boundary, variables.lookup, (str(cwd),)).outside_of_target(literal_word(str(cwd))))
+    root = None if has_reserved_characters(command) else parse(command)
     try:
-        reader.read(root)
-    except Undone:
-        return None
-    return reader
+        if root is None:
+            raise TooComplex
+        is_understood = ShellReader(boundary, variables, (str(cwd),), findings).read(root)
+    except TooComplex:
+        return ShellAnalysis((whole,), (command,), unparsable=True)
+    if findings.is_unparsable or not is_understood:
+        return ShellAnalysis((whole, *findings.invocations), (*findings.outside, command), unparsable=True)
+    unread = [whole] if findings.runs_what_it_writes else []
+    return ShellAnalysis((*unread, *findings.invocations), tuple(findings.outside))

@@ -1,4 +1,4 @@
-"""The syntax tree of a shell script, within bounds."""
+"""Parses a shell script with tree-sitter, within limits of size and time, and answers questions about the nodes of its tree."""
 
 import re
 import time
@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 512 * 1024
 MAX_NODES = 10_000
-_SECONDS = 0.5
+_TIMEOUT_SECONDS = 0.5
+_WORDS = """word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion regex
+process_substitution command_substitution arithmetic_expansion brace_expression extglob_pattern"""
+WORDS = frozenset(_WORDS.split())
+_CONTINUED_WORD = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
+_LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
 
 
 @cache
@@ -23,70 +28,83 @@ def _bash() -> "Language":
 
 
 def parse(script: str) -> "Node | None":
-    """The tree's root; it may hold errors (`has_error`). None: too large, too slow to parse, or no text at all."""
-    source = _encoded(script)
-    if source is None or len(source) > MAX_BYTES or b"\0" in source:
+    """Returns the tree's root, which may hold errors (`has_error`); None if the script is too large, too slow or no text."""
+    try:
+        source = script.encode()
+    except UnicodeEncodeError:
+        return None
+    if len(source) > MAX_BYTES or b"\0" in source:
         return None
     root = _parse_in_time(source)
     return root if root is not None and root.descendant_count <= MAX_NODES else None
 
 
-_CONTINUED = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
-_READ_BY_CHARACTER = {"raw_string", "string", "string_content", "comment", "heredoc_body", "heredoc_content"}
-_ESCAPED_IN_BACKQUOTES = re.compile(rb"\\[`$\\]")
-_LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
-
-
-def is_misread(root: "Node") -> bool:
-    """The tree shows signs that the grammar and the shell part the text differently: then nothing in it can be trusted."""
-    return _joins_differently(root) or any(_is_misread_leaf(leaf) for leaf in _leaves(root))
-
-
-def _is_misread_leaf(leaf: "Node") -> bool:
-    """A blank in a word; a backquote around what the shell takes backslashes off before it reads it."""
-    if leaf.type == "`" and leaf.parent is not None:
-        return _ESCAPED_IN_BACKQUOTES.search(leaf.parent.text or b"") is not None
-    return leaf.type == "word" and _LIVE_BLANK.search(leaf.text or b"") is not None
-
-
-def _joins_differently(root: "Node") -> bool:
-    """The shell takes `r\\⏎m` for one word, the grammar for two. In quotes and comments they agree."""
-    for found in _CONTINUED.finditer(root.text or b""):
-        node = root.descendant_for_byte_range(found.end() - 2, found.end() - 1)
-        if node is None or node.type not in _READ_BY_CHARACTER:
-            return True
-    return False
-
-
-def _leaves(root: "Node") -> Iterator["Node"]:
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if node.child_count:
-            waiting.extend(reversed(node.children))
-        else:
-            yield node
-
-
-def _encoded(script: str) -> bytes | None:
-    try:
-        return script.encode()
-    except UnicodeEncodeError:
-        return None
-
-
 def _parse_in_time(source: bytes) -> "Node | None":
     from tree_sitter import Parser
 
-    end = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
 
     def read(offset: int, _: "Point") -> bytes:
         return source[offset : offset + 65536]
 
     def is_late(_offset: int, _has_error: bool) -> bool:
-        return time.monotonic() > end
+        return time.monotonic() > deadline
 
     try:
         return Parser(_bash()).parse(read, progress_callback=is_late).root_node
-    except ValueError:  # the parser's word for having been stopped
+    except ValueError:  # the parser was stopped
         return None
+
+
+def is_misread(root: "Node") -> bool:
+    """The grammar splits the text differently from the shell, so that nothing in the tree can be trusted."""
+    return _CONTINUED_WORD.search(root.text or b"") is not None or any(map(_is_misread_node, nodes_of(root)))
+
+
+def _is_misread_node(node: "Node") -> bool:
+    """A word holds a blank, or backquotes hold backslashes, which the shell removes before it reads the script."""
+    if node.type == "`":
+        return node.parent is not None and b"\\" in (node.parent.text or b"")
+    return node.type == "word" and _LIVE_BLANK.search(node.text or b"") is not None
+
+
+def nodes_of(root: "Node") -> Iterator["Node"]:
+    """The root and every node below it, in the order of the text."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children))
+
+
+def node_text(node: "Node") -> str:
+    return (node.text or b"").decode()
+
+
+def in_background(node: "Node") -> bool:
+    return node.next_sibling is not None and node.next_sibling.type == "&"
+
+
+def is_list_in_pipeline(node: "Node") -> bool:
+    """`cd x && make 2>&1 | tail`: the grammar puts the whole list into the pipeline, the shell its last command alone."""
+    body = node.child_by_field_name("body") if node.type == "redirected_statement" else None
+    is_first = node.parent is not None and node.parent.type == "pipeline" and node.prev_sibling is None
+    return is_first and body is not None and body.type == "list"
+
+
+def command_name(node: "Node") -> str:
+    """The name as typed; empty for what is no simple command."""
+    name = node.child_by_field_name("name") if node.type == "command" else None
+    return node_text(name) if name is not None else ""
+
+
+def is_descriptor(node: "Node") -> bool:
+    """The target of `2>&1` or `>&-`."""
+    operator = node.prev_sibling
+    return re.fullmatch(r"\d+-?|-", node_text(node)) is not None and operator is not None and node_text(operator).endswith("&")
+
+
+def heredoc_text(node: "Node") -> tuple[str, bool]:
+    """The text as typed, and whether the shell expands substitutions in it."""
+    parts = {child.type: node_text(child) for child in node.named_children}
+    return parts.get("heredoc_body", ""), not any(mark in parts.get("heredoc_start", "") for mark in "'\"\\")

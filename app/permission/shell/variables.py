@@ -1,81 +1,72 @@
-"""What is known of a script's variables before it runs.
+"""The values of a script's variables, as far as they are known before it runs.
 
-A variable is known when the script never sets it (then the environment's value holds) or when it is set exactly once, by a
-statement that certainly runs, and is read after that. Everything else only the run will show.
+A variable is known when the script sets it exactly once, by a statement that certainly runs, and reads it after that. HOME is
+known from the environment.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app.permission.shell.words import Word, is_known, node_text, unquoted
+from app.permission.shell.syntax import in_background, node_text, nodes_of
+from app.permission.shell.words import Word, is_known, unquoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_SHELL_SETS = {"PWD", "OLDPWD", "REPLY", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "SHLVL", "OPTARG", "OPTIND"}
-_SHELL_SETS |= {"_", "IFS"}
 
-
-@dataclass(slots=True)
 class Variables:
-    """`opaque`: something in the script may set any variable (`eval`, `read`, `source`)."""
+    """`is_contradicted`: a value that was looked up may differ at run time."""
 
-    environment: Mapping[str, str]
-    opaque: bool = False
-    times_set: dict[str, int] = field(default_factory=dict)
-    values: dict[str, list[str]] = field(default_factory=dict)
-    was_used: bool = False
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.is_contradicted = False
+        self._environment = environment
+        self._is_opaque = False
+        self._was_used = False
+        self._times_set = Counter[str]()
+        self._values: dict[str, list[str]] = {}
+
+    def in_child_process(self) -> "Variables":
+        """The child knows HOME alone: the script may or may not export its variables."""
+        return Variables({} if self._is_opaque or self._times_set["HOME"] else self._environment)
 
     def count(self, root: "Node") -> None:
-        for name in _names_set(root):
-            self.times_set[name] = self.times_set.get(name, 0) + 1
+        """Counts the assignments below a node, before any is read."""
+        for node in nodes_of(root):
+            if node.type == "variable_assignment":
+                self._times_set[re.split(r"\+?=|\[", node_text(node))[0]] += 1
+            elif node.type in {"for_statement", "c_style_for_statement"} and (name := node.child_by_field_name("variable")):
+                self._times_set[node_text(name)] += 1
 
-    @contextmanager
-    def of_child_process(self) -> Iterator[None]:
-        """What the outer script sets may or may not have been exported."""
-        before = self.times_set, self.values
-        self.times_set, self.values = dict.fromkeys(self.times_set, 2), {}
-        yield
-        self.times_set, self.values = before
+    def forget_all(self) -> None:
+        """The script contains a command that may set any variable."""
+        self._is_opaque = True
+        self.is_contradicted |= self._was_used
 
     def lookup(self, name: str) -> list[str] | None:
-        if name == "HOME" and name not in self.times_set and name in self.environment:
-            return [self.environment[name]]
-        self.was_used = True
-        if self.opaque or name in _SHELL_SETS or name.isdigit() or "IFS" in self.times_set:
+        if self._is_opaque or self._times_set["IFS"] or self._times_set[name] > 1:
             return None
-        if name in self.times_set:
-            return self.values.get(name) if self.times_set[name] == 1 else None
-        return [self.environment[name]] if name in self.environment else None
+        is_home = name == "HOME" and not self._times_set[name] and name in self._environment
+        values = [self._environment[name]] if is_home else self._values.get(name)
+        self._was_used |= values is not None
+        return values
 
-    def is_set(self, name: str) -> bool:
-        return name in self.times_set or name in self.environment
+    def may_be_set(self, name: str) -> bool:
+        return self._is_opaque or self._times_set[name] > 0 or name in self._environment
 
     def set(self, name: str, value: Word) -> None:
-        if self.times_set.get(name) == 1 and all(map(is_known, value.fields)):
-            self.values[name] = [unquoted(one) for one in value.fields]
+        self._values.pop(name, None)
+        if all(map(is_known, value.fields)):
+            self._values[name] = [unquoted(one) for one in value.fields]
 
 
-def _names_set(root: "Node") -> Iterator[str]:
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        waiting.extend(node.named_children)
-        if node.type == "variable_assignment":
-            yield node_text(node).partition("=")[0].removesuffix("+").partition("[")[0]
-        elif node.type in {"for_statement", "c_style_for_statement"} and (variable := node.child_by_field_name("variable")):
-            yield node_text(variable)
-
-
-def surely_runs(assignment: "Node") -> bool:
-    """It stands at the top of the script, or first in a list there, and is no `+=`."""
-    if "+=" in node_text(assignment)[: node_text(assignment).find("=") + 1]:
-        return False
+def always_runs(assignment: "Node") -> bool:
+    """Whether the assignment is at the top level of the script, or first in a list there, and is not a `+=`."""
     child, parent = assignment, assignment.parent
     while parent is not None and parent.type in {"variable_assignments", "declaration_command", "list"}:
         if parent.type == "list" and parent.children[0] != child:
             return False
         child, parent = parent, parent.parent
-    return parent is not None and parent.type == "program"
+    is_simple = assignment.children[1].type == "=" and not in_background(child)
+    return is_simple and parent is not None and parent.type == "program"

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""The adapter for Anthropic's Messages API."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -9,17 +9,17 @@ import orjson
 from app.provider.anthropic_messages.request import METADATA_KEY, anthropic_body
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, Usage
 from app.provider.wire.blocks import Blocks
-from app.provider.wire.connection import IDLE_SECONDS, Payload, ProviderConnection, SdkClient, converse, idle_seconds
+from app.provider.wire.connection import Payload, SdkClient, converse
 from app.provider.wire.errors import in_stream, missing_key
+from app.provider.wire.sdk_adapter import NO_KEY, SdkAdapter
 from app.provider.wire.tool_inputs import ToolInputs
 
 if TYPE_CHECKING:
     import httpx2
 
-_NO_KEY = "none"
 _API_VERSION = "2023-06-01"
-"""The SDK names 2026-10-21, which refuses every request with a temperature, top_p or top_k and which compatible servers may not
-know. A configured `anthropic-version` header takes precedence."""
+"""The SDK sends 2026-10-21, which rejects every request with a temperature, top_p or top_k and which compatible servers may not
+support. A configured `anthropic-version` header takes precedence."""
 _VERSION_AT_END = re.compile(r"/v1/?$")
 _REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -32,41 +32,20 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 
-class Anthropic:
-    """`options` are the provider's own: `timeout` (ms of silence, false: for ever)."""
-
-    def __init__(
-        self,
-        provider_id: str,
-        *,
-        api_key: str | None,
-        base_url: str | None,
-        headers: dict[str, str],
-        options: dict[str, Any],
-        idle: float = IDLE_SECONDS,
-    ) -> None:
-        self._provider_id = provider_id
-        self._api_key = api_key
-        self._base_url = base_url
-        self._headers = headers
-        self._connection = ProviderConnection(self._client, idle_seconds=idle_seconds(options, idle))
-
+class Anthropic(SdkAdapter):
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         return converse(self._connection, "/v1/messages", anthropic_body(request), request.headers, MessagesReader())
-
-    async def close(self) -> None:
-        await self._connection.close()
 
     def _client(self, timeout: "httpx2.Timeout") -> SdkClient:
         headers = self._signed_headers()
         from anthropic import AsyncAnthropic
 
-        client = AsyncAnthropic(api_key=self._api_key or _NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout)
+        client = AsyncAnthropic(api_key=self._api_key or NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout)
         client.base_url = _VERSION_AT_END.sub("", str(client.base_url))
         return SdkClient(client, headers)
 
     def _signed_headers(self) -> dict[str, Any]:
-        """The SDK signs with a bearer token, the documented header `x-api-key` is what every compatible server reads."""
+        """Sends the documented header `x-api-key`, which every compatible server reads; the SDK sends a bearer token."""
         names = {name.lower() for name in self._headers}
         own = {"anthropic-version": _API_VERSION, **self._headers}
         if "authorization" in names:
@@ -153,7 +132,7 @@ class MessagesReader:
         return [self._calls.finish(index)]
 
     def _facts(self, block_id: str) -> Metadata | None:
-        """What must return with a reasoning block for Anthropic to accept it."""
+        """The metadata that Anthropic requires with a returned reasoning block."""
         if block_id in self._sealed:
             return {METADATA_KEY: {"redactedData": self._sealed[block_id]}}
         signature = self._signatures.get(block_id)
@@ -173,7 +152,7 @@ class MessagesReader:
         raise in_stream(payload)
 
     def _count(self, usage: Payload | None) -> None:
-        """Counts are cumulative; some servers give the input only at the end, with a zero at the start."""
+        """Counts are cumulative. Some servers report the input only at the end, and zero at the start."""
         for name, value in (usage or {}).items():
             if isinstance(value, int):
                 self._usage[name] = max(value, self._usage.get(name, 0))

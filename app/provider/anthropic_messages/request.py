@@ -45,7 +45,7 @@ _OPTION_NAMES = {
 
 
 def anthropic_body(request: ModelRequest) -> Json:
-    """Options that the API doesn't know are left out: it refuses them."""
+    """Leaves out options that the API does not know, because it rejects them."""
     options = request.options
     thinking = _thinking(options.get("thinking"))
     sampling = {} if _thinks(thinking) else present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
@@ -73,7 +73,7 @@ def _thinks(thinking: Json | None) -> bool:
 
 
 def _max_tokens(request: ModelRequest, thinking: Json | None) -> int:
-    """The API counts thinking within `max_tokens`; ours counts the answer alone."""
+    """The API's `max_tokens` includes thinking; ours counts the answer alone."""
     limit = _output_limit(request.model)
     wanted = request.max_output_tokens or min(limit or _DEFAULT_MAX_TOKENS, _DEFAULT_MAX_TOKENS)
     total = wanted + int((thinking or {}).get("budget_tokens") or 0)
@@ -93,7 +93,7 @@ def _text(text: str) -> Json:
 
 
 def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
-    """Turns of one role in a row become one message; a turn with nothing to say is left out. The first must be the user's."""
+    """Merges consecutive turns of one role and leaves out empty ones. The first message must be the user's."""
     messages: list[Json] = []
     for turn in turns:
         role, content = _role_and_content(turn)
@@ -108,7 +108,7 @@ def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
 
 
 def _trim_prefill(messages: list[Json]) -> None:
-    """An answer that the model is to continue must not end in white space."""
+    """A prefilled answer must not end in whitespace."""
     if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
         last = messages[-1]["content"][-1]
         last["text"] = last["text"].rstrip()
@@ -145,7 +145,7 @@ def _assistant_part(block: TextBlock | ReasoningBlock | ToolCallBlock) -> list[J
 
 
 def _reasoning(block: ReasoningBlock) -> list[Json]:
-    """Only what Anthropic signed or sealed itself may return to it."""
+    """Returns only reasoning that Anthropic has signed or redacted."""
     facts = (block.metadata or {}).get(METADATA_KEY) or {}
     if "redactedData" in facts:
         return [{"type": "redacted_thinking", "data": facts["redactedData"]}]
@@ -188,7 +188,7 @@ def _source(file: FileBlock) -> Json:
 
 
 def _mark_for_cache(body: Json) -> None:
-    """The first two system blocks and the last two messages: four marks are all that the API allows."""
+    """Marks the first two system blocks and the last two messages: the API allows four marks."""
     for block in body.get("system", [])[:2]:
         block["cache_control"] = _EPHEMERAL
     for message in body["messages"][-2:]:

@@ -1,1 +1,1 @@
-"""Which models there are, what they can do and cost, and which one a prompt runs on."""
+"""The catalogue of models, their capabilities and prices, and the selection of the model for a prompt."""

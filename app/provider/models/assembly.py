@@ -1,30 +1,30 @@
-"""Which providers a workspace is connected to: the catalogue, then the environment, stored keys and `opencode.json`."""
+"""The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from app.provider.models.catalogue import Known, scripted_info
-from app.provider.models.configured_model import Entry, configured_model
+from app.provider.models.configured_model import ConfigEntry, configured_model
 from app.provider.models.merging import merge_layers
 from app.provider.models.variants import derive_variants
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
 
 _TRUE = ("1", "true")
 _WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
-"""Listed by their providers, but without tools."""
+"""Listed models that do not support tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """What `opencode.json` and the flags say about providers. `enabled` None: all of them."""
+    """The settings of providers in `opencode.json` and the flags. `enabled` is None for all."""
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, ConfigEntry] = field(default_factory=dict)
     enabled: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     alpha_models: bool = False
     scripted: bool = False
-    """Offer the scripted provider beside others: a script file is given."""
+    """Offers the scripted provider beside others, because a script file is given."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], env: Mapping[str, str]) -> "ProviderSettings":
@@ -44,9 +44,9 @@ class ProviderSettings:
 def assemble(
     known: Known, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
 ) -> dict[str, ProviderInfo]:
-    """The connected providers in OpenCode's order: found by environment, then by stored key, then by config.
+    """The connected providers in OpenCode's order: by environment, then by stored key, then by config.
 
-    A key is the stored one, else the first set variable of the provider's. Only the models of connected providers are loaded.
+    The key is the stored one, else that of the first variable that is set. Loads the models of connected providers only.
     """
     sources = _sources(known, settings, env, auth)
     built = (_connect(known, settings, provider_id, source, env, auth) for provider_id, source in sources.items())
@@ -60,7 +60,7 @@ Source = Literal["env", "api", "config"]
 
 
 def _sources(known: Known, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]) -> dict[str, Source]:
-    """Where each provider was found; the last place names it, the first place gives its rank."""
+    """The source of each provider: the last one found. The first one found decides the order."""
     database = [*known.providers, *(id_ for id_ in settings.entries if id_ not in known.providers)]
     allowed = [id_ for id_ in database if settings.allows(id_)]
     found: dict[str, Source] = {}
@@ -103,10 +103,10 @@ def _connect(
     )
 
 
-def _models(known: Known, settings: ProviderSettings, provider_id: str, entry: Entry) -> dict[str, Model]:
+def _models(known: Known, settings: ProviderSettings, provider_id: str, entry: ConfigEntry) -> dict[str, Model]:
     listed = known.models(provider_id)
     provider = known.providers.get(provider_id)
-    configured: Mapping[str, Entry] = entry.get("models") or {}
+    configured: Mapping[str, ConfigEntry] = entry.get("models") or {}
     models = listed | {
         model_id: configured_model(provider_id, model_id, fields, entry, listed.get(fields.get("id") or model_id), provider)
         for model_id, fields in configured.items()
@@ -118,14 +118,14 @@ def _models(known: Known, settings: ProviderSettings, provider_id: str, entry: E
     }
 
 
-def _kept(model_id: str, model: Model, entry: Entry, settings: ProviderSettings) -> bool:
+def _kept(model_id: str, model: Model, entry: ConfigEntry, settings: ProviderSettings) -> bool:
     if model_id in _WITHDRAWN or model.status == "deprecated" or (model.status == "alpha" and not settings.alpha_models):
         return False
     whitelist = entry.get("whitelist")
     return model_id not in (entry.get("blacklist") or ()) and (not whitelist or model_id in whitelist)
 
 
-def _with_variants(model: Model, fields: Entry) -> Model:
+def _with_variants(model: Model, fields: ConfigEntry) -> Model:
     merged = merge_layers(model.variants or derive_variants(model), fields.get("variants"))
     variants = {
         name: {key: value for key, value in options.items() if key != "disabled"}

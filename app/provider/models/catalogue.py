@@ -1,7 +1,7 @@
 """The models of the known providers, with the prices and context windows of the genai-prices package.
 
-The package takes 13 to 20 MB and a tenth of a second, so it is imported when the first model list is asked for: a server whose
-providers are all described in `opencode.json` never pays for it.
+The package takes 13 to 20 MB and a tenth of a second, so it is imported for the first model list only: a server whose providers
+are all described in `opencode.json` never imports it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice as Listed
 
 LONG_CONTEXT_TIER = 300_000
-"""OpenCode knows one dearer tier, "over 200k"; providers start theirs between 100k and 272k tokens. The highest tier that starts
-below this is taken for it."""
+"""OpenCode has one long-context tier, "over 200k"; those of providers start between 100k and 272k tokens. The highest tier below
+this limit is used for it."""
 
 _NOT_FOR_CHAT = re.compile(
     r"embed|tts|whisper|moderation|dall-e|image|audio|realtime|transcribe|rerank|\bocr\b|-live|voice|guard|voxtral|orpheus|robotics"
@@ -37,22 +37,22 @@ _DATED = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
 class Known(Protocol):
-    """Providers that could be connected; asking for models may load them, asking for a provider does not."""
+    """The providers that can be connected. `models` may load the catalogue, `providers` does not."""
 
     @property
     def providers(self) -> Mapping[str, KnownProvider]: ...
 
     def models(self, provider_id: str) -> dict[str, Model]:
-        """Listed models by id, {} for an unknown provider. The caller must not change them."""
+        """The listed models by id; empty for an unknown provider. The caller must not change them."""
         ...
 
     def listed_as(self, provider_id: str, model_id: str) -> str | None:
-        """The listed id of a dated or aliased name: `claude-sonnet-4-5-20250929` → `claude-sonnet-4-5`."""
+        """The listed id for a dated name or an alias: `claude-sonnet-4-5-20250929` → `claude-sonnet-4-5`."""
         ...
 
 
 class KnownCatalogue:
-    """`Known`, from the built-in table and genai-prices; one for the whole process."""
+    """Implements `Known` with the built-in table and genai-prices; one instance per process."""
 
     def __init__(self, providers: Mapping[str, KnownProvider] = KNOWN_PROVIDERS) -> None:
         self.providers = providers
@@ -73,7 +73,7 @@ class KnownCatalogue:
 
 
 def known_info(known: Known, provider: KnownProvider) -> ProviderInfo:
-    """A known provider as clients see it while it is not connected."""
+    """A known provider that is not connected, for clients."""
     return ProviderInfo(
         id=provider.id,
         name=provider.name,
@@ -85,7 +85,7 @@ def known_info(known: Known, provider: KnownProvider) -> ProviderInfo:
 
 
 def scripted_info() -> ProviderInfo:
-    """The provider of a server without keys: it answers by rule."""
+    """The provider of a server without keys, which answers by rules."""
     return ProviderInfo(
         id="scripted",
         name="Scripted (no language model)",
@@ -153,7 +153,7 @@ def _cost(prices: Listed) -> ModelPrice:
 
 
 def _price(prices: Listed, at: int) -> Price:
-    """What a request of `at` tokens pays."""
+    """The price of a request of `at` tokens."""
     return Price(
         input=_amount(prices, "input_mtok", at),
         output=_amount(prices, "output_mtok", at),

@@ -1,4 +1,4 @@
-"""A model that `opencode.json` describes, on top of what the catalogue knows of it."""
+"""Builds a model that `opencode.json` describes, based on the catalogue's entry."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,16 +18,16 @@ from app.schema.model import (
     Price,
 )
 
-Entry = Mapping[str, Any]
+ConfigEntry = Mapping[str, Any]
 """One `provider.<id>` of `opencode.json`, or one model in it, already validated."""
 
 
 def configured_model(
-    provider_id: str, model_id: str, fields: Entry, entry: Entry, listed: Model | None, provider: KnownProvider | None
+    provider_id: str, model_id: str, fields: ConfigEntry, entry: ConfigEntry, listed: Model | None, provider: KnownProvider | None
 ) -> Model:
-    """A model of `opencode.json`: its own fields, else those of the listed model that it names, else the defaults.
+    """The fields of the config, else those of the listed model, else the defaults.
 
-    Unlike OpenCode, the price tier over 200k tokens and `limit.input` survive a mention in the config.
+    Unlike OpenCode, keeps the price tier over 200k tokens and `limit.input` of a listed model that the config mentions.
     """
     base = listed or _blank(provider_id, model_id)
     renamed = fields.get("id") not in (None, model_id)
@@ -51,7 +51,9 @@ def _blank(provider_id: str, model_id: str) -> Model:
     return Model(id=model_id, provider_id=provider_id, api=ModelApi(id=model_id, npm=npm.OPENAI_COMPATIBLE), name=model_id)
 
 
-def _api(fields: Entry, entry: Entry, listed: Model | None, provider: KnownProvider | None, model_id: str) -> ModelApi:
+def _api(
+    fields: ConfigEntry, entry: ConfigEntry, listed: Model | None, provider: KnownProvider | None, model_id: str
+) -> ModelApi:
     own_npm = (fields.get("provider") or {}).get("npm") or entry.get("npm")
     known_npm = listed.api.npm if listed else provider.npm if provider else npm.OPENAI_COMPATIBLE
     known_url = listed.api.url if listed else provider.url if provider else None
@@ -62,7 +64,7 @@ def _api(fields: Entry, entry: Entry, listed: Model | None, provider: KnownProvi
     )
 
 
-def _capabilities(fields: Entry, base: Capabilities) -> Capabilities:
+def _capabilities(fields: ConfigEntry, base: Capabilities) -> Capabilities:
     given = {
         "temperature": fields.get("temperature"),
         "reasoning": fields.get("reasoning"),
@@ -74,12 +76,12 @@ def _capabilities(fields: Entry, base: Capabilities) -> Capabilities:
     return base.model_copy(update={key: value for key, value in given.items() if value is not None})
 
 
-def _interleaved(given: bool | Entry | None) -> bool | InterleavedField | None:
+def _interleaved(given: bool | ConfigEntry | None) -> bool | InterleavedField | None:
     return InterleavedField.model_validate(given) if isinstance(given, Mapping) else given
 
 
-def _media(modalities: Entry) -> dict[str, Modalities]:
-    """`{"input": ["text", "image"]}` → which of the five media are on; a side that is not listed is left out."""
+def _media(modalities: ConfigEntry) -> dict[str, Modalities]:
+    """`{"input": ["text", "image"]}` → the state of the five media; a direction that is not listed is left out."""
     names = Modalities.model_fields
     return {
         side: Modalities(**{name: name in modalities[side] for name in names})
@@ -88,12 +90,12 @@ def _media(modalities: Entry) -> dict[str, Modalities]:
     }
 
 
-def _limits(fields: Entry) -> dict[str, int]:
+def _limits(fields: ConfigEntry) -> dict[str, int]:
     limit = fields.get("limit") or {}
     return {key: int(limit[key]) for key in ModelLimit.model_fields if limit.get(key) is not None}
 
 
-def _cost(given: Entry | None, base: ModelPrice) -> ModelPrice:
+def _cost(given: ConfigEntry | None, base: ModelPrice) -> ModelPrice:
     if not given:
         return base
     over = given.get("context_over_200k")
@@ -102,7 +104,7 @@ def _cost(given: Entry | None, base: ModelPrice) -> ModelPrice:
     return ModelPrice(input=price.input, output=price.output, cache=price.cache, experimental_over_200k=tier)
 
 
-def _price(given: Entry, base: Price) -> Price:
+def _price(given: ConfigEntry, base: Price) -> Price:
     return Price(
         input=given.get("input", base.input),
         output=given.get("output", base.output),

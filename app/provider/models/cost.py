@@ -1,4 +1,4 @@
-"""What a step cost: tokens as they are stored, and dollars."""
+"""The cost of a step: tokens as they are stored, and dollars."""
 
 import math
 from decimal import Decimal
@@ -8,13 +8,13 @@ from app.schema.model import ModelPrice, Price
 from app.schema.part import CacheTokens, Tokens
 
 DEARER_ABOVE = 200_000
-"""Tokens of a prompt, cached ones included, above which the model's long-context price holds for all of it."""
+"""The tokens of a prompt, including cached ones, above which the long-context price applies to all of it."""
 
 _MILLION = Decimal(1_000_000)
 
 
 def tokens_and_cost(usage: Usage, price: ModelPrice) -> tuple[Tokens, float]:
-    """Dollars as a float. Reasoning is charged on top of output, as OpenCode does it, though `output` includes it."""
+    """Dollars as a float. Charges reasoning on top of output, as OpenCode does, although `output` includes it."""
     tokens = _tokens(usage)
     return tokens, float(_dollars(tokens, _tier(tokens, price)))
 
@@ -29,7 +29,7 @@ def _tokens(usage: Usage) -> Tokens:
 
 
 def _count(value: float | None) -> int:
-    """Providers have reported NaN and null: both count as nothing."""
+    """Counts NaN and null, which some providers report, as zero."""
     return int(value) if value is not None and math.isfinite(value) else 0
 
 

@@ -1,7 +1,7 @@
-"""What a model can do, guessed from its name.
+"""Derives the capabilities of a model from its name.
 
-The price data says nothing about reasoning, media or output limits, so one table of model families does. The first rule whose
-pattern is found in the id decides; an id that no rule knows is a text model with tools. `opencode.json` overrides any of it.
+The price data contains no reasoning, media or output limits, so a table of model families does. The first rule whose pattern is
+found in the id applies; any other id is a text model with tools. `opencode.json` overrides all of it.
 """
 
 import re
@@ -17,7 +17,8 @@ _ALL: tuple[Medium, ...] = ("image", "pdf", "audio", "video")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`output` is the most tokens of one answer. `returns_reasoning`: the API wants its reasoning back in `reasoning_content`."""
+    """`output`: the limit of an answer in tokens. `returns_reasoning`: the API expects its reasoning back in
+    `reasoning_content`."""
 
     pattern: str
     output: int

@@ -1,6 +1,6 @@
-"""Facts about the providers that need nothing but an API key: their names, variables, adapter and address.
+"""The providers that need nothing but an API key: their names, variables, adapter and address.
 
-Ids, variables and `npm` are those of OpenCode and models.dev, so that existing configs and keys fit. `prices` is the provider's
+Ids, variables and `npm` are those of OpenCode and models.dev, so that existing configs and keys work. `prices` is the provider's
 id in genai-prices. Providers that need a cloud login (Bedrock, Vertex, Azure, Copilot) are reached through `opencode.json`.
 """
 
@@ -17,7 +17,7 @@ SCRIPTED = "scripted"
 
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
-    """`only` is a regular expression of the model ids that are taken; None takes all."""
+    """`only`: a regular expression for the model ids that are listed; None for all."""
 
     id: str
     name: str

@@ -26,7 +26,7 @@ def config_providers(connected: Connected) -> ConnectedProviders:
 
 
 def provider_list(known: Known, connected: Connected, settings: ProviderSettings) -> ProviderList:
-    """Every provider that could be used here. Loads the models of all known providers."""
+    """All providers that can be connected. Loads the models of all known providers."""
     offered = {id_: known_info(known, provider) for id_, provider in known.providers.items() if settings.allows(id_)}
     merged = {**offered, **connected}
     return ProviderList(all=[_masked(info) for info in merged.values()], default=_defaults(merged), connected=list(connected))

@@ -6,5 +6,5 @@ from app.config.merge import deep_merge
 
 
 def merge_layers(*layers: Mapping[str, Any] | None) -> dict[str, Any]:
-    """One dict of all layers, by the rules of the config's own layers: later values win, dicts are merged key by key."""
+    """Merges the layers as the configuration does: later values win, dicts are merged key by key."""
     return reduce(deep_merge, (layer for layer in layers if layer), {})

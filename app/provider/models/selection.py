@@ -1,4 +1,4 @@
-"""Which model a prompt runs on: parsed, looked up, or chosen when nobody said."""
+"""Selects the model of a prompt: parses a name, looks it up, or chooses the default."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,7 +10,7 @@ from app.schema.part import ModelRef
 Connected = Mapping[str, ProviderInfo]
 
 _PREFERRED = ("gpt-5", "claude-sonnet-4", "big-pickle", "gemini-3-pro")
-"""Names that a default model should carry; the later, the better."""
+"""Name parts of preferred default models, in ascending order."""
 
 _SMALL = (
     "claude-haiku-4-5",
@@ -60,7 +60,7 @@ def parse_model(name: str) -> ModelRef:
 
 
 def find(connected: Connected, provider_id: str, model_id: str, known: Known | None = None) -> Model:
-    """The model of that name; with `known`, a listed model is found by its dated name too.
+    """The model of that name; with `known`, also by a dated name.
 
     Raises ProviderModelNotFoundError.
     """
@@ -79,20 +79,20 @@ def _aliased(models: Mapping[str, Model], provider_id: str, model_id: str, known
 
 
 def _suggestions(connected: Connected, provider_id: str, model_id: str) -> list[str]:
-    """At most three: models of that provider, or providers with such a name."""
+    """At most three similar models of the provider, or similar providers."""
     if provider_id in connected:
         return _similar(model_id, connected[provider_id].models)
     return _similar(provider_id, connected)
 
 
 def _similar(name: str, choices: Iterable[str]) -> list[str]:
-    from rapidfuzz import process  # only for an error: not worth loading at the start
+    from rapidfuzz import process  # loaded on first use
 
     return [choice for choice, _, _ in process.extract(name, list(choices), limit=3, score_cutoff=_SIMILAR_ENOUGH)]
 
 
 def default_model(connected: Connected, configured: str | None = None, config_providers: Iterable[str] | None = None) -> ModelRef:
-    """`configured` is config.model; `config_providers` the ids of config.provider, None where the config has no such key."""
+    """`configured`: config.model; `config_providers`: the ids of config.provider, None without that key."""
     if configured:
         return parse_model(configured)
     wanted = None if config_providers is None else set(config_providers)
@@ -104,7 +104,7 @@ def default_model(connected: Connected, configured: str | None = None, config_pr
 
 
 def best_model(info: ProviderInfo) -> str:
-    """The id that a client should preselect."""
+    """The id of the model that a client preselects."""
     return sort_models(info.models.values())[0].id
 
 
@@ -124,7 +124,7 @@ def _is_title_model(model: Model) -> bool:
 def small_model(
     connected: Connected, provider_id: str, configured: str | None = None, known: Known | None = None
 ) -> Model | None:
-    """The cheap model for titles: the configured one, else a small one of the same provider."""
+    """The model for titles: the configured one, else a small one of the same provider."""
     if configured:
         ref = parse_model(configured)
         return find(connected, ref.provider_id, ref.model_id, known)

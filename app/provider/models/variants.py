@@ -43,7 +43,7 @@ def _efforts(names: tuple[str, ...]) -> Variants:
 
 
 def _anthropic(name: str) -> Variants:
-    """From 4.6 on the model decides how long it thinks and takes an effort; from 4.7 on a budget is refused."""
+    """Models from 4.6 on accept an effort and decide the budget themselves; models from 4.7 on reject a budget."""
     if claude_version(name) >= (4, 6):
         return {effort: {"thinking": {"type": "adaptive"}, "effort": effort} for effort in (*_THREE, "max")}
     return {key: {"thinking": {"type": "enabled", "budgetTokens": budget}} for key, budget in (("high", 16_000), ("max", 31_999))}
@@ -61,7 +61,7 @@ def _openai(effort: str) -> dict[str, Any]:
 
 
 def openai_efforts(name: str) -> tuple[str, ...]:
-    """What each generation accepts: `minimal` for gpt-5, `none` from 5.1, `xhigh` from 5.2; pro models have no choice."""
+    """The efforts of each generation: `minimal` for gpt-5, `none` from 5.1, `xhigh` from 5.2; none for pro models."""
     if re.search(r"gpt-5-pro", name):
         return ()
     version = gpt_version(name)

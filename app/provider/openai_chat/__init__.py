@@ -1,1 +1,1 @@
-"""OpenAI's Chat Completions, which most other providers and local servers speak too."""
+"""OpenAI's Chat Completions API, which most other providers and local servers implement."""

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which most other providers and local servers speak too."""
+"""The adapter for OpenAI's Chat Completions API."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -9,9 +9,9 @@ from app.provider.base import Finish, FinishReason, ModelRequest, StreamEvent, U
 from app.provider.openai_chat.request import chat_body
 from app.provider.openai_chat.think_tags import ThinkTags
 from app.provider.wire.blocks import TurningBlocks
-from app.provider.wire.connection import IDLE_SECONDS, Payload, converse
+from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
-from app.provider.wire.openai_client import openai_connection
+from app.provider.wire.openai_adapter import OpenAIAdapter
 from app.provider.wire.tool_inputs import ToolInputs
 from app.util import ids
 
@@ -25,32 +25,16 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 
-class OpenAIChat:
-    """`options` are the provider's own: `timeout` (ms of silence, false: for ever), `includeUsage`."""
-
-    def __init__(
-        self,
-        provider_id: str,
-        *,
-        api_key: str | None,
-        base_url: str | None,
-        headers: dict[str, str],
-        options: dict[str, Any],
-        idle: float = IDLE_SECONDS,
-    ) -> None:
-        self._connection = openai_connection(provider_id, api_key, base_url, headers, options, idle)
-        self._include_usage = options.get("includeUsage") is not False
+class OpenAIChat(OpenAIAdapter):
+    """Reads the option `includeUsage`, too."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        body = chat_body(request, include_usage=self._include_usage)
+        body = chat_body(request, include_usage=self._options.get("includeUsage") is not False)
         return converse(self._connection, "/chat/completions", body, request.headers, ChatReader())
-
-    async def close(self) -> None:
-        await self._connection.close()
 
 
 class ChatReader:
-    """The usage comes after the finish reason, so the stream is read to its end."""
+    """Reads the stream to its end, because the usage follows the finish reason."""
 
     finished = False
 
@@ -92,7 +76,7 @@ class ChatReader:
         return [event for part in content for event in self._part(part)]
 
     def _part(self, part: Payload) -> list[StreamEvent]:
-        """Mistral streams content as a list when it reasons."""
+        """Mistral streams reasoning as a list of content parts."""
         if part.get("type") == "thinking":
             text = "".join(piece.get("text") or "" for piece in part.get("thinking") or ())
             return self._blocks.say("reasoning", text)
@@ -109,7 +93,8 @@ class ChatReader:
         return [*self._end_blocks(), *started]
 
     def _key(self, delta: Payload, name: str | None) -> int:
-        """Calls are told apart by index. Some servers give none, or 0 to every call: there a new id with a name is a new call."""
+        """The index identifies a call. Some servers send none, or 0 for every call: a new id with a name then starts a new
+        call."""
         index, call_id = delta.get("index"), delta.get("id")
         key = index if isinstance(index, int) else max(self._last_call, 0)
         if key in self._calls and name and call_id and self._calls.given_id(key) != call_id:
@@ -118,7 +103,7 @@ class ChatReader:
         return key
 
     def _stop(self, reason: str) -> list[StreamEvent]:
-        """Some servers say `stop` although they called tools."""
+        """Some servers send `stop` although they called tools."""
         known = _REASONS.get(reason, "unknown")
         self._reason = "tool-calls" if known == "stop" and self._called else known
         return [*self._end_blocks(), *self._calls.finish_all()]
@@ -136,7 +121,7 @@ def _reasoning(delta: Payload) -> str:
 
 
 def _fragment(arguments: Any) -> str:
-    """Some servers send the arguments as an object instead of its JSON."""
+    """Some servers send the arguments as an object instead of a JSON string."""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return orjson.dumps(arguments).decode()

@@ -60,7 +60,7 @@ def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Json:
 
 
 def _limit_name(model: Model) -> str:
-    """OpenAI's reasoning models refuse `max_tokens`, other servers know only that."""
+    """OpenAI's reasoning models reject `max_tokens`; other servers know no other name."""
     return "max_completion_tokens" if model.api.id.startswith(_NEEDS_COMPLETION_TOKENS) else "max_tokens"
 
 
@@ -143,7 +143,8 @@ def _tool_result(result: ToolResultBlock) -> Json:
 
 
 def _attached(results: tuple[ToolResultBlock, ...]) -> list[Json]:
-    """A tool message holds only text, and all tool messages must follow their calls at once: files come after them."""
+    """The files of tool results, as a message after all tool messages: these contain text only and must follow their calls
+    directly."""
     parts: list[Json] = []
     for result in results:
         if result.files:
@@ -157,7 +158,7 @@ def _caches_by_marks(model: Model) -> bool:
 
 
 def _mark_for_cache(messages: list[Json]) -> None:
-    """The first two system messages and the last two others."""
+    """Marks the first two system messages and the last two others."""
     system = islice((message for message in messages if message["role"] == "system"), 2)
     others = [message for message in messages if message["role"] != "system"][-2:]
     for message in (*system, *others):
@@ -165,7 +166,7 @@ def _mark_for_cache(messages: list[Json]) -> None:
 
 
 def _mark(message: Json) -> None:
-    """Proxies read the mark from a content part in system and user messages, from the message itself in the others."""
+    """Proxies read the mark of system and user messages from a content part, that of others from the message."""
     if message["role"] in ("assistant", "tool"):
         message["cache_control"] = _EPHEMERAL
         return

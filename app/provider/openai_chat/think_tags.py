@@ -1,4 +1,4 @@
-"""Models served without a reasoning parser write their reasoning into the text, as `<think>…</think>`."""
+"""Separates `<think>…</think>` from text: models that are served without a reasoning parser write reasoning into the text."""
 
 from app.provider.wire.blocks import BlockKind
 
@@ -7,7 +7,7 @@ _OTHER: dict[BlockKind, BlockKind] = {"text": "reasoning", "reasoning": "text"}
 
 
 class ThinkTags:
-    """Splits streamed text into text and reasoning. The white space around a tag belongs to the tag."""
+    """Splits streamed text into text and reasoning, and drops the whitespace around tags."""
 
     def __init__(self) -> None:
         self._kind: BlockKind = "text"
@@ -15,7 +15,7 @@ class ThinkTags:
         self._after_tag = False
 
     def feed(self, text: str) -> list[tuple[BlockKind, str]]:
-        """The pieces that are certain; what may be the beginning of a tag is held until more comes."""
+        """Returns the complete pieces; holds back what may be the start of a tag."""
         if self._kind == "text" and not self._held and not self._after_tag and "<" not in text:
             return [("text", text)]
         self._held += text
@@ -44,5 +44,5 @@ class ThinkTags:
 
 
 def _partial_tag(text: str, tag: str) -> int:
-    """The length of the longest end of `text` that begins `tag`."""
+    """The length of the longest suffix of `text` that is a prefix of `tag`."""
     return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)

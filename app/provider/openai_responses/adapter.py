@@ -1,44 +1,26 @@
-"""OpenAI's responses."""
+"""The adapter for OpenAI's Responses API."""
 
 from collections.abc import AsyncGenerator
-from typing import Any
 
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, ToolInputStart, Usage
 from app.provider.openai_responses.request import METADATA_KEY, responses_body
 from app.provider.wire.blocks import Blocks
-from app.provider.wire.connection import IDLE_SECONDS, Payload, converse
+from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
-from app.provider.wire.openai_client import openai_connection
+from app.provider.wire.openai_adapter import OpenAIAdapter
 from app.provider.wire.options import present
 from app.provider.wire.tool_inputs import read_call
 
 _INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content-filter"}
 
 
-class OpenAIResponses:
-    """`options` are the provider's own: `timeout` (ms of silence, false: for ever)."""
-
-    def __init__(
-        self,
-        provider_id: str,
-        *,
-        api_key: str | None,
-        base_url: str | None,
-        headers: dict[str, str],
-        options: dict[str, Any],
-        idle: float = IDLE_SECONDS,
-    ) -> None:
-        self._connection = openai_connection(provider_id, api_key, base_url, headers, options, idle)
-
+class OpenAIResponses(OpenAIAdapter):
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         return converse(self._connection, "/responses", responses_body(request), request.headers, ResponsesReader())
 
-    async def close(self) -> None:
-        await self._connection.close()
-
 
 class ResponsesReader:
-    """Text has one block an item, reasoning one a summary of an item. Calls are read when their item is complete."""
+    """Streams one text block per item and one reasoning block per summary. Emits a call when its item is complete."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -79,7 +61,7 @@ class ResponsesReader:
         return self._blocks.delta("reasoning", self._summary.get(item_id, f"{item_id}:0"), payload.get("delta") or "")
 
     def _summary_added(self, payload: Payload) -> list[StreamEvent]:
-        """The item itself began the first; the next one ends the one before it."""
+        """The item has started the first summary; each further one ends its predecessor."""
         item_id, block_id = str(payload["item_id"]), f"{payload['item_id']}:{payload.get('summary_index', 0)}"
         before = self._summary.get(item_id)
         self._summary[item_id] = block_id

@@ -54,7 +54,7 @@ def responses_body(request: ModelRequest) -> Json:
 
 
 def _include(request: ModelRequest, store: bool) -> list[str]:
-    """What isn't stored there can only be returned encrypted; models that don't reason refuse the question."""
+    """Asks for encrypted reasoning if the API does not store it. Models without reasoning reject this option."""
     asked: list[str] = list(request.options.get("include") or ())
     wanted = not store and request.model.capabilities.reasoning and _ENCRYPTED not in asked
     return [*asked, _ENCRYPTED] if wanted else asked
@@ -107,7 +107,7 @@ def _assistant_items(turn: AssistantTurn, store: bool) -> list[Json]:
 
 
 def _is_lost(item: Json) -> bool:
-    """Reasoning that is neither stored there nor returned encrypted would be refused as not found."""
+    """The API rejects reasoning that it has not stored and that is not encrypted."""
     return item.get("type") == "reasoning" and "encrypted_content" not in item
 
 
@@ -117,7 +117,7 @@ def _facts(metadata: Metadata | None) -> Json:
 
 
 def _stored_id(metadata: Metadata | None, store: bool) -> Json:
-    """An item's id is known there only if it was stored."""
+    """The API knows an item's id only if it has stored the item."""
     return present(id=_facts(metadata).get("itemId") if store else None)
 
 
@@ -135,7 +135,7 @@ def _call(block: ToolCallBlock, store: bool) -> Json:
 
 
 def _add_reasoning(items: list[Json], block: ReasoningBlock, store: bool) -> None:
-    """One item of the API was streamed as several blocks, a block a summary. Reasoning of another provider is left out."""
+    """Merges the blocks of one item, which has a block per summary. Leaves out reasoning of other providers."""
     facts = _facts(block.metadata)
     item_id, encrypted = facts.get("itemId"), facts.get("reasoningEncryptedContent")
     if item_id is None:

@@ -1,1 +1,1 @@
-"""A provider without a language model: it plays turns that were written down, or answers by rule."""
+"""A provider without a language model: plays the turns of a script, or answers by rules."""

@@ -1,4 +1,4 @@
-"""A provider without a language model: it plays turns that were written down, or answers by rule (scripted_rules).
+"""A provider without a language model: plays the turns of a script, or answers by rules (`rules.py`).
 
 A turn is a list of steps, written as objects:
 
@@ -62,7 +62,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`raw` replaces the JSON of `args`: what is not a JSON object becomes an InvalidToolCall."""
+    """`raw` replaces the JSON of `args`; anything but a JSON object becomes an InvalidToolCall."""
 
     tool: str
     args: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Wherever it stands in a turn, the request fails before anything is streamed, as a real HTTP error does."""
+    """The request fails before anything is streamed, like an HTTP error, wherever the step is in the turn."""
 
     status: int
     headers: Mapping[str, str] | None = None
@@ -92,12 +92,12 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The connection breaks: what is open is closed and no Finish comes."""
+    """The connection breaks: the open block ends and no Finish follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetUsage:
-    """The named fields of Usage; the others keep their default."""
+    """Sets some fields of Usage; the others keep their default."""
 
     fields: Mapping[str, int]
 
@@ -107,31 +107,31 @@ class SetFinish:
     reason: FinishReason
 
 
-Step = Say | Call | Sleep | Wait | Fail | Cut | SetUsage | SetFinish
-Turn = Sequence[Step]
-Answer = Callable[[ModelRequest], Turn]
-"""Decides what to answer to a request."""
+ScriptedStep = Say | Call | Sleep | Wait | Fail | Cut | SetUsage | SetFinish
+ScriptedTurn = Sequence[ScriptedStep]
+ScriptedAnswer = Callable[[ModelRequest], ScriptedTurn]
+"""Returns the answer to a request."""
 
 
 class ScriptError(ValueError):
-    """The script is not written as this module says."""
+    """The script is invalid."""
 
 
 class ScriptedProvider:
-    """`turns` are played in order, then `otherwise` answers; `title` answers the title models. `requests` are all that came,
-    unless they are not to be kept."""
+    """Plays `turns` in order; then `otherwise` answers. `title` answers for title models. `requests` holds all requests, unless
+    they are not kept."""
 
     def __init__(
         self,
-        turns: Iterable[Sequence[Step | Mapping[str, Any]]] = (),
+        turns: Iterable[Sequence[ScriptedStep | Mapping[str, Any]]] = (),
         *,
-        otherwise: Answer | None = None,
-        title: Answer | None = None,
+        otherwise: ScriptedAnswer | None = None,
+        title: ScriptedAnswer | None = None,
         keeps_requests: bool = True,
     ) -> None:
         self.requests: list[ModelRequest] = []
         self._keeps_requests = keeps_requests
-        self._turns: deque[Turn] = deque(parse_turn(turn) for turn in turns)
+        self._turns: deque[ScriptedTurn] = deque(parse_turn(turn) for turn in turns)
         self._otherwise = otherwise or _say_ok
         self._title = title or _say_title
 
@@ -139,7 +139,7 @@ class ScriptedProvider:
     def turns_left(self) -> int:
         return len(self._turns)
 
-    def add(self, *turns: Sequence[Step | Mapping[str, Any]]) -> None:
+    def add(self, *turns: Sequence[ScriptedStep | Mapping[str, Any]]) -> None:
         self._turns.extend(parse_turn(turn) for turn in turns)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -150,21 +150,21 @@ class ScriptedProvider:
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _turn_for(self, request: ModelRequest) -> Turn:
+    def _turn_for(self, request: ModelRequest) -> ScriptedTurn:
         if "title" in request.model.id:
             return self._title(request)
         return self._turns.popleft() if self._turns else self._otherwise(request)
 
 
-def _say_ok(request: ModelRequest) -> Turn:
+def _say_ok(request: ModelRequest) -> ScriptedTurn:
     return (Say("ok"),)
 
 
-def _say_title(request: ModelRequest) -> Turn:
+def _say_title(request: ModelRequest) -> ScriptedTurn:
     return (Say(TITLE),)
 
 
-def load_script(path: Path) -> list[Turn]:
+def load_script(path: Path) -> list[ScriptedTurn]:
     """The turns of a script file. Raises ScriptError."""
     try:
         script = orjson.loads(path.read_bytes())
@@ -175,14 +175,14 @@ def load_script(path: Path) -> list[Turn]:
     return [parse_turn(turn) for turn in script["turns"]]
 
 
-def parse_turn(turn: Sequence[Step | Mapping[str, Any]]) -> Turn:
+def parse_turn(turn: Sequence[ScriptedStep | Mapping[str, Any]]) -> ScriptedTurn:
     if isinstance(turn, str | Mapping) or not isinstance(turn, Sequence):
         raise ScriptError(f"A turn is a list of steps, not {turn!r}")
     return tuple(parse_step(step) if isinstance(step, Mapping) else step for step in turn)
 
 
-def parse_step(step: Mapping[str, Any]) -> Step:
-    """A step is known by the one key that names its kind. Raises ScriptError."""
+def parse_step(step: Mapping[str, Any]) -> ScriptedStep:
+    """The key of a step names its kind. Raises ScriptError."""
     kind = next((key for key in _STEPS if key in step), None)
     if kind is None:
         raise ScriptError(f"{dict(step)!r} is no step; a step has one of the keys {', '.join(_STEPS)}")
@@ -192,37 +192,37 @@ def parse_step(step: Mapping[str, Any]) -> Step:
         raise ScriptError(f"The step {dict(step)!r} is not understood: {error}") from error
 
 
-def _text(value: str, chunks: int = 4, delay: float = 0) -> Step:
+def _text(value: str, chunks: int = 4, delay: float = 0) -> ScriptedStep:
     return Say(value, "text", chunks, delay)
 
 
-def _reasoning(value: str, chunks: int = 4, delay: float = 0) -> Step:
+def _reasoning(value: str, chunks: int = 4, delay: float = 0) -> ScriptedStep:
     return Say(value, "reasoning", chunks, delay)
 
 
-def _call(value: str, args: Mapping[str, Any] | None = None, id: str | None = None, raw: str | None = None) -> Step:
+def _call(value: str, args: Mapping[str, Any] | None = None, id: str | None = None, raw: str | None = None) -> ScriptedStep:
     return Call(value, args or {}, id, raw)
 
 
-def _fail(value: int, headers: Mapping[str, str] | None = None, body: Any = None, message: str = "scripted") -> Step:
+def _fail(value: int, headers: Mapping[str, str] | None = None, body: Any = None, message: str = "scripted") -> ScriptedStep:
     text = body if body is None or isinstance(body, str) else orjson.dumps(body).decode()
     return Fail(value, headers, text, message)
 
 
-def _usage(value: Mapping[str, int]) -> Step:
+def _usage(value: Mapping[str, int]) -> ScriptedStep:
     unknown = set(value) - {field.name for field in fields(Usage)}
     if unknown:
         raise ValueError(f"usage has no {', '.join(sorted(unknown))}")
     return SetUsage(value)
 
 
-def _finish(value: FinishReason) -> Step:
+def _finish(value: FinishReason) -> ScriptedStep:
     if value not in get_args(FinishReason):
         raise ValueError(f"a finish is one of {', '.join(get_args(FinishReason))}")
     return SetFinish(value)
 
 
-_STEPS: dict[str, Callable[..., Step]] = {
+_STEPS: dict[str, Callable[..., ScriptedStep]] = {
     "text": _text,
     "reasoning": _reasoning,
     "tool": _call,
@@ -235,7 +235,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
 }
 
 
-async def play(turn: Turn) -> AsyncGenerator[StreamEvent, None]:
+async def play(turn: ScriptedTurn) -> AsyncGenerator[StreamEvent, None]:
     """The turn as a stream. Raises ApiFailure for a turn with a Fail."""
     if failure := next((step for step in turn if isinstance(step, Fail)), None):
         raise _failure(failure)
@@ -248,7 +248,7 @@ async def play(turn: Turn) -> AsyncGenerator[StreamEvent, None]:
     yield Finish(_reason(turn), _usage_of(turn))
 
 
-async def _play_step(step: Step, block_id: str) -> AsyncGenerator[StreamEvent, None]:
+async def _play_step(step: ScriptedStep, block_id: str) -> AsyncGenerator[StreamEvent, None]:
     match step:
         case Say():
             async for event in _say(step, block_id):
@@ -261,7 +261,7 @@ async def _play_step(step: Step, block_id: str) -> AsyncGenerator[StreamEvent, N
         case Wait(event):
             await event.wait()
         case Fail() | Cut() | SetUsage() | SetFinish():
-            """These say how the whole turn goes; `play` has read them."""
+            """These apply to the whole turn: `play` handles them."""
         case _:
             assert_never(step)
 
@@ -312,12 +312,12 @@ def _failure(step: Fail) -> ApiFailure:
     )
 
 
-def _reason(turn: Turn) -> FinishReason:
+def _reason(turn: ScriptedTurn) -> FinishReason:
     stated = next((step.reason for step in turn if isinstance(step, SetFinish)), None)
     return stated or ("tool-calls" if any(isinstance(step, Call) for step in turn) else "stop")
 
 
-def _usage_of(turn: Turn) -> Usage:
+def _usage_of(turn: ScriptedTurn) -> Usage:
     stated: dict[str, int] = {}
     for step in turn:
         if isinstance(step, SetUsage):

@@ -1,7 +1,7 @@
-"""What the scripted provider answers on its own: the last message of the user, read as a command.
+"""The rules of the scripted provider: it executes the user's last message as a command.
 
-It is no language model and says so. It is there so that a first run without any key shows streaming, tools, permissions and
-revert, and so that client developers have a backend that always does the same.
+It says that it is no language model. It shows streaming, tools, permissions and revert on a first run without a key, and gives
+client developers a deterministic backend.
 """
 
 import re
@@ -11,17 +11,17 @@ from pathlib import PurePath
 from typing import Any
 
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolResultBlock, ToolTurn, UserTurn
-from app.provider.scripted.adapter import Call, Fail, Say, ScriptedProvider, SetUsage, Step, Turn
+from app.provider.scripted.adapter import Call, Fail, Say, ScriptedProvider, ScriptedStep, ScriptedTurn, SetUsage
 
 WORD_SECONDS = 0.015
-"""Between two words: slow enough to be seen streaming, fast enough not to bore."""
+"""Seconds between words: slow enough to show streaming."""
 
 MAX_TOKENS = 20_000
 _CHARACTERS_A_TOKEN = 4
 _TITLE_WORDS = 8
 
 _SAID_MEANWHILE = re.compile(r"<system-reminder>\n[^\n]+:\n(.*)\n\n[^\n]+\n</system-reminder>", re.DOTALL)
-"""What the user wrote while the model was at work comes wrapped."""
+"""Messages that the user sends during a turn are wrapped in a reminder."""
 
 HELP = """\
 I am the scripted provider: no language model, only a few rules. I am here because no API key is set, so that you can try the \
@@ -45,20 +45,20 @@ For real answers set an API key, for example `ANTHROPIC_API_KEY` or `OPENAI_API_
 """
 
 
-def rules_provider(turns: list[Turn] | None = None) -> ScriptedProvider:
-    """Plays `turns`, then answers by rule."""
+def rules_provider(turns: list[ScriptedTurn] | None = None) -> ScriptedProvider:
+    """Plays `turns`, then answers by rules."""
     return ScriptedProvider(turns or (), otherwise=answer, title=title, keeps_requests=False)
 
 
-def answer(request: ModelRequest) -> Turn:
-    """Closes after tool results, else does what the user asked."""
+def answer(request: ModelRequest) -> ScriptedTurn:
+    """Reports tool results, else executes the user's command."""
     last = next((message for message in reversed(request.messages) if not isinstance(message, AssistantTurn)), None)
     steps = _go_on(request, last) if isinstance(last, ToolTurn) else _obey(request, last)
     return (*steps, _usage(request, steps))
 
 
-def title(request: ModelRequest) -> Turn:
-    """The first words of what the user wrote."""
+def title(request: ModelRequest) -> ScriptedTurn:
+    """The first words of the user's message."""
     words = next((text for message in reversed(request.messages) for text in _texts(message)), "").split()
     return (Say(" ".join(words[:_TITLE_WORDS])[:50] or "New session", chunks=1),)
 
@@ -73,37 +73,37 @@ def _as_typed(text: str) -> str:
     return found[1] if found else text
 
 
-def _obey(request: ModelRequest, message: ModelMessage | None) -> Turn:
-    """A message may hold reminders and file contents beside what the user typed: the first text that is a command counts."""
+def _obey(request: ModelRequest, message: ModelMessage | None) -> ScriptedTurn:
+    """Executes the first text that is a command: a message may also contain reminders and files."""
     texts = list(_texts(message))
     commands = (_command(request, text.strip()) for text in texts)
     return next((steps for steps in commands if steps is not None), None) or _explain(texts[0] if texts else "")
 
 
-def _command(request: ModelRequest, text: str) -> Turn | None:
+def _command(request: ModelRequest, text: str) -> ScriptedTurn | None:
     for pattern, rule in _RULES:
         if found := pattern.fullmatch(text):
             return rule(request, *found.groups())
     return None
 
 
-def _explain(text: str) -> Turn:
-    return (_speak(HELP if not text else f"“{_short(text)}” is not a command that I know.\n\n{HELP}"),)
+def _explain(text: str) -> ScriptedTurn:
+    return (_speak(HELP if not text else f"“{_short(text)}” is not a command I know.\n\n{HELP}"),)
 
 
-def _help(request: ModelRequest) -> Turn:
+def _help(request: ModelRequest) -> ScriptedTurn:
     return (_speak(HELP),)
 
 
-def _list_files(request: ModelRequest) -> Turn:
+def _list_files(request: ModelRequest) -> ScriptedTurn:
     return _use(request, "I will list the files.", {"list": {}, "glob": {"pattern": "*"}, "bash": _bash("ls")})
 
 
-def _read(request: ModelRequest, path: str) -> Turn:
+def _read(request: ModelRequest, path: str) -> ScriptedTurn:
     return _use(request, f"I will read {path}.", {"read": {"filePath": path}})
 
 
-def _write(request: ModelRequest, path: str, content: str) -> Turn:
+def _write(request: ModelRequest, path: str, content: str) -> ScriptedTurn:
     return _use(
         request,
         f"I will write {path}.",
@@ -111,8 +111,8 @@ def _write(request: ModelRequest, path: str, content: str) -> Turn:
     )
 
 
-def _edit(request: ModelRequest, path: str, old: str, new: str) -> Turn:
-    """`edit` refuses a file that was not read in this session, so it is read first; the edit follows when that is done."""
+def _edit(request: ModelRequest, path: str, old: str, new: str) -> ScriptedTurn:
+    """Reads the file first, because `edit` rejects a file that the session has not read. The edit is the second step."""
     edit = Call("edit", {"filePath": path, "oldString": old, "newString": new})
     done = _done_since_user(request)
     if "edit" in done:
@@ -123,27 +123,27 @@ def _edit(request: ModelRequest, path: str, old: str, new: str) -> Turn:
     return _use(request, f"I will read {path}, then edit it.", {first: {"filePath": path}})
 
 
-def _write_over(request: ModelRequest, results: ToolTurn, path: str, content: str) -> Turn:
-    """`write` refuses to replace a file that was not read in this session: it is read, and then written."""
+def _write_over(request: ModelRequest, results: ToolTurn, path: str, content: str) -> ScriptedTurn:
+    """Reads an existing file first, because `write` rejects a file that the session has not read."""
     last = results.content[-1]
     if last.tool == "read":
         return (_speak("Now I will write it."), Call("write", {"filePath": path, "content": content}))
     if not last.is_error or "read" in _done_since_user(request):
         return ()
-    return (_speak("It is there already, so I will read it first."), Call("read", {"filePath": path}))
+    return (_speak("The file exists, so I will read it first."), Call("read", {"filePath": path}))
 
 
 def _done_since_user(request: ModelRequest) -> set[str]:
-    """The tools that answered since the user's last message."""
+    """The tools that have completed since the user's last message."""
     since = takewhile(lambda message: not isinstance(message, UserTurn), reversed(request.messages))
     return {result.tool for message in since if isinstance(message, ToolTurn) for result in message.content}
 
 
-def _run(request: ModelRequest, command: str) -> Turn:
+def _run(request: ModelRequest, command: str) -> ScriptedTurn:
     return _use(request, f"I will run `{command}`.", {"bash": _bash(command)})
 
 
-def _todo(request: ModelRequest, items: str) -> Turn:
+def _todo(request: ModelRequest, items: str) -> ScriptedTurn:
     todos = [
         {"id": str(number), "content": item.strip(), "status": "pending", "priority": "medium"}
         for number, item in enumerate(items.split(","), start=1)
@@ -152,23 +152,23 @@ def _todo(request: ModelRequest, items: str) -> Turn:
     return _use(request, f"I will note {len(todos)} items.", {"todowrite": {"todos": todos}})
 
 
-def _ask(request: ModelRequest, question: str, answers: str) -> Turn:
+def _ask(request: ModelRequest, question: str, answers: str) -> ScriptedTurn:
     options = [{"label": answer.strip(), "description": "One of the answers"} for answer in answers.split(",") if answer.strip()]
     asked = {"question": question, "header": "Question", "options": options}
     return _use(request, "I will ask you.", {"question": {"questions": [asked]}})
 
 
-def _think(request: ModelRequest) -> Turn:
+def _think(request: ModelRequest) -> ScriptedTurn:
     thought = "The user asks me to think. I have no thoughts, but I can show where they would be."
     return (Say(thought, "reasoning", _words(thought), WORD_SECONDS), _speak("I have thought about it: I am a list of rules."))
 
 
-def _long(request: ModelRequest, count: str) -> Turn:
+def _long(request: ModelRequest, count: str) -> ScriptedTurn:
     tokens = min(int(count), MAX_TOKENS)
     return (Say("".join(f"tok{number} ".ljust(8) for number in range(tokens)), chunks=tokens),)
 
 
-def _fail(request: ModelRequest, status: str) -> Turn:
+def _fail(request: ModelRequest, status: str) -> ScriptedTurn:
     body = f'{{"error":{{"message":"asked to fail with {status}"}}}}'
     return (Fail(int(status), {"retry-after-ms": "1000"}, body, f"You asked me to fail with {status}."),)
 
@@ -177,8 +177,8 @@ _WRITE = re.compile(r"write ([^\s:]+): ?(.*)", re.IGNORECASE | re.DOTALL)
 _MUST_BE_READ = "You must read"
 _EDIT = re.compile(r"edit ([^\s:]+): ?(.+?) ?-> ?(.*)", re.IGNORECASE | re.DOTALL)
 
-Rule = Callable[..., Turn]
-_RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
+PromptRule = Callable[..., ScriptedTurn]
+_RULES: tuple[tuple[re.Pattern[str], PromptRule], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), rule)
     for pattern, rule in (
         (r"help[.!?]?", _help),
@@ -196,8 +196,8 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
 )
 
 
-def _use(request: ModelRequest, announcement: str, choices: Mapping[str, Mapping[str, Any]]) -> Turn:
-    """The first of these tools that this agent has."""
+def _use(request: ModelRequest, announcement: str, choices: Mapping[str, Mapping[str, Any]]) -> ScriptedTurn:
+    """Calls the first of these tools that the agent has."""
     offered = _offered(request)
     tool = next((name for name in choices if name in offered), None)
     if tool is None:
@@ -218,12 +218,12 @@ def _new_file(path: str, content: str) -> str:
     return f"*** Begin Patch\n*** Add File: {PurePath(path)}\n{lines}\n*** End Patch"
 
 
-def _go_on(request: ModelRequest, results: ToolTurn) -> Turn:
-    """An edit has a second step, and so has writing over a file; every other command is done with its tool."""
+def _go_on(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
+    """Edits and overwrites have a second step; every other command has one."""
     return _second_step(request, results) or _closing(results)
 
 
-def _second_step(request: ModelRequest, results: ToolTurn) -> Turn:
+def _second_step(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
     if any(result.is_error and _MUST_BE_READ not in result.text for result in results.content):
         return ()
     user = next((message for message in reversed(request.messages) if isinstance(message, UserTurn)), None)
@@ -233,7 +233,7 @@ def _second_step(request: ModelRequest, results: ToolTurn) -> Turn:
     return next(chain(edits, writes), ())
 
 
-def _closing(results: ToolTurn) -> Turn:
+def _closing(results: ToolTurn) -> ScriptedTurn:
     return (_speak("\n".join(_report(result) for result in results.content)),)
 
 
@@ -241,7 +241,7 @@ def _report(result: ToolResultBlock) -> str:
     if result.is_error:
         return f"`{result.tool}` failed: {_short(result.text)}"
     lines = len(result.text.splitlines())
-    return f"`{result.tool}` is done; it answered with {lines} {'line' if lines == 1 else 'lines'}."
+    return f"Done: `{result.tool}` succeeded ({lines} {'line' if lines == 1 else 'lines'} of output)."
 
 
 def _speak(text: str) -> Say:
@@ -257,8 +257,8 @@ def _short(text: str) -> str:
     return line if len(line) <= 80 else f"{line[:79]}…"
 
 
-def _usage(request: ModelRequest, steps: Turn) -> Step:
-    """Estimated, so that clients have numbers to show."""
+def _usage(request: ModelRequest, steps: ScriptedTurn) -> ScriptedStep:
+    """An estimate, so that clients have numbers to show."""
     sent = sum(map(len, request.system)) + sum(_length(message) for message in request.messages)
     said = sum(len(step.text) for step in steps if isinstance(step, Say))
     return SetUsage({"input": sent // _CHARACTERS_A_TOKEN + 1, "output": said // _CHARACTERS_A_TOKEN + 1})

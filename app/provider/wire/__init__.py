@@ -1,1 +1,1 @@
-"""What the wire formats share: the connection, server-sent events, open blocks, tool inputs, files and errors."""
+"""Shared by the wire formats: connection, server-sent events, open blocks, tool inputs, files and errors."""

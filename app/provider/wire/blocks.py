@@ -1,4 +1,4 @@
-"""The text and reasoning blocks of one stream that are open: each is started once and ended once."""
+"""Tracks the open text and reasoning blocks of a stream, so that each starts and ends once."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ class Blocks:
         return [TextStart(block_id, metadata) if kind == "text" else ReasoningStart(block_id, metadata)]
 
     def delta(self, kind: BlockKind, block_id: str, text: str) -> list[StreamEvent]:
-        """Starts the block if need be; nothing for empty text."""
+        """Starts the block if it is not open. No events for empty text."""
         if not text:
             return []
         delta = TextDelta(block_id, text) if kind == "text" else ReasoningDelta(block_id, text)
@@ -35,7 +35,7 @@ class Blocks:
 
 
 class TurningBlocks:
-    """Blocks for a wire format without block boundaries: text after reasoning ends the reasoning, and the other way round."""
+    """For wire formats without block boundaries: text ends an open reasoning block, and reasoning an open text block."""
 
     def __init__(self) -> None:
         self._blocks = Blocks()

@@ -1,7 +1,7 @@
-"""A request to a provider through its official SDK, and its answer read as a stream of events.
+"""Sends a request to a provider through its official SDK and reads the answer as a stream of events.
 
-The SDK makes the connection, the URL and the headers. The body is serialised and the stream parsed here: the SDKs walk a long
-history recursively and build typed objects a chunk, which costs several times what the rest of the adapter does.
+The SDK provides the connection, the URL and the headers. The body is serialised and the stream parsed here: the SDKs walk a long
+history recursively and build typed objects per chunk, which costs several times as much as the rest of the adapter.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Payload = dict[str, Any]
 
 
 def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
-    """A provider's option `timeout`: milliseconds of silence that are too many, false for no limit."""
+    """The idle timeout from the option `timeout`: milliseconds without data, or false for no limit."""
     match options.get("timeout"):
         case False:
             return None
@@ -49,9 +49,12 @@ class SdkClient:
     headers: dict[str, Any]
 
 
+def _closed(_timeout: "httpx2.Timeout") -> SdkClient:
+    raise RuntimeError("This provider's connection is closed: its directory was let go of.")
+
+
 class ProviderConnection:
-    """Makes its SDK's client at the first request: importing an SDK costs memory and half a second.
-    A thread does it, so that other sessions go on."""
+    """Creates the SDK's client at the first request, in a thread: importing an SDK takes memory and half a second."""
 
     def __init__(self, make: Callable[["httpx2.Timeout"], SdkClient], *, idle_seconds: float | None) -> None:
         self._make = make
@@ -70,8 +73,10 @@ class ProviderConnection:
             await stream.close()
 
     async def close(self) -> None:
-        if self._sdk is not None:
-            await self._sdk.client.close()
+        """Lets go of the client and of who makes it: held in a cycle, megabytes would wait for the garbage collector."""
+        sdk, self._sdk, self._make = self._sdk, None, _closed
+        if sdk is not None:
+            await sdk.client.close()
 
     async def _open(self) -> SdkClient:
         async with self._opening:
@@ -103,7 +108,7 @@ class ProviderConnection:
 
 
 class ProviderStream:
-    """The events of an answer, parsed. Ends at `[DONE]` or with the answer."""
+    """The parsed events of an answer, until `[DONE]` or its end."""
 
     def __init__(self, response: "httpx2.Response") -> None:
         self._response = response
@@ -125,8 +130,8 @@ class ProviderStream:
         return self._parse(self._ready.popleft())
 
     async def drain(self) -> None:
-        """Reads what is left after the last event, so that the connection can serve the next request. The answer is complete:
-        what goes wrong now only costs that connection."""
+        """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is
+        complete."""
         import httpx2
 
         with suppress(TimeoutError, httpx2.RequestError):
@@ -157,7 +162,7 @@ class ProviderStream:
         return payload
 
     def _end(self) -> None:
-        """A last event without its empty line counts if it is whole."""
+        """Accepts a complete last event without its empty line."""
         self._ended = True
         last = self._decoder.close()
         if last is not None and _object(last) is not None:
@@ -180,24 +185,24 @@ def _object(data: bytes) -> Payload | None:
 
 
 class Reader(Protocol):
-    """Translates the events of one answer. `finished` is true after the last one that matters."""
+    """Translates the events of one answer. `finished` is true after the last relevant one."""
 
     @property
     def finished(self) -> bool: ...
 
     def read(self, payload: Payload) -> list[StreamEvent]:
-        """Raises an ApiFailure for an event that is an error."""
+        """Raises an ApiFailure for an error event."""
         ...
 
     def end(self) -> list[StreamEvent]:
-        """Ends what is open; with a Finish if the provider said why it stopped."""
+        """Ends the open blocks; adds a Finish if the provider sent a finish reason."""
         ...
 
 
 async def converse(
     connection: ProviderConnection, path: str, body: Payload, headers: dict[str, str], reader: Reader
 ) -> AsyncGenerator[StreamEvent, None]:
-    """An answer whose first event is an error never started."""
+    """Emits no StreamStart if the first event is an error."""
     started = False
     async with connection.post(path, body, headers) as payloads:
         async for payload in payloads:

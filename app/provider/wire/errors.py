@@ -1,4 +1,4 @@
-"""What a provider's failures mean: an HTTP answer, a broken connection or an error object inside a stream → ApiFailure."""
+"""Translates failures of providers to ApiFailure: HTTP errors, broken connections and error events in a stream."""
 
 import errno
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ def is_retryable(status: int) -> bool:
 
 
 def failure_of(error: BaseException, url: str) -> ApiFailure | None:
-    """Reads an exception of an SDK or of the HTTP library beneath it; None if it tells of no failure of the provider."""
+    """Translates an exception of an SDK or its HTTP library; None if it is not a failure of the provider."""
     import httpx2
 
     response = getattr(error, "response", None)
@@ -59,7 +59,7 @@ def failure_of(error: BaseException, url: str) -> ApiFailure | None:
 
 
 def answered(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
-    """The provider answered, but with an error."""
+    """An HTTP answer with an error status."""
     return refused(
         _message(status, body),
         status=status,
@@ -79,14 +79,14 @@ def refused(
     headers: dict[str, str] | None = None,
     metadata: dict[str, str] | None = None,
 ) -> ApiFailure:
-    """What the provider said, as the kind of failure that it is."""
+    """The failure that the provider's error stands for."""
     if is_context_overflow(message, status, body):
         return ContextOverflow(message, status=status, headers=headers, body=body, metadata=metadata)
     return ApiFailure(message, status=status, retryable=retryable, headers=headers, body=body, metadata=metadata)
 
 
 def no_stream(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
-    """A success whose body is no event stream: an error object, or a page of something else at that address."""
+    """A successful answer whose body is not an event stream: an error object, or another page at that address."""
     said = _said(_parsed(body))
     host = urlsplit(url).netloc
     failure = answered(status, headers, body, url)
@@ -95,7 +95,7 @@ def no_stream(status: int, headers: Mapping[str, str], body: str, url: str) -> A
 
 
 def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
-    """An error that came as an event, after the answer had begun. `payload` is that event."""
+    """An error event in a stream. `payload` is the event."""
     error = payload.get("error") or payload
     facts = error if isinstance(error, dict) else {}
     status = _status_of(facts)
@@ -112,7 +112,7 @@ def unreadable_event(data: bytes, url: str) -> ApiFailure:
 
 
 def _message(status: int, body: str) -> str:
-    """`error.message` of the body alone if it has one; else the reason phrase with what else the body says."""
+    """`error.message` of the body; without one, the reason phrase and the body's text."""
     parsed = _parsed(body)
     error = parsed.get("error") if isinstance(parsed, dict) else None
     if isinstance(error, dict) and (message := _text(error.get("message"))):

@@ -1,4 +1,4 @@
-"""A file of a prompt or of a tool result, as the adapters need to see it."""
+"""Files of prompts and tool results, for the adapters."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -23,13 +23,13 @@ class InlineFile:
 
 
 def inline(file: FileBlock) -> InlineFile | None:
-    """The content of a `data:` URL; None for a file that stands elsewhere."""
+    """The content of a `data:` URL; None for any other URL."""
     if not file.url.startswith("data:"):
         return None
     return InlineFile(file.mime, file.url.partition(",")[2])
 
 
 def unsendable(file: FileBlock) -> str:
-    """The sentence that stands for a file which the wire format has no place for."""
+    """The text that replaces a file that the wire format cannot carry."""
     name = file.filename or (file.url if not file.url.startswith("data:") else "a file")
     return f"[{name} ({file.mime}) was attached, but this kind of file can't be sent to the model.]"

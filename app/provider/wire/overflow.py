@@ -1,7 +1,7 @@
-"""Whether a provider refused a request because the conversation is longer than its model takes.
+"""Detects whether a provider rejected a request because the conversation exceeds the model's context window.
 
-No two providers say it alike and few have a code for it, so their sentences are known here; the corpus beside this module's test
-holds what real servers answer, and what only looks like it.
+Providers use different sentences and few have an error code, so this module has patterns. `overflow_corpus.json` beside the test
+holds answers of real servers, and answers that only look similar.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 _TOO_LARGE = 413
 _RATE_LIMITED = 429
 _MOST_READ = 8_000
-"""Characters of a body: what a provider has to say stands at its start, and some send the request back behind it."""
+"""Characters of a body that are searched: the error is at its start, and some providers append the request."""
 
 _WINDOW = r"(?:context|prompt)[ _](?:length|window|size|limit)"
 _BEYOND = r"(?:exceed\w*|longer than|greater than|fit into|too large for|maximum|max)"
@@ -20,10 +20,10 @@ _TOO_LONG = re.compile(
             r"context_?(?:length|window|size)_?exceeded",
             r"exceed_context_size",
             r"max_prompt_tokens_exceeded",
-            # the window by name, and that it is passed
+            # the window is exceeded
             rf"{_BEYOND}\b[^.`]{{0,60}}\b{_WINDOW}",
             rf"{_WINDOW}\b[^.]{{0,40}}\b(?:exceed\w*|overflow\w*|is only|of only)",
-            # the prompt, and that it is too long
+            # the prompt is too long
             r"(?:prompt|input|request|conversation)(?: \([^)]*\))? (?:is |was )?too (?:long|large)",
             r"content': string too long",
             r"input tokens? (?:count )?(?:\(\d+\) )?exceeds? the (?:maximum|configured limit)",
@@ -45,8 +45,8 @@ _TOO_OFTEN = re.compile(r"rate.?limit|throttl|quota|per[ _]min|per[ _]day", re.I
 
 
 def is_context_overflow(message: str, status: int | None, body: str | None) -> bool:
-    """413 is a request of too many bytes or tokens, for which a shorter conversation is the remedy too. A rate limit asks for
-    patience, whatever else it says of tokens."""
+    """Status 413 counts: a shorter conversation helps against too many bytes too. A rate limit never counts, even if it mentions
+    tokens."""
     if status == _TOO_LARGE:
         return True
     said = f"{message}\n{(body or '')[:_MOST_READ]}"

@@ -1,4 +1,4 @@
-"""Server-sent events, as far as model providers use them: the `data` of each event; names, ids and comments are skipped."""
+"""Decodes server-sent events of model providers: the `data` of each event, without names, ids and comments."""
 
 import json
 from typing import Any
@@ -10,12 +10,12 @@ _STRAY_LIMIT = 8192
 
 
 class SseDecoder:
-    """`stray` gathers lines that are no part of an event stream (an HTML page, a JSON error), to say what came instead."""
+    """`stray` collects lines that are not part of an event stream (an HTML page, a JSON error), for the error message."""
 
     def __init__(self) -> None:
         self.stray = b""
         self._rest: list[bytes] = []
-        """The pieces of a line that has not ended."""
+        """The pieces of an incomplete line."""
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -28,7 +28,7 @@ class SseDecoder:
         return [data for line in lines if (data := self._line(line.removesuffix(b"\r")))]
 
     def close(self) -> bytes | None:
-        """The data of a last event that no empty line ended."""
+        """The data of a last event without an empty line after it."""
         self._line(b"".join(self._rest).removesuffix(b"\r"))
         return self._dispatch()
 
@@ -48,8 +48,8 @@ class SseDecoder:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Any JSON; ValueError otherwise. Half of a surrogate pair, which some servers escape into a chunk of its own, becomes
-    U+FFFD, as it could not be stored."""
+    """Raises ValueError for invalid JSON. Half of a surrogate pair, which some servers send in a chunk of its own, becomes
+    U+FFFD, because it cannot be stored."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

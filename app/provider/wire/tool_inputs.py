@@ -1,4 +1,4 @@
-"""The tool calls of one stream whose arguments are still arriving."""
+"""Collects the streamed arguments of tool calls."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from app.util import ids
 
 
 def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:
-    """No arguments at all means an empty object."""
+    """Empty text means an empty object."""
     try:
         value: Any = parse_json(raw) if raw.strip() else {}
     except ValueError as error:
@@ -28,7 +28,7 @@ class _ToolInput:
 
 
 class ToolInputs:
-    """Calls by the key that the wire format gives them (an index)."""
+    """Calls by the key of the wire format (an index)."""
 
     def __init__(self) -> None:
         self._open: dict[int, _ToolInput] = {}
@@ -41,7 +41,7 @@ class ToolInputs:
         return self._open[key].given_id
 
     def start(self, key: int, call_id: str, tool: str) -> list[ToolInputStart]:
-        """The event comes once, when the name is known: some servers send it after the id."""
+        """Emits the event once the name is known: some servers send it after the id."""
         if key not in self._open:
             self._open[key] = _ToolInput(call_id, self._unused(call_id), "", [])
         call = self._open[key]
@@ -51,7 +51,7 @@ class ToolInputs:
         return [ToolInputStart(call.call_id, tool)]
 
     def _unused(self, call_id: str) -> str:
-        """Some servers give the same id to several calls; a call and its result are told from others by it."""
+        """Replaces an id that is taken: some servers give several calls the same id, which must identify a call."""
         unused = ids.call_id() if call_id in self._ids else call_id
         self._ids.add(unused)
         return unused
@@ -64,5 +64,5 @@ class ToolInputs:
         return read_call(call.call_id, call.tool, "".join(call.raw))
 
     def finish_all(self) -> list[ToolCall | InvalidToolCall]:
-        """Every call that was started."""
+        """All calls that have started."""
         return [self.finish(key) for key, call in tuple(self._open.items()) if call.tool]

@@ -1,1 +1,1 @@
-"""One module a tool, with its parameters; its description is in `../descriptions`. What tools share is beside this package."""
+"""The built-in tools: one module per tool. The descriptions for the model are in `../descriptions`."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.tool import descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
 from app.tool.files import diff_text, patch_text, text_file
 from app.tool.files.diff_text import FileDelta
@@ -25,8 +25,8 @@ class ApplyPatchParameters(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """One change of the patch with its files located."""
+class _LocatedChange:
+    """One change of the patch, with resolved paths."""
 
     change: PatchChange
     path: Path
@@ -34,7 +34,7 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _PlannedChange:
     type: Literal["add", "update", "move", "delete"]
     path: Path
     move_path: Path | None
@@ -61,7 +61,8 @@ class _Planned:
 
 
 class ApplyPatchTool(Tool[ApplyPatchParameters]):
-    """Changes several files at once: everything is checked before anyone is asked, and either all of it is done or nothing."""
+    """Changes several files at once. The whole patch is validated before the user is asked, and applied completely or not at
+    all."""
 
     id = "apply_patch"
     parameters = ApplyPatchParameters
@@ -75,13 +76,13 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
 
     async def execute(self, args: ApplyPatchParameters, ctx: ToolContext) -> ToolResult:
         steps = _located(ctx, _parsed(args.patch_text))
-        paths = _touched(steps)
+        paths = _changed_paths(steps)
         for path in paths:
             await ask_if_outside(ctx, path)
         async with self._locks.hold_all(paths):
             batch, planned = await asyncio.to_thread(_plan, steps)
             metadata = _metadata(ctx, planned)
-            await ctx.host.ask(_edit_ask(ctx, paths, metadata))
+            await ctx.host.require_permission(_edit_permission(ctx, paths, metadata))
             require_in_place(ctx, *paths)
             for path, stamp in (await text_file.finish_in_thread(write_batch, batch)).items():
                 self._times.record(ctx.session_id, path, stamp)
@@ -97,49 +98,49 @@ def _parsed(text: str) -> list[PatchChange]:
     try:
         changes = patch_text.parse(text)
     except PatchError as error:
-        raise _unverified(error) from error
+        raise _verification_error(error) from error
     if not changes:
         raise ToolError("patch rejected: empty patch")
     return changes
 
 
-def _unverified(error: Exception) -> ToolError:
+def _verification_error(error: Exception) -> ToolError:
     return ToolError(f"apply_patch verification failed: {error}")
 
 
-def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_Step]:
+def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_LocatedChange]:
     for change in changes:
         _require_no_link(ctx, change)
-    return [_Step(change, locate(ctx, change.path), _move_target(ctx, change)) for change in changes]
+    return [_LocatedChange(change, locate(ctx, change.path), _move_target(ctx, change)) for change in changes]
 
 
 def _require_no_link(ctx: ToolContext, change: PatchChange) -> None:
-    """Paths are followed to the real file: taking that away would leave the link, which is what was named."""
+    """Resolved paths name the target of a link: deleting or moving it would leave the link itself."""
     takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
     if takes_away and (ctx.directory / change.path).is_symlink():
-        raise _unverified(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
+        raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
 
 
 def _move_target(ctx: ToolContext, change: PatchChange) -> Path | None:
     return locate(ctx, change.move_to) if isinstance(change, UpdateFile) and change.move_to else None
 
 
-def _touched(steps: list[_Step]) -> list[Path]:
-    """Each file once, in the patch's order."""
+def _changed_paths(steps: list[_LocatedChange]) -> list[Path]:
+    """Each file once, in the order of the patch."""
     return list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
 
 
-def _plan(steps: list[_Step]) -> tuple[FileBatch, list[_Planned]]:
+def _plan(steps: list[_LocatedChange]) -> tuple[FileBatch, list[_PlannedChange]]:
     batch = FileBatch()
     try:
         planned = [_apply(batch, step) for step in steps]
         batch.encoded()
     except (PatchError, ToolError) as error:
-        raise _unverified(error) from error
+        raise _verification_error(error) from error
     return batch, planned
 
 
-def _apply(batch: FileBatch, step: _Step) -> _Planned:
+def _apply(batch: FileBatch, step: _LocatedChange) -> _PlannedChange:
     path = step.path
     before = batch.text(path)
     match step.change:
@@ -169,12 +170,12 @@ def _existing(text: str | None, path: Path, action: str) -> str:
 
 def _planned(
     kind: Literal["add", "update", "move", "delete"], path: Path, move_path: Path | None, before: str, after: str
-) -> _Planned:
+) -> _PlannedChange:
     before, after = text_file.shown(before), text_file.shown(after)
-    return _Planned(kind, path, move_path, before, after, diff_text.compare(str(path), before, after))
+    return _PlannedChange(kind, path, move_path, before, after, diff_text.compare(str(path), before, after))
 
 
-def _metadata(ctx: ToolContext, planned: Sequence[_Planned]) -> dict[str, Any]:
+def _metadata(ctx: ToolContext, planned: Sequence[_PlannedChange]) -> dict[str, Any]:
     return {
         "diff": "\n".join(plan.delta.text for plan in planned),
         "files": [plan.wire(ctx) for plan in planned],
@@ -182,14 +183,14 @@ def _metadata(ctx: ToolContext, planned: Sequence[_Planned]) -> dict[str, Any]:
     }
 
 
-def _edit_ask(ctx: ToolContext, paths: list[Path], metadata: dict[str, Any]) -> PermissionAsk:
+def _edit_permission(ctx: ToolContext, paths: list[Path], metadata: dict[str, Any]) -> ToolPermission:
     names = [relative_name(ctx, path) for path in paths]
-    return PermissionAsk(
+    return ToolPermission(
         "edit", names, ["*"], {"filepath": ", ".join(names), "diff": metadata["diff"], "files": metadata["files"]}
     )
 
 
-def _result(ctx: ToolContext, planned: Sequence[_Planned], metadata: dict[str, Any]) -> ToolResult:
+def _result(ctx: ToolContext, planned: Sequence[_PlannedChange], metadata: dict[str, Any]) -> ToolResult:
     lines = [f"{_MARKS[plan.type]} {relative_name(ctx, plan.result_path)}" for plan in planned]
     output = "\n".join(["Success: the patch is applied. Files changed:", *lines])
     return ToolResult(output, output, metadata)

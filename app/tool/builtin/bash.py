@@ -9,13 +9,13 @@ from app.permission.boundary import Boundary
 from app.permission.shell.analysis import analyse
 from app.schema.base import Wire
 from app.tool import boundary, descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.process import process
 from app.tool.process.transcript import LivePreview, Transcript, shorten
 
 DEFAULT_TIMEOUT_MS = 120_000
 _GRACE_MS = 100
-"""A command that itself stops after the same time shall be the one to say so."""
+"""Added to the timeout: a command that has the same timeout of its own reports it first."""
 
 
 class BashParameters(Wire):
@@ -28,7 +28,7 @@ class BashParameters(Wire):
 
 
 class BashTool(Tool[BashParameters]):
-    """`shell` runs the commands, with `environment` as it is at that moment."""
+    """`shell` runs the commands with the current content of `environment`."""
 
     id = "bash"
     parameters = BashParameters
@@ -52,19 +52,23 @@ class BashTool(Tool[BashParameters]):
         if timeout_ms < 0:
             raise ToolError(f"The timeout must not be negative, but it is {timeout_ms:g}")
         directory = boundary.locate(ctx, args.workdir or ".")
-        await self._ask(args.command, directory, ctx)
+        await self._require_permission(args.command, directory, ctx)
         if not directory.is_dir():
             raise ToolError(f"The working directory does not exist: {directory}")
         return await self._run(args, directory, timeout_ms, ctx)
 
-    async def _ask(self, command: str, directory: Path, ctx: ToolContext) -> None:
-        """A command that runs nothing (`cd` alone) needs no leave of its own."""
+    async def _require_permission(self, command: str, directory: Path, ctx: ToolContext) -> None:
+        """A command line that runs no program (`cd` alone) needs no permission."""
         within = Boundary(ctx.directory, ctx.worktree)
         analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)
         if analysis.outside:
-            await ctx.host.ask(PermissionAsk("external_directory", list(analysis.outside), analysis.outside_always))
+            await ctx.host.require_permission(
+                ToolPermission("external_directory", list(analysis.outside), analysis.outside_always)
+            )
         if analysis.patterns:
-            await ctx.host.ask(PermissionAsk(self.id, analysis.patterns, analysis.always, subjects=analysis.subjects))
+            await ctx.host.require_permission(
+                ToolPermission(self.id, analysis.patterns, analysis.always, subjects=analysis.subjects)
+            )
 
     async def _run(self, args: BashParameters, directory: Path, timeout_ms: float, ctx: ToolContext) -> ToolResult:
         transcript = Transcript()
@@ -77,17 +81,17 @@ class BashTool(Tool[BashParameters]):
             try:
                 ended = await self._start(args.command, directory, timeout_ms, transcript, live)
             except asyncio.CancelledError:
-                live.show(shorten(transcript.text() + _remark("The user stopped the command.")))
+                live.show(shorten(transcript.text() + _metadata_block("The user stopped the command.")))
                 raise
         output = transcript.text()
         if ended.timed_out:
-            output += _remark(f"The command was stopped: it ran longer than its timeout of {timeout_ms:g} ms.")
+            output += _metadata_block(f"The command was stopped: it ran longer than its timeout of {timeout_ms:g} ms.")
         metadata = {"output": shorten(output), "exit": ended.code, "description": args.description}
         return ToolResult(title=args.description, output=output, metadata=metadata)
 
     async def _start(
         self, command: str, directory: Path, timeout_ms: float, transcript: Transcript, live: LivePreview
-    ) -> process.Exit:
+    ) -> process.ProcessExit:
         def take(chunk: bytes) -> None:
             transcript.add(chunk)
             live.show(transcript.preview)
@@ -100,5 +104,5 @@ class BashTool(Tool[BashParameters]):
             raise ToolError(f"The shell {self._shell} could not run the command: {error}") from error
 
 
-def _remark(text: str) -> str:
+def _metadata_block(text: str) -> str:
     return f"\n\n<bash_metadata>\n{text}\n</bash_metadata>"

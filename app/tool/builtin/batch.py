@@ -27,7 +27,7 @@ class BatchParameters(Wire):
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """`rejection` is set when the person said no: that is meant for the whole turn."""
+    """`rejection`: the user rejected the call, which ends the whole batch."""
 
     tool: str
     result: ToolResult | None = None
@@ -36,7 +36,7 @@ class BatchOutcome:
 
 
 class BatchTool(Tool[BatchParameters]):
-    """Each call is the turn's own call of that tool: stored, asked for and bounded as any other."""
+    """Each call is stored, needs permission and is truncated like a direct call of the tool."""
 
     id = "batch"
     parameters = BatchParameters
@@ -62,7 +62,7 @@ class BatchTool(Tool[BatchParameters]):
             return BatchOutcome(call.tool, result=await ctx.host.call_tool(call.tool, call.parameters))
         except (PermissionRejected, QuestionRejected) as error:
             return BatchOutcome(call.tool, error=str(error), rejection=error)
-        except Exception as error:  # noqa: BLE001  one call's failure, of whatever kind, is told and the others' results stand
+        except Exception as error:  # noqa: BLE001  a failed call is reported beside the results of the others
             return BatchOutcome(call.tool, error=str(error) or type(error).__name__)
 
 

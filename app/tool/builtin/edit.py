@@ -13,7 +13,7 @@ from app.tool.files.replace import replace
 
 
 class TextEdit(Wire):
-    """One replacement; with an empty `old_string` the new text becomes the whole file."""
+    """One replacement. An empty `old_string` replaces the whole file."""
 
     old_string: Annotated[str, Field(description="The text to replace; empty to give the file new content as a whole")]
     new_string: Annotated[str, Field(description="The text to put in its place; must differ from oldString")]
@@ -25,7 +25,7 @@ class TextEdit(Wire):
 
     @property
     def requirement(self) -> Requirement:
-        """What must hold for the file: one that is written as a whole need not have been read."""
+        """The precondition of the edit: a file that is replaced as a whole need not have been read."""
         return "exists and was read" if self.old_string else "nothing"
 
     def apply(self, text: str) -> str:

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.tool import boundary, descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolResult
+from app.tool.base import Tool, ToolContext, ToolPermission, ToolResult
 from app.tool.search import ripgrep
-from app.tool.search.search_place import SearchPlace, newest_first, notes
+from app.tool.search.search_scope import SearchScope, newest_first, notes
 
 LIMIT = 100
 
@@ -26,12 +26,12 @@ class GlobTool(Tool[GlobParameters]):
         return descriptions.load(self.id)
 
     async def execute(self, args: GlobParameters, ctx: ToolContext) -> ToolResult:
-        await ctx.host.ask(PermissionAsk(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
-        place = await SearchPlace.enter(ctx, args.path)
-        listing = await ripgrep.list_files(place.directory(), [args.pattern], LIMIT, place.contains)
+        await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
+        scope = await SearchScope.enter(ctx, args.path)
+        listing = await ripgrep.list_files(scope.directory(), [args.pattern], LIMIT, scope.contains)
         paths = await asyncio.to_thread(newest_first, listing.paths)
         return ToolResult(
-            title=boundary.relative_name(ctx, place.path),
+            title=boundary.relative_name(ctx, scope.path),
             output=_render(paths, listing),
             metadata={"count": len(paths), "truncated": listing.truncated},
         )

@@ -7,14 +7,14 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.tool import descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.search import ripgrep
 from app.tool.search.ripgrep import Match, Matches
-from app.tool.search.search_place import SearchPlace, newest_first, notes
+from app.tool.search.search_scope import SearchScope, newest_first, notes
 
 LIMIT = 100
-CONSIDERED = 10_000
-"""Matches that are read before the newest are chosen."""
+MAX_SCANNED_MATCHES = 10_000
+"""The number of matches that are read; the newest of them are shown."""
 LINE_CHARACTERS = 2000
 
 
@@ -34,9 +34,9 @@ class GrepTool(Tool[GrepParameters]):
     async def execute(self, args: GrepParameters, ctx: ToolContext) -> ToolResult:
         if not args.pattern:
             raise ToolError("The pattern is empty")
-        await ctx.host.ask(PermissionAsk(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
-        place = await SearchPlace.enter(ctx, args.path)
-        matches = await ripgrep.grep(args.pattern, place.folder(), place.path, args.include, CONSIDERED, place.contains)
+        await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
+        scope = await SearchScope.enter(ctx, args.path)
+        matches = await ripgrep.grep(args.pattern, scope.folder(), scope.path, args.include, MAX_SCANNED_MATCHES, scope.contains)
         by_age = await asyncio.to_thread(_newest_first, matches.found)
         chosen = by_age[:LIMIT]
         return ToolResult(
@@ -65,7 +65,7 @@ def _render(chosen: list[Match], matches: Matches) -> str:
 def _more(matches: Matches) -> str | None:
     if len(matches.found) <= LIMIT:
         return None
-    total = f"more than {CONSIDERED}" if matches.truncated else str(len(matches.found))
+    total = f"more than {MAX_SCANNED_MATCHES}" if matches.truncated else str(len(matches.found))
     return f"Only {LIMIT} of {total} matches are shown, newest files first. Narrow the pattern, the path or `include`."
 
 

@@ -13,7 +13,7 @@ class InvalidParameters(Wire):
 
 
 class InvalidTool(Tool[InvalidParameters]):
-    """Where the turn sends a call that no tool can take, so that the model reads what was wrong with it."""
+    """Stands in for a call that no tool can execute, so that the model reads the error."""
 
     id = "invalid"
     parameters = InvalidParameters

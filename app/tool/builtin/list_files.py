@@ -7,16 +7,16 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.tool import boundary, descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolResult
+from app.tool.base import Tool, ToolContext, ToolPermission, ToolResult
 from app.tool.search import ripgrep
-from app.tool.search.search_place import SearchPlace, notes
+from app.tool.search.search_scope import SearchScope, notes
 
 LIMIT = 100
 IGNORED = (  # noqa: SIM905
     "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ .vscode/ .zig-cache/ zig-out "
     ".coverage coverage/ tmp/ temp/ .cache/ cache/ logs/ .venv/ venv/ env/"
 ).split()
-"""Top-level names that are rarely of interest."""
+"""Directories and files at the top level that are left out."""
 
 
 class ListParameters(Wire):
@@ -32,11 +32,11 @@ class ListTool(Tool[ListParameters]):
         return descriptions.load(self.id)
 
     async def execute(self, args: ListParameters, ctx: ToolContext) -> ToolResult:
-        place = await SearchPlace.enter(ctx, args.path)
-        directory = place.directory()
-        await ctx.host.ask(PermissionAsk(self.id, [str(directory)], ["*"], {"path": str(directory)}))
+        scope = await SearchScope.enter(ctx, args.path)
+        directory = scope.directory()
+        await ctx.host.require_permission(ToolPermission(self.id, [str(directory)], ["*"], {"path": str(directory)}))
         globs = [f"!{name}*" for name in IGNORED] + [f"!{glob}" for glob in args.ignore or []]
-        listing = await ripgrep.list_files(directory, globs, LIMIT, place.contains, ordered=True)
+        listing = await ripgrep.list_files(directory, globs, LIMIT, scope.contains, ordered=True)
         return ToolResult(
             title=boundary.relative_name(ctx, directory),
             output=_render(directory, listing),
@@ -69,7 +69,7 @@ def _tree(paths: Iterable[str]) -> Folder:
 
 
 def _lines(folder: Folder, depth: int) -> list[str]:
-    """Directories before files, each by name."""
+    """Directories first, then files, each sorted by name."""
     indent = "  " * depth
     below = [line for name in sorted(folder.folders) for line in (f"{indent}{name}/", *_lines(folder.folders[name], depth + 1))]
     return below + [f"{indent}{name}" for name in sorted(folder.files)]

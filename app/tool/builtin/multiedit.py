@@ -18,7 +18,7 @@ class MultiEditParameters(Wire):
 
 
 class MultiEditTool(Tool[MultiEditParameters]):
-    """Several edits of one file: all are made, or none."""
+    """Applies several edits to one file, or none."""
 
     id = "multiedit"
     parameters = MultiEditParameters
@@ -30,14 +30,14 @@ class MultiEditTool(Tool[MultiEditParameters]):
         return descriptions.load(self.id)
 
     async def execute(self, args: MultiEditParameters, ctx: ToolContext) -> ToolResult:
-        _require_sound(args)
+        _require_valid(args)
         path = locate(ctx, args.file_path)
         await ask_if_outside(ctx, path)
         change = await self._editor.change(ctx, path, lambda text: _apply_all(text, args.edits), args.edits[0].requirement)
         return ToolResult(relative_name(ctx, path), f"Applied {len(args.edits)} edits successfully.", change.edit_metadata())
 
 
-def _require_sound(args: MultiEditParameters) -> None:
+def _require_valid(args: MultiEditParameters) -> None:
     if not args.file_path:
         raise ToolError("filePath is required")
     if not args.edits:

@@ -47,7 +47,7 @@ def _info(question: Question) -> QuestionInfo:
 
 
 def _render(questions: list[Question], answers: list[Answer]) -> str:
-    """A client may send fewer answers than there were questions."""
+    """A client may send fewer answers than questions."""
     padded = answers + [[]] * (len(questions) - len(answers))
     pairs = (
         f'"{question.question}"="{", ".join(answer) or "Unanswered"}"'

@@ -12,7 +12,7 @@ from pydantic import Field
 from app.schema.base import Wire
 from app.schema.file import FileContent
 from app.tool import descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
 from app.tool.files import file_kind, text_file
 from app.tool.files.file_times import FileTimes, Stamp
@@ -24,7 +24,7 @@ MAX_ATTACHMENT_BYTES = 10 * 1024 * 1024
 MAX_SCANNED_BYTES = 4 * 1024**3
 _PREVIEW_LINES = 20
 _SUGGESTIONS = 3
-# A UTF-8 character takes up to four bytes; one more shows that the line goes on.
+# A UTF-8 character has up to four bytes; one more byte shows that the line continues.
 _LINE_BYTES = 4 * MAX_LINE_CHARS + 4
 _SKIP_BYTES = 1024 * 1024
 
@@ -37,7 +37,7 @@ class ReadParameters(Wire):
 
 @dataclass(frozen=True, slots=True)
 class _FilePage:
-    """`lines` of the file from line `offset` (0-based) on. `total` is known when the file's end was reached."""
+    """`lines` of the file, starting at line `offset` (0-based). `total` is None unless the end of the file was reached."""
 
     lines: list[str]
     offset: int
@@ -76,16 +76,16 @@ class ReadTool(Tool[ReadParameters]):
             raise ToolError("filePath is required")
         path = locate(ctx, args.file_path)
         await ask_if_outside(ctx, path)
-        await ctx.host.ask(PermissionAsk("read", [str(path)], ["*"]))
+        await ctx.host.require_permission(ToolPermission("read", [str(path)], ["*"]))
         require_in_place(ctx, path)
         opened = await asyncio.to_thread(_open, path, args.offset or 0, args.limit or DEFAULT_LIMIT)
         title = relative_name(ctx, path)
         match opened.content:
             case _ReadAttachment() as attachment:
-                result = _attached(title, path, attachment)
+                result = _attachment_result(title, path, attachment)
             case _FilePage() as page:
                 self._times.record(ctx.session_id, path, opened.stamp)
-                result = _shown(title, page)
+                result = _page_result(title, page)
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
@@ -121,12 +121,12 @@ def _not_found(path: Path) -> str:
 
 
 def _similar_names(path: Path) -> list[str]:
-    """Files beside it whose name holds this one's, or the other way round."""
+    """Files in the same directory whose name contains this one's name, or is contained in it."""
     wanted = path.name.lower()
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
-        return []  # no such folder, or none that may be looked into: there is nothing to suggest
+        return []  # the directory does not exist or cannot be read
     similar = [name for name in names if wanted in name.lower() or name.lower() in wanted]
     return [str(path.parent / name) for name in similar[:_SUGGESTIONS]]
 
@@ -163,10 +163,10 @@ def _page(file: BinaryIO, offset: int, limit: int) -> _FilePage:
 
 
 def _skip_lines(file: BinaryIO, count: int) -> int:
-    """Goes behind so many newlines; returns how many there were."""
+    """Skips up to `count` newlines; returns how many it found."""
     skipped = 0
     while skipped < count and (piece := file.read(_SKIP_BYTES)):
-        _require_within_reach(file)
+        _require_scannable(file)
         wanted = count - skipped
         newlines = piece.count(b"\n")
         if newlines >= wanted:
@@ -178,8 +178,8 @@ def _skip_lines(file: BinaryIO, count: int) -> int:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines without their newline, of a long one only the start; at the end what stands behind the last newline, even if
-    that is nothing. A file of any size takes no more memory than its buffer.
+    """The lines without their newline, long lines cut. The last one is the text after the last newline, even if it is empty.
+    Needs no more memory than one buffer, whatever the file's size.
     """
     while line := file.readline(_LINE_BYTES):
         yield line.removesuffix(b"\n")
@@ -189,16 +189,16 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _skip_rest_of_line(file: BinaryIO) -> bool:
-    """Whether a newline came before the file's end."""
+    """Whether a newline was found before the end of the file."""
     while piece := file.readline(_SKIP_BYTES):
         if piece.endswith(b"\n"):
             return True
-        _require_within_reach(file)
+        _require_scannable(file)
     return False
 
 
-def _require_within_reach(file: BinaryIO) -> None:
-    """A thread cannot be stopped: it must not go on through terabytes."""
+def _require_scannable(file: BinaryIO) -> None:
+    """Limits the scan, because the thread that reads cannot be cancelled."""
     if file.tell() > MAX_SCANNED_BYTES:
         raise ToolError(f"That part lies more than {MAX_SCANNED_BYTES} bytes into the file: use the bash tool to get at it.")
 
@@ -209,7 +209,7 @@ def _text(raw: bytes, *, is_first: bool) -> str:
     return text if len(text) <= MAX_LINE_CHARS else text[:MAX_LINE_CHARS] + "..."
 
 
-def _attached(title: str, path: Path, attachment: _ReadAttachment) -> ToolResult:
+def _attachment_result(title: str, path: Path, attachment: _ReadAttachment) -> ToolResult:
     text = "PDF read successfully" if attachment.mime == "application/pdf" else "Image read successfully"
     url = f"data:{attachment.mime};base64,{base64.b64encode(attachment.data).decode()}"
     return ToolResult(
@@ -220,7 +220,7 @@ def _attached(title: str, path: Path, attachment: _ReadAttachment) -> ToolResult
     )
 
 
-def _shown(title: str, page: _FilePage) -> ToolResult:
+def _page_result(title: str, page: _FilePage) -> ToolResult:
     numbered = [f"{number:05d}| {line}" for number, line in enumerate(page.lines, page.offset + 1)]
     output = "<file>\n" + "\n".join(numbered) + f"\n\n({_trailer(page)})\n</file>"
     return ToolResult(
@@ -231,7 +231,7 @@ def _shown(title: str, page: _FilePage) -> ToolResult:
 
 
 def _with_instructions(result: ToolResult, found: dict[str, str]) -> ToolResult:
-    """What the project says of the directory that was read from."""
+    """Appends the instruction files of the directory."""
     if not found:
         return result
     blocks = "\n\n".join(f"Instructions from: {path}\n{text}" for path, text in found.items())

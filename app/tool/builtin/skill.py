@@ -10,7 +10,7 @@ from app.config.markdown import skill_body
 from app.schema.agent import Skill
 from app.schema.base import Wire
 from app.tool import descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 
 
 class SkillParameters(Wire):
@@ -18,7 +18,7 @@ class SkillParameters(Wire):
 
 
 class SkillTool(Tool[SkillParameters]):
-    """`skills` are those that the calling agent may load, so there is one SkillTool an agent."""
+    """`skills` are those that the agent may load: each agent has its own SkillTool."""
 
     id = "skill"
     parameters = SkillParameters
@@ -35,7 +35,7 @@ class SkillTool(Tool[SkillParameters]):
         if skill is None:
             known = ", ".join(self._skills) or "none"
             raise ToolError(f'There is no skill named "{args.name}". Skills that can be loaded: {known}')
-        await ctx.host.ask(PermissionAsk(self.id, [skill.name], [skill.name]))
+        await ctx.host.require_permission(ToolPermission(self.id, [skill.name], [skill.name]))
         folder = str(Path(skill.location).parent)
         body = await asyncio.to_thread(_body, skill)
         return ToolResult(

@@ -6,7 +6,7 @@ from pydantic import Field
 from app.schema.agent import Agent
 from app.schema.base import Wire
 from app.tool import descriptions
-from app.tool.base import PermissionAsk, SubagentRequest, Tool, ToolContext, ToolResult
+from app.tool.base import SubagentRequest, Tool, ToolContext, ToolPermission, ToolResult
 
 
 class TaskParameters(Wire):
@@ -20,7 +20,7 @@ class TaskParameters(Wire):
 
 
 class TaskTool(Tool[TaskParameters]):
-    """`subagents` are those that the calling agent may use, so there is one TaskTool an agent."""
+    """`subagents` are those that the agent may use: each agent has its own TaskTool."""
 
     id = "task"
     parameters = TaskParameters
@@ -38,7 +38,7 @@ class TaskTool(Tool[TaskParameters]):
     async def execute(self, args: TaskParameters, ctx: ToolContext) -> ToolResult:
         if not ctx.bypass_agent_check:
             about = {"description": args.description, "subagent_type": args.subagent_type}
-            await ctx.host.ask(PermissionAsk(self.id, [args.subagent_type], ["*"], about))
+            await ctx.host.require_permission(ToolPermission(self.id, [args.subagent_type], ["*"], about))
         return await ctx.host.run_subagent(
             SubagentRequest(
                 description=args.description,

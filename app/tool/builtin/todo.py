@@ -6,7 +6,7 @@ from pydantic import Field
 from app.schema.base import Wire
 from app.schema.session import Todo
 from app.tool import descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolResult
+from app.tool.base import Tool, ToolContext, ToolPermission, ToolResult
 
 
 class TodoWriteParameters(Wire):
@@ -25,7 +25,7 @@ class TodoWriteTool(Tool[TodoWriteParameters]):
         return descriptions.load(self.id)
 
     async def execute(self, args: TodoWriteParameters, ctx: ToolContext) -> ToolResult:
-        await ctx.host.ask(PermissionAsk(self.id, ["*"], ["*"]))
+        await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
         await ctx.host.set_todos(args.todos)
         return _report(args.todos)
 
@@ -38,7 +38,7 @@ class TodoReadTool(Tool[TodoReadParameters]):
         return descriptions.load(self.id)
 
     async def execute(self, args: TodoReadParameters, ctx: ToolContext) -> ToolResult:
-        await ctx.host.ask(PermissionAsk(self.id, ["*"], ["*"]))
+        await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
         return _report(await ctx.host.todos())
 
 

@@ -13,14 +13,14 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.tool import descriptions
-from app.tool.base import PermissionAsk, Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.web import addresses, html
 from app.tool.web.addresses import Address, Resolve
 
 if TYPE_CHECKING:
     import httpx
 
-Format = Literal["text", "markdown", "html"]
+PageFormat = Literal["text", "markdown", "html"]
 
 DEFAULT_SECONDS = 30.0
 MAX_SECONDS = 120.0
@@ -30,7 +30,7 @@ MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BROWSER = "Mozilla/5.0 (compatible; Opensession)"
 _PLAIN_AGENT = "opensession"
-_ACCEPT: dict[Format, str] = {
+_ACCEPT: dict[PageFormat, str] = {
     "markdown": "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.1",
     "text": "text/plain, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.1",
     "html": "text/html, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.1",
@@ -44,7 +44,7 @@ _TEXT_WITH_NULS = ("utf-16", "utf-32")
 
 class WebFetchParameters(Wire):
     url: Annotated[str, Field(description="Address of the page, starting with http:// or https://")]
-    format: Annotated[Format, Field(description="What to make of HTML: markdown, text (no markup) or html (as it is)")] = (
+    format: Annotated[PageFormat, Field(description="What to make of HTML: markdown, text (no markup) or html (as it is)")] = (
         "markdown"
     )
     timeout: Annotated[
@@ -61,18 +61,18 @@ class WebPage:
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """Reading the certificates takes tens of milliseconds: once is enough."""
+    """Cached: loading the certificates takes tens of milliseconds."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
 class WebFetchTool(Tool[WebFetchParameters]):
-    """`allow_private` lets it reach addresses that are not public, as `is_public` tells; `resolve` finds a host's addresses;
-    `tls` gives the certificates to trust.
+    """`allow_private` permits addresses for which `is_public` is false; `resolve` returns a host's addresses; `tls` returns the
+    TLS context.
 
-    Connections go straight to an address that was checked, so a name that resolves differently the second time gains nothing;
-    proxies of the environment are not used, as behind one the address could not be checked.
+    Connects to the address that was checked, which prevents DNS rebinding. Ignores the proxies of the environment, because the
+    address behind a proxy cannot be checked.
     """
 
     id = "webfetch"
@@ -98,7 +98,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
         if not args.url.lower().startswith(("http://", "https://")):
             raise ToolError("The URL must start with http:// or https://")
         about = args.model_dump(exclude_none=True)
-        await ctx.host.ask(PermissionAsk(self.id, [args.url], ["*"], about))
+        await ctx.host.require_permission(ToolPermission(self.id, [args.url], ["*"], about))
         seconds = min(args.timeout or DEFAULT_SECONDS, MAX_SECONDS)
         try:
             async with asyncio.timeout(seconds):
@@ -108,7 +108,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
             raise ToolError(f"{args.url} did not answer within {seconds:g} seconds") from None
         return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
 
-    async def _fetch(self, url: str, wanted: Format) -> WebPage:
+    async def _fetch(self, url: str, wanted: PageFormat) -> WebPage:
         import httpx
 
         transport = httpx.AsyncHTTPTransport(verify=self._tls())
@@ -135,7 +135,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
     async def _get(self, client: "httpx.AsyncClient", url: "httpx.URL") -> AsyncIterator["httpx.Response"]:
         response = await self._send(client, url, {})
         try:
-            if _wants_no_browser(response):
+            if _is_browser_challenge(response):
                 await response.aclose()
                 response = await self._send(client, url, {"User-Agent": _PLAIN_AGENT})
             yield response
@@ -170,12 +170,12 @@ class WebFetchTool(Tool[WebFetchParameters]):
 
 
 def _no_cookies() -> CookieJar:
-    """httpx files cookies by the URL's host, here an address: hosts that share one would be sent each other's."""
+    """httpx stores cookies by the host in the URL, here an address: hosts with the same address would receive each other's."""
     return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
 
 
 def _request_to(address: Address, client: "httpx.AsyncClient", url: "httpx.URL", headers: dict[str, str]) -> "httpx.Request":
-    """Connect to the address, speak to the host: in the Host header and, for TLS, in the name that the certificate must have."""
+    """A request to the address, with the host in the Host header and as the name that the TLS certificate must have."""
     return client.build_request(
         "GET",
         url.copy_with(host=str(address)),
@@ -184,8 +184,8 @@ def _request_to(address: Address, client: "httpx.AsyncClient", url: "httpx.URL",
     )
 
 
-def _wants_no_browser(response: "httpx.Response") -> bool:
-    """Cloudflare challenges what calls itself a browser and cannot prove it."""
+def _is_browser_challenge(response: "httpx.Response") -> bool:
+    """Cloudflare challenges clients that claim to be a browser and fail its checks."""
     return response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge"
 
 
@@ -204,7 +204,7 @@ async def _read(response: "httpx.Response", url: str) -> WebPage:
     return WebPage(url=url, content_type=response.headers.get("content-type", ""), body=bytes(body))
 
 
-def _render(page: WebPage, wanted: Format) -> str:
+def _render(page: WebPage, wanted: PageFormat) -> str:
     text = _decode(page)
     if not _is_html(page):
         return text
@@ -231,7 +231,7 @@ def _decode(page: WebPage) -> str:
 
 
 def _encoding(page: WebPage) -> str:
-    """By the mark at the start, else as the header says, else as the HTML says, else UTF-8."""
+    """From the byte order mark, else the header, else the HTML, else UTF-8."""
     for mark, encoding in _BYTE_ORDER_MARKS:
         if page.body.startswith(mark):
             return encoding
@@ -242,7 +242,7 @@ def _encoding(page: WebPage) -> str:
 
 
 def _known_text_encoding(name: str) -> str | None:
-    """Python also has codecs that are no character sets of pages (hex, idna, unicode_escape, …)."""
+    """Excludes Python's codecs that are not character sets (hex, idna, unicode_escape, …)."""
     try:
         known = codecs.lookup(name).name
     except (LookupError, ValueError):

@@ -1,1 +1,1 @@
-"""Files as tools change them: reading, locating an edit, patches, diffs, versions seen, one writer a file."""
+"""Reading and changing files: text search for edits, patches, diffs, modification checks, locks."""

@@ -1,4 +1,4 @@
-"""The unified diff that people see when a tool changes a file. It is for reading: common indentation is trimmed."""
+"""The unified diff that users see when a tool changes a file. Common indentation is removed, so it cannot be applied."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -23,7 +23,7 @@ class FileDelta:
 
 
 class Region(NamedTuple):
-    """Lines [old, old_end) gave way to lines [new, new_end)."""
+    """Lines [old, old_end) are replaced by lines [new, new_end)."""
 
     old: int
     old_end: int
@@ -32,8 +32,8 @@ class Region(NamedTuple):
 
 
 def compare(path: str, before: str, after: str) -> FileDelta:
-    """Takes well under a second for 5 MB on either side; beyond 14,000 × 14,000 changed lines it is exact only around
-    lines that occur once, and elsewhere shows a coarser change.
+    """Takes less than a second for 5 MB on each side. Beyond 14,000 × 14,000 changed lines the diff is exact only around lines
+    that occur once, and coarser elsewhere.
     """
     old, new = with_newlines(before), with_newlines(after)
     regions = changed_regions(old, new)
@@ -74,7 +74,7 @@ def _refine(old: Sequence[str], new: Sequence[str], region: Region) -> list[Regi
 
 
 def _shortest(old: Sequence[str], new: Sequence[str], region: Region) -> list[Region]:
-    from rapidfuzz.distance import Indel  # 3 MB: not worth loading at the start
+    from rapidfuzz.distance import Indel  # 3 MB: loaded on first use
 
     number: dict[str, int] = {}
     left = [number.setdefault(line, len(number)) for line in old[region.old : region.old_end]]
@@ -96,20 +96,20 @@ def _split_at_anchors(old: Sequence[str], new: Sequence[str], region: Region) ->
 
 
 def _anchors(old: Sequence[str], new: Sequence[str], region: Region) -> list[tuple[int, int]]:
-    """Pairs of places of lines that occur once on either side, ascending on both (the longest such series)."""
-    once_old = _places_of_unique(old, region.old, region.old_end)
-    once_new = _places_of_unique(new, region.new, region.new_end)
+    """The longest ascending series of index pairs of lines that occur exactly once on each side."""
+    once_old = _indices_of_unique(old, region.old, region.old_end)
+    once_new = _indices_of_unique(new, region.new, region.new_end)
     pairs = [(place, once_new[line]) for line, place in once_old.items() if line in once_new]
     return _longest_ascending(pairs)
 
 
-def _places_of_unique(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
+def _indices_of_unique(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
     count = Counter(lines[start:end])
     return {line: start + offset for offset, line in enumerate(lines[start:end]) if count[line] == 1}
 
 
 def _longest_ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """`pairs` ascend on the left; keeps the most of them that ascend on the right too (patience sorting)."""
+    """`pairs` ascend on the left; keeps the longest series that ascends on the right too (patience sorting)."""
     tops: list[int] = []
     piles: list[int] = []
     previous: list[int] = []
@@ -136,7 +136,7 @@ def _merge_adjacent(regions: list[Region]) -> list[Region]:
 
 
 def _group(regions: list[Region]) -> Iterator[list[Region]]:
-    """Changes whose context would touch are shown in one hunk."""
+    """Groups regions whose context lines would touch into one hunk."""
     group: list[Region] = []
     for region in regions:
         if group and region.old - group[-1].old_end > 2 * _CONTEXT:

@@ -1,4 +1,4 @@
-"""Changes of several files that are planned in memory first and then reach the disk together, or not at all."""
+"""Changes to several files that are planned in memory and then written together, or not at all."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from app.tool.files.text_file import TextFile
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
-    """`source` is the file on disk that the text came from (it gives mode, byte order mark, bytes that are not UTF-8)."""
+class _PlannedText:
+    """`source`: the file on disk that gives the mode, the byte order mark and the bytes that are not UTF-8."""
 
     text: str
     source: TextFile | None
 
 
 class FileBatch:
-    """The files as they will be. Reading sees what was planned before, so one file can change more than once."""
+    """The planned state of the files. Reads see earlier changes of the batch, so that a file can change more than once."""
 
     def __init__(self) -> None:
         self.originals: dict[Path, TextFile | None] = {}
-        self._planned: dict[Path, _Content | None] = {}
+        self._planned: dict[Path, _PlannedText | None] = {}
 
     def text(self, path: Path) -> str | None:
         content = self._content(path)
@@ -31,22 +31,22 @@ class FileBatch:
 
     def put(self, path: Path, text: str) -> None:
         content = self._content(path)
-        self._planned[path] = _Content(text, content.source if content else None)
+        self._planned[path] = _PlannedText(text, content.source if content else None)
 
     def remove(self, path: Path) -> None:
         self._content(path)
         self._planned[path] = None
 
     def move(self, path: Path, target: Path, text: str) -> None:
-        """Raises ToolError when there is a file at the target already."""
+        """Raises ToolError if the target exists."""
         if self._content(target) is not None:
             raise ToolError(f"the file to move to exists already: {target}")
         source = self._content(path)
-        self._planned[target] = _Content(text, source.source if source else None)
+        self._planned[target] = _PlannedText(text, source.source if source else None)
         self._planned[path] = None
 
     def encoded(self) -> dict[Path, bytes]:
-        """What is to be written, checked for what cannot be."""
+        """The bytes to write. Raises ToolError for text that cannot be encoded."""
         return {path: text_file.encode(content.text, content.source) for path, content in self._planned.items() if content}
 
     def new_mode(self, path: Path) -> int | None:
@@ -56,16 +56,16 @@ class FileBatch:
     def removed(self) -> list[Path]:
         return [path for path, content in self._planned.items() if content is None and self.originals[path] is not None]
 
-    def _content(self, path: Path) -> _Content | None:
+    def _content(self, path: Path) -> _PlannedText | None:
         if path not in self.originals:
             original = self.originals[path] = text_file.read(path)
-            self._planned[path] = _Content(original.text, original) if original else None
+            self._planned[path] = _PlannedText(original.text, original) if original else None
         return self._planned[path]
 
 
 def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
-    """Writes everything; returns the stamps of the files that are there now. What was done is undone when a write fails
-    (ToolError), or when a file is no longer as it was read.
+    """Writes everything and returns the stamps of the written files. Undoes the writes and raises ToolError if one fails or a
+    file has changed since it was read.
     """
     for path, original in batch.originals.items():
         text_file.require_unchanged(path, original)
@@ -89,7 +89,7 @@ def _delete(path: Path) -> None:
 
 
 def _missing_folders(paths: Iterable[Path]) -> list[Path]:
-    """Folders that writing will make, the deepest first."""
+    """Directories that writing creates, deepest first."""
     missing = {parent for path in paths for parent in path.parents if not parent.exists()}
     return sorted(missing, key=lambda folder: len(folder.parts), reverse=True)
 

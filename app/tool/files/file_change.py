@@ -1,4 +1,4 @@
-"""What edit, multiedit and write share: one file's text is changed after it was checked, shown and allowed."""
+"""Shared by edit, multiedit and write: changes one file after a check, with a diff and a permission request."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from app.tool.base import PermissionAsk, ToolContext, ToolError
+from app.tool.base import ToolContext, ToolError, ToolPermission
 from app.tool.boundary import relative_name, require_in_place
 from app.tool.files import diff_text, text_file
 from app.tool.files.diff_text import FileDelta
@@ -30,7 +30,7 @@ class TextChange:
         return self.delta.text
 
     def filediff(self) -> dict[str, Any]:
-        """OpenCode's FileDiff, with the absolute path."""
+        """OpenCode's FileDiff with an absolute path."""
         return {
             "file": str(self.path),
             "before": text_file.shown(self.original.text if self.original else ""),
@@ -49,14 +49,14 @@ class FileEditor:
         self._locks = locks
 
     async def change(self, ctx: ToolContext, path: Path, derive: Callable[[str], str], requirement: Requirement) -> TextChange:
-        """Writes `derive(text)` (text is empty for a new file) after asking `edit`. `derive` runs in a thread. The file is
-        locked throughout, so that a parallel change of it starts from this one's outcome.
+        """Writes `derive(text)` after asking the permission `edit`. `text` is empty for a new file. `derive` runs in a thread.
+        Holds the file's lock throughout, so that a parallel change starts from the result of this one.
         """
         async with self._locks.hold(path):
             original = await asyncio.to_thread(text_file.read, path)
             self._require(ctx.session_id, path, original, requirement)
             change = await asyncio.to_thread(plan_change, path, original, derive)
-            await ctx.host.ask(_edit_ask(ctx, change))
+            await ctx.host.require_permission(_edit_permission(ctx, change))
             require_in_place(ctx, path)
             text_file.require_unchanged(path, original)
             stamp = await text_file.finish_in_thread(text_file.write, path, change.data)
@@ -79,5 +79,5 @@ def plan_change(path: Path, original: TextFile | None, derive: Callable[[str], s
     return TextChange(path, original, after, text_file.encode(after, original), delta)
 
 
-def _edit_ask(ctx: ToolContext, change: TextChange) -> PermissionAsk:
-    return PermissionAsk("edit", [relative_name(ctx, change.path)], ["*"], {"filepath": str(change.path), "diff": change.diff})
+def _edit_permission(ctx: ToolContext, change: TextChange) -> ToolPermission:
+    return ToolPermission("edit", [relative_name(ctx, change.path)], ["*"], {"filepath": str(change.path), "diff": change.diff})

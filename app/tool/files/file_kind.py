@@ -1,4 +1,4 @@
-"""What a file is, judged by its name and its first bytes."""
+"""Detects the type of a file from its name and first bytes."""
 
 from pathlib import Path
 
@@ -37,8 +37,8 @@ _UNPRINTABLE = bytes(range(9)) + bytes(range(14, 32))
 
 
 def attachment_mime(path: Path, head: bytes) -> str | None:
-    """The MIME type of an image or PDF, None for anything else. Providers refuse a wrongly labelled picture, and with it the
-    whole conversation: the first bytes have the say over the name.
+    """The MIME type of an image or PDF; None for anything else. The first bytes take precedence over the name: providers reject a
+    conversation with a wrongly labelled image.
     """
     by_name = _ATTACHED.get(_suffix(path))
     return (_by_signature(head) or by_name) if by_name else None

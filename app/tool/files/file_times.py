@@ -1,4 +1,4 @@
-"""Which version of a file a session has seen, so that it never overwrites what it has not read."""
+"""Records which version of a file a session has read, so that it never overwrites content that it has not read."""
 
 import os
 from collections import OrderedDict
@@ -13,7 +13,7 @@ _CAPACITY = 5_000
 
 
 class Stamp(NamedTuple):
-    """What tells two versions of a file apart without reading it."""
+    """Distinguishes versions of a file without reading it."""
 
     mtime_ns: int
     size: int
@@ -24,31 +24,31 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SeenVersion:
     stamp: Stamp
     at_ms: int
 
 
 class FileTimes:
-    """Remembers the newest `capacity` (session, file) pairs; a pair that was dropped has to be read again, no more.
-    `check_disabled` is OPENCODE_DISABLE_FILETIME_CHECK. Methods touch the disk only where no stamp is given.
+    """Keeps the newest `capacity` (session, file) pairs; the session has to read a dropped file again. `check_disabled` is
+    OPENCODE_DISABLE_FILETIME_CHECK. Methods access the disk only if no stamp is given.
     """
 
     def __init__(self, *, check_disabled: bool = False, capacity: int = _CAPACITY) -> None:
         self._check_disabled = check_disabled
         self._capacity = capacity
-        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str], _SeenVersion] = OrderedDict()
 
     def record(self, session_id: str, path: Path, stamp: Stamp | None = None) -> None:
-        """The session knows this version: it read it or wrote it."""
+        """Records that the session read or wrote this version."""
         key = _key(session_id, path)
-        self._seen[key] = _Seen(stamp or Stamp.of(path.stat()), clock.now_ms())
+        self._seen[key] = _SeenVersion(stamp or Stamp.of(path.stat()), clock.now_ms())
         self._seen.move_to_end(key)
         while len(self._seen) > self._capacity:
             self._seen.popitem(last=False)
 
     def check(self, session_id: str, path: Path, stamp: Stamp | None = None) -> None:
-        """Raises ToolError when the session has not read the file, or the file has changed since."""
+        """Raises ToolError if the session has not read the file, or the file has changed since."""
         if self._check_disabled:
             return
         seen = self._seen.get(_key(session_id, path))

@@ -1,4 +1,4 @@
-"""One writer a file at a time, within this server."""
+"""Locks that admit one writer per file, within this server."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ class _LockEntry:
 
 
 class FileLocks:
-    """Locks by real path. An entry lives as long as someone holds it or waits for it."""
+    """Locks by real path. An entry exists while a task holds the lock or waits for it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _LockEntry] = {}
@@ -38,7 +38,7 @@ class FileLocks:
 
     @asynccontextmanager
     async def hold_all(self, paths: Iterable[Path]) -> AsyncIterator[None]:
-        """All of them (different files), taken in one fixed order so that two calls never wait for each other."""
+        """Locks all of the files, in a fixed order to avoid deadlocks."""
         async with AsyncExitStack() as stack:
             for path in sorted(paths, key=_key):
                 await stack.enter_async_context(self.hold(path))

@@ -1,4 +1,4 @@
-"""The patch envelope that apply_patch takes, read into typed changes; and what an update makes of a file's text.
+"""Parses the patch format of apply_patch into typed changes, and applies an update to the text of a file.
 
 *** Begin Patch
 *** Add File: a.txt            lines of `+text`
@@ -23,7 +23,7 @@ _HEREDOC = re.compile(r"\A(?:cat\s+)?<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(?P<body>.*)\
 
 
 class PatchError(Exception):
-    """The patch cannot be read, or does not fit the file."""
+    """The patch is invalid or does not match the file."""
 
 
 class PatchLine(NamedTuple):
@@ -33,7 +33,7 @@ class PatchLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`contexts` are looked for one after the other before the lines themselves are."""
+    """`contexts` are searched in order, each after the one before; then the lines are."""
 
     contexts: list[str] = field(default_factory=list)
     lines: list[PatchLine] = field(default_factory=list)
@@ -66,7 +66,7 @@ PatchChange = AddFile | DeleteFile | UpdateFile
 
 
 def parse(text: str) -> list[PatchChange]:
-    """Raises PatchError, naming the line of the patch that it could not read."""
+    """Raises PatchError with the line of the patch that is invalid."""
     return list(_PatchParser(_envelope(text)).changes())
 
 
@@ -85,7 +85,7 @@ def _without_heredoc(text: str) -> str:
 
 
 class _PatchParser:
-    """Walks down the lines; line numbers in errors count from the line below Begin Patch."""
+    """A recursive descent parser. Line numbers in errors count from the line after Begin Patch."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -169,7 +169,7 @@ class _PatchParser:
                 yield context
 
     def _patch_line(self, line: str) -> PatchLine:
-        """A line that lost its leading space because it is empty counts as kept."""
+        """An empty line counts as a kept line whose leading space is missing."""
         match line[:1]:
             case "" | " ":
                 return PatchLine(" ", line[1:])
@@ -182,8 +182,8 @@ class _PatchParser:
 
 
 def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
-    """The updated text. Lines that are kept stay as the file has them; added ones take the file's line ending, and go to its end
-    where a chunk has nothing else. Raises PatchError when a chunk is not found; `name` is what the error calls the file.
+    """The updated text. Kept lines stay as they are in the file. Added lines take the file's line ending; a chunk of added lines
+    alone goes to the end of the file. Raises PatchError if a chunk is not found; `name` is the file's name in the error.
     """
     ending = "\r\n" if content.count("\r\n") * 2 > content.count("\n") else "\n"
     unterminated = content != "" and not content.endswith("\n")
@@ -204,13 +204,13 @@ def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
     return text.removesuffix(ending) if unterminated else text
 
 
-class _Place(NamedTuple):
+class _HunkPosition(NamedTuple):
     start: int
     lines: list[PatchLine]
 
 
-def _changed(lines: list[str], place: _Place, ending: str) -> tuple[list[str], int]:
-    """The lines that come out, and where in the file to go on."""
+def _changed(lines: list[str], place: _HunkPosition, ending: str) -> tuple[list[str], int]:
+    """The resulting lines, and the index of the line after the hunk."""
     result: list[str] = []
     at = place.start
     for kind, text in place.lines:
@@ -246,21 +246,21 @@ _LOOSER: tuple[Callable[[str], str], ...] = (_same, str.rstrip, str.strip, _plai
 
 
 class _PatchedText:
-    """A file's lines, as they are and as each loosening sees them."""
+    """The lines of a file, as they are and normalised in several ways."""
 
     def __init__(self, name: str, lines: list[str]) -> None:
         self._name = name
         self._lines = lines
         self._seen_through: dict[Callable[[str], str], list[str]] = {}
 
-    def find(self, chunk: Chunk, start: int) -> _Place:
+    def find(self, chunk: Chunk, start: int) -> _HunkPosition:
         for context in chunk.contexts:
             start = self._find_context(context, start) + 1
         for lines in (chunk.lines, _without_blank_tail(chunk.lines)):
             expected = _expected(lines)
             found = self._seek(expected, start, at_end=chunk.at_end) if expected else None
             if found is not None:
-                return _Place(found, lines)
+                return _HunkPosition(found, lines)
         raise PatchError(f"these lines were not found in {self._name}:\n" + "\n".join(chunk.expected))
 
     def _find_context(self, context: str, start: int) -> int:
@@ -270,10 +270,10 @@ class _PatchedText:
         return found
 
     def _seek(self, wanted: list[str], start: int, *, at_end: bool) -> int | None:
-        """The first place from `start` (or, `at_end`, the file's last lines): literally, else ever more loosely."""
+        """The first match from `start`, or at the end of the file if `at_end`: first exactly, then ever more loosely."""
         tail = len(self._lines) - len(wanted)
-        for loosen in _LOOSER:
-            ours, theirs = self._through(loosen), [loosen(line) for line in wanted]
+        for normalise in _LOOSER:
+            ours, theirs = self._normalised_lines(normalise), [normalise(line) for line in wanted]
             if at_end and tail >= start and ours[tail:] == theirs:
                 return tail
             found = next(line_search.runs(ours, theirs, start), None)
@@ -281,10 +281,10 @@ class _PatchedText:
                 return found
         return None
 
-    def _through(self, loosen: Callable[[str], str]) -> list[str]:
-        if loosen not in self._seen_through:
-            self._seen_through[loosen] = [loosen(line) for line in self._lines]
-        return self._seen_through[loosen]
+    def _normalised_lines(self, normalise: Callable[[str], str]) -> list[str]:
+        if normalise not in self._seen_through:
+            self._seen_through[normalise] = [normalise(line) for line in self._lines]
+        return self._seen_through[normalise]
 
 
 def _expected(lines: Sequence[PatchLine]) -> list[str]:
@@ -292,7 +292,7 @@ def _expected(lines: Sequence[PatchLine]) -> list[str]:
 
 
 def _without_blank_tail(lines: list[PatchLine]) -> list[PatchLine]:
-    """Blank lines before the next header often only set the sections of a patch apart."""
+    """Drops blank lines before the next header: they often only separate sections of the patch."""
     end = len(lines)
     while end and lines[end - 1] == PatchLine(" ", ""):
         end -= 1

@@ -1,8 +1,8 @@
-"""Finding the text that an edit means, though the model quotes it inexactly, and putting the new text in its place.
+"""Finds the text that an edit refers to, even if the model quotes it inexactly, and replaces it.
 
 Nine strategies are tried in order, from literal to loose. Each proposes strings of the file; the first that occurs exactly once
-is replaced (with `replace_all`: the first that occurs, everywhere). Where looking loosely would take too long (MAX_LOOSE_WORK: a
-file of a million lines, or 7 KB sought in 125,000 lines) only the literal strategy is left: no input holds the server up.
+is replaced (with `replace_all`, every occurrence of the first that occurs). Above MAX_LOOSE_WORK (a file of a million lines, or 7
+KB searched in 125,000 lines) only the literal strategy is used, so that no input blocks the server.
 """
 
 import re
@@ -14,7 +14,7 @@ from itertools import islice
 from app.tool.base import ToolError
 from app.tool.files import line_search
 
-# Lines of the file × (characters sought + what a line costs by itself).
+# Lines of the file × (characters searched for + the cost of a line).
 MAX_LOOSE_WORK = 1_000_000_000
 _COST_OF_A_LINE = 1_000
 MAX_CANDIDATES = 1_000
@@ -27,7 +27,7 @@ _ANCHORED_LINES = 3
 _ESCAPE = re.compile(r"""\\([ntr'"`\\$]|\n)""")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
-Span = tuple[int, int]
+TextSpan = tuple[int, int]
 
 
 class OldStringNotFound(ToolError):
@@ -44,7 +44,7 @@ class OldStringAmbiguous(ToolError):
 
 
 class Lines:
-    """A text as lines. The empty piece behind a final newline is no line here; `ends_with_newline` remembers it."""
+    """A text as lines. A final newline ends the last line; `ends_with_newline` records it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -62,11 +62,11 @@ class Lines:
 
     @cached_property
     def spaced(self) -> list[str]:
-        """Each line with every run of whitespace as one space."""
+        """The lines with each run of whitespace replaced by one space."""
         return [" ".join(line.split()) for line in self.lines]
 
     def block(self, start: int, count: int, like: "Lines") -> str:
-        """These lines, with the newline behind them where what was sought (`like`) ends with one and there is one."""
+        """These lines, including the last newline if there is one and `like`, the text searched for, ends with one."""
         text = "\n".join(self.lines[start : start + count])
         has_newline = start + count < len(self) or self.ends_with_newline
         return text + "\n" if like.ends_with_newline and has_newline else text
@@ -76,20 +76,20 @@ Strategy = Callable[[Lines, Lines], Iterator[str]]
 
 
 def replace(content: str, old: str, new: str, *, replace_all: bool = False) -> str:
-    """`content` with `old` changed to `new`. Line endings need not agree: what is put in takes the file's (CRLF or LF),
-    every other byte stays. Raises OldStringNotFound or OldStringAmbiguous.
+    """`content` with `old` replaced by `new`. Line endings need not agree: the new text takes the file's (CRLF or LF). Raises
+    OldStringNotFound or OldStringAmbiguous.
     """
     if "\r" in old and old in content:
         return _splice(content, find_spans(content, old, replace_all=replace_all), new)
-    view = _lf(content)
-    spans = find_spans(view, _lf(old), replace_all=replace_all)
+    view = _with_lf(content)
+    spans = find_spans(view, _with_lf(old), replace_all=replace_all)
     if len(view) == len(content):
-        return _splice(content, spans, _lf(new) if "\r\n" in old else new)
-    return _splice_crlf(content, _raw_spans(content, spans), _lf(new))
+        return _splice(content, spans, _with_lf(new) if "\r\n" in old else new)
+    return _splice_crlf(content, _raw_spans(content, spans), _with_lf(new))
 
 
-def find_spans(content: str, old: str, *, replace_all: bool = False) -> list[Span]:
-    """Where `old` is meant: one (start, end), or with `replace_all` one for each occurrence, ascending."""
+def find_spans(content: str, old: str, *, replace_all: bool = False) -> list[TextSpan]:
+    """The matches of `old`: one (start, end), or with `replace_all` one per occurrence, ascending."""
     found = False
     for candidate in islice(_candidates(content, old), MAX_CANDIDATES):
         first = content.find(candidate)
@@ -104,7 +104,7 @@ def find_spans(content: str, old: str, *, replace_all: bool = False) -> list[Spa
 
 
 def _candidates(content: str, old: str) -> Iterator[str]:
-    """Each string once, in the order of the strategies."""
+    """The proposals of the strategies in order, each string once."""
     seen: set[str] = set()
     haystack, needle = Lines(content), Lines(old)
     for strategy in _strategies_for(haystack, needle):
@@ -115,7 +115,7 @@ def _candidates(content: str, old: str) -> Iterator[str]:
 
 
 def _strategies_for(haystack: Lines, needle: Lines) -> tuple[Strategy, ...]:
-    """Nothing but whitespace means itself alone: loosely it would match every blank line."""
+    """Text of whitespace alone is matched exactly: a loose match would find every blank line."""
     too_much = len(haystack) * (len(needle.text) + _COST_OF_A_LINE) > MAX_LOOSE_WORK
     return STRATEGIES[:1] if too_much or not needle.text.strip() else STRATEGIES
 
@@ -125,14 +125,14 @@ def exact(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def line_trimmed(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Blocks whose lines agree but for whitespace at their ends."""
+    """Blocks whose lines are equal except for leading and trailing whitespace."""
     for start in line_search.runs(haystack.trimmed, needle.trimmed):
         yield haystack.block(start, len(needle), needle)
 
 
 def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """The block between the first and the last line sought, where half of the lines agree; of several such blocks the one whose
-    inner lines are most alike, if they are alike enough.
+    """The block between the first and the last line of the needle, if half of the lines are equal. Of several blocks the one with
+    the most similar inner lines, above a threshold.
     """
     if len(needle) < _ANCHORED_LINES:
         return
@@ -145,7 +145,7 @@ def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def whitespace_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Runs of whitespace count as one space: whole lines, parts of a line, then blocks of as many lines as sought."""
+    """Treats runs of whitespace as one space: whole lines, parts of a line, then blocks of lines."""
     yield from _spaced_lines(haystack, needle)
     if len(needle) > 1:
         for start in line_search.blocks(haystack.spaced, " ".join(needle.text.split()), len(needle), " "):
@@ -153,7 +153,7 @@ def whitespace_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def indentation_flexible(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Blocks that agree once the indentation common to all their lines is taken off."""
+    """Blocks that are equal after their common indentation is removed."""
     wanted = _dedented(needle.lines)
     for start in line_search.runs(haystack.trimmed, needle.trimmed):
         if _dedented(haystack.lines[start : start + len(needle)]) == wanted:
@@ -161,7 +161,7 @@ def indentation_flexible(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def escape_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
-    r"""The text with `\n`, `\t`, `\"` and the like taken for the characters they stand for, on either side."""
+    r"""The text with `\n`, `\t`, `\"` and other escapes replaced by their characters, on both sides."""
     plain = Lines(_unescape(needle.text))
     if plain.text in haystack.text:
         yield plain.text
@@ -171,7 +171,7 @@ def escape_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def trimmed_boundary(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """The text without whitespace at its two ends, or a block of lines that is the same without it."""
+    """The text without whitespace at both ends, or a block of lines that is equal without it."""
     wanted = needle.text.strip()
     if wanted == needle.text or wanted not in haystack.text:
         return
@@ -185,7 +185,7 @@ def trimmed_boundary(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def context_aware(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """The first block of as many lines with the same first and last line, where half of the inner lines agree."""
+    """The first block of the same length with equal first and last lines, if half of the inner lines are equal."""
     count = len(needle)
     if count < _ANCHORED_LINES:
         return
@@ -198,7 +198,7 @@ def context_aware(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def multi_occurrence(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Every exact occurrence: with `replace_all` all of them are changed."""
+    """Every exact occurrence, for `replace_all`."""
     for start, end in _occurrences(haystack.text, needle.text):
         yield haystack.text[start:end]
 
@@ -216,7 +216,7 @@ STRATEGIES: tuple[Strategy, ...] = (
 )
 
 
-def _occurrences(content: str, wanted: str) -> Iterator[Span]:
+def _occurrences(content: str, wanted: str) -> Iterator[TextSpan]:
     start = content.find(wanted)
     while start != -1:
         yield start, start + len(wanted)
@@ -224,7 +224,8 @@ def _occurrences(content: str, wanted: str) -> Iterator[Span]:
 
 
 def _anchored_blocks(lines: list[str], wanted: list[str]) -> list[tuple[int, int]]:
-    """(start, count) from each line equal to the first to the nearest equal to the last, at least one line between."""
+    """(start, count) of each block from a line equal to the first to the next one equal to the last, at least one line
+    between."""
     ends = [index for index, line in enumerate(lines) if line == wanted[-1]]
     found = []
     for start, line in enumerate(lines):
@@ -235,7 +236,7 @@ def _anchored_blocks(lines: list[str], wanted: list[str]) -> list[tuple[int, int
 
 
 def _most_similar(lines: list[str], wanted: list[str], anchored: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The best of several, or none; none too where looking would take more than MAX_SIMILARITY_COMPARISONS."""
+    """The best of several blocks, or none; none if it would take more than MAX_SIMILARITY_COMPARISONS."""
     if sum(min(count, len(wanted)) for _, count in anchored) > MAX_SIMILARITY_COMPARISONS:
         return []
     scored = [(_similarity(lines[start + 1 : start + count - 1], wanted[1:-1]), start, count) for start, count in anchored]
@@ -244,8 +245,8 @@ def _most_similar(lines: list[str], wanted: list[str], anchored: list[tuple[int,
 
 
 def _similarity(lines: list[str], wanted: list[str]) -> float:
-    """0 to 1, averaged over the lines that both have, each compared over its first _COMPARED_CHARS, but for blank pairs."""
-    from rapidfuzz.distance import Levenshtein  # 3 MB: not worth loading at the start
+    """0 to 1: the average over pairs of lines that are not both blank, comparing the first _COMPARED_CHARS of each."""
+    from rapidfuzz.distance import Levenshtein  # 3 MB: loaded on first use
 
     scores = [
         Levenshtein.normalized_similarity(ours[:_COMPARED_CHARS], theirs[:_COMPARED_CHARS])
@@ -256,7 +257,7 @@ def _similarity(lines: list[str], wanted: list[str]) -> float:
 
 
 def _half_agree(lines: list[str], wanted: list[str]) -> bool:
-    """Whether half of the lines that are not blank stand on both sides, in the same order; half of the longer side."""
+    """Whether half of the non-blank lines of the longer side occur on both sides, in the same order."""
     from rapidfuzz.distance import LCSseq
 
     ours, theirs = [list(filter(None, side)) for side in (lines, wanted)]
@@ -291,11 +292,11 @@ def _half_equal(lines: list[str], wanted: list[str]) -> bool:
     return sum(ours == theirs for ours, theirs in pairs) >= _EQUAL_ENOUGH * len(pairs)
 
 
-def _lf(text: str) -> str:
+def _with_lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _splice(content: str, spans: list[Span], new: str) -> str:
+def _splice(content: str, spans: list[TextSpan], new: str) -> str:
     pieces = []
     at = 0
     for start, end in spans:
@@ -304,8 +305,8 @@ def _splice(content: str, spans: list[Span], new: str) -> str:
     return "".join([*pieces, content[at:]])
 
 
-def _splice_crlf(content: str, spans: list[Span], new: str) -> str:
-    """`new` has LF; each place takes the ending of the text it replaces, or else the one that the file has most of."""
+def _splice_crlf(content: str, spans: list[TextSpan], new: str) -> str:
+    """`new` has LF; each replacement takes the line ending of the text it replaces, or else the file's most frequent one."""
     crlf = new.replace("\n", "\r\n")
     file_is_crlf = content.count("\r\n") * 2 >= content.count("\n")
     pieces = []
@@ -318,8 +319,8 @@ def _splice_crlf(content: str, spans: list[Span], new: str) -> str:
     return "".join([*pieces, content[at:]])
 
 
-def _raw_spans(content: str, spans: list[Span]) -> list[Span]:
-    """Places in the text with LF, as places in the text as it is."""
+def _raw_spans(content: str, spans: list[TextSpan]) -> list[TextSpan]:
+    """Converts offsets in the text with LF to offsets in the original text."""
     newlines = [match.start() - index for index, match in enumerate(re.finditer("\r\n", content))]
 
     def raw(place: int) -> int:

@@ -1,4 +1,4 @@
-"""Text files on disk: read so that no byte is lost, written so that no reader ever sees half of one."""
+"""Text files on disk: read without losing bytes, written atomically."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """`text` is without the byte order mark; bytes that are not UTF-8 stand in it as lone surrogates (surrogateescape)."""
+    """`text` has no byte order mark; bytes that are not UTF-8 are lone surrogates in it (surrogateescape)."""
 
     text: str
     has_bom: bool
@@ -31,12 +31,12 @@ class TextFile:
     stamp: Stamp
 
     def data(self) -> bytes:
-        """What stands on disk, byte for byte."""
+        """The bytes on disk."""
         return (_BOM if self.has_bom else b"") + self.text.encode("utf-8", "surrogateescape")
 
 
 def read(path: Path) -> TextFile | None:
-    """None when there is no such file. Raises ToolError for anything but a regular file of at most MAX_BYTES."""
+    """None if the file does not exist. Raises ToolError for anything but a regular file of at most MAX_BYTES."""
     try:
         with open(path, "rb", opener=open_without_waiting) as file:
             status = os.fstat(file.fileno())
@@ -53,8 +53,8 @@ def read(path: Path) -> TextFile | None:
 
 
 def encode(text: str, before: TextFile | None) -> bytes:
-    """The bytes to store in place of `before`, its byte order mark kept. Raises ToolError when the change would touch bytes
-    that are not UTF-8 (the model has only seen a placeholder for them) or brings in characters that UTF-8 cannot express.
+    """The bytes that replace `before`, with its byte order mark. Raises ToolError if the change touches bytes that are not UTF-8,
+    for which the model sees a placeholder, or adds characters that UTF-8 cannot encode.
     """
     if _undecodable(text) != (_undecodable(before.text) if before else []):
         raise ToolError(
@@ -66,8 +66,8 @@ def encode(text: str, before: TextFile | None) -> bytes:
 
 
 def write(path: Path, data: bytes, new_mode: int | None = None) -> Stamp:
-    """Replaces or creates a file in one step; missing folders are made. `path` has its symlinks followed. An existing file keeps
-    its mode, a new one gets `new_mode` or what the umask leaves.
+    """Replaces or creates a file atomically, and creates missing directories. `path` has no symlinks. An existing file keeps its
+    mode; a new one gets `new_mode`, or the default of the umask.
     """
     try:
         status = _status(path)
@@ -80,19 +80,19 @@ def write(path: Path, data: bytes, new_mode: int | None = None) -> Stamp:
 
 
 def require_unchanged(path: Path, before: TextFile | None) -> None:
-    """Asking takes as long as a person takes. Raises ToolError when the file is no longer what was shown."""
+    """Raises ToolError if the file has changed while the user was asked."""
     if stamp(path) != (before.stamp if before else None):
         raise ToolError(f"File {path} was changed by someone else while permission was asked. Read it again and retry.")
 
 
 def stamp(path: Path) -> Stamp | None:
-    """None when there is no such file."""
+    """None if the file does not exist."""
     status = _status(path)
     return Stamp.of(status) if status else None
 
 
 def shown(text: str) -> str:
-    """The text fit for JSON: bytes that were not UTF-8 become U+FFFD."""
+    """The text for JSON: bytes that are not UTF-8 become U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
@@ -101,7 +101,7 @@ def failure(action: str, path: Path, error: OSError) -> ToolError:
 
 
 async def finish_in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Runs it in a thread and, when cancelled, waits for its end first: no write goes on behind a released lock."""
+    """Runs the function in a thread. When cancelled, waits for its end first, so that no write outlives its lock."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(work)
@@ -115,7 +115,7 @@ def _undecodable(text: str) -> list[str]:
 
 
 def open_without_waiting(name: str, flags: int) -> int:
-    """Opening a FIFO would wait for a writer."""
+    """Non-blocking: opening a FIFO otherwise waits for a writer."""
     return os.open(name, flags | os.O_NONBLOCK)
 
 

@@ -1,1 +1,1 @@
-"""Programs that tools run: process groups, their environment and their output."""
+"""Subprocesses of tools: process groups, environment and output."""

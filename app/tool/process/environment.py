@@ -1,4 +1,4 @@
-"""What a command that the model wrote may see of this process: which shell runs it, which variables are kept from it."""
+"""The shell and the environment of commands that the model runs, without secrets."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ _OWN_SECRETS = frozenset({"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT"}
 
 
 def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> str:
-    """`$SHELL` unless its syntax is not the one that models write; else bash; else /bin/sh."""
+    """`$SHELL` if its syntax is that of bash; else bash; else /bin/sh."""
     preferred = environment.get("SHELL", "")
     if preferred and PurePath(preferred).name not in _UNSUITABLE_SHELLS:
         return preferred
@@ -47,12 +47,11 @@ def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | No
 
 
 def secret_names(names: Iterable[str], provider_names: Iterable[str] = ()) -> frozenset[str]:
-    """Which of these variables a command must not see.
+    """The variables that commands must not see.
 
-    Hidden are: `provider_names` (the variables that the providers in use read); what starts with a known provider's name and
-    ends in _KEY, _TOKEN or _SECRET; everything of Opensession's own; the server's password; configuration given inline, as it
-    may hold keys.
-    Kept are other programs' tokens (GITHUB_TOKEN, AWS_…): the commands are there to use them.
+    These are `provider_names` (the variables of the connected providers); variables that start with a known provider's name and
+    end in _KEY, _TOKEN or _SECRET; Opensession's own variables; the server's password; inline configuration, which may contain
+    keys. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay visible, because commands need them.
     """
     listed = frozenset(provider_names)
     return frozenset(name for name in names if name in listed or _is_secret(name))
@@ -63,5 +62,5 @@ def _is_secret(name: str) -> bool:
     return belongs_to_provider or name.startswith(_OWN_PREFIX) or name in _OWN_SECRETS
 
 
-def without(environment: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
+def without_variables(environment: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in hidden}

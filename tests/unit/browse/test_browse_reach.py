@@ -13,7 +13,7 @@ import pytest
 from app.browse.content import read, view_file
 from app.browse.listing import list_directory
 from app.browse.reach import AllowedPaths, FileForbidden, path_of
-from app.project.place import Place
+from app.project.location import Location
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def reach_of(directory: Path, worktree: str = "/", allowed: Path | None = None) -> AllowedPaths:
-    place = Place(str(directory), "global", worktree, is_git=False)
-    return AllowedPaths(place, lambda real: allowed is None or Path(real).is_relative_to(allowed))
+    location = Location(str(directory), "global", worktree, is_git=False)
+    return AllowedPaths(location, lambda real: allowed is None or Path(real).is_relative_to(allowed))
 
 
 @pytest.mark.parametrize("name", ["../secret.txt", "sub/../../secret.txt", "/etc/passwd", "link", "folder/secret.txt", "../none"])
@@ -66,7 +66,7 @@ class Swapped(AllowedPaths):
 
 def test_a_link_put_there_after_the_check_leads_nowhere(project: Path) -> None:
     (project / "sub/secret.txt").write_text("harmless\n")
-    swapped = Swapped(Place(str(project), "global", "/", is_git=False), lambda real: True)
+    swapped = Swapped(Location(str(project), "global", "/", is_git=False), lambda real: True)
     with pytest.raises(FileForbidden):
         read(swapped, "sub/secret.txt")
 
@@ -126,8 +126,8 @@ def repository(directory: Path, name: str, committed: str, changed: str) -> None
 class SwappedAfterReading(Swapped):
     """The same, once the text was read and before git is asked."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place, lambda real: True)
+    def __init__(self, location: Location) -> None:
+        super().__init__(location, lambda real: True)
         self._looks = 0
 
     def real(self, name: str) -> str:
@@ -140,7 +140,7 @@ async def test_the_difference_is_of_the_file_that_was_read(tmp_path: Path) -> No
     project = outside / "project"
     repository(outside, "a.txt", "secret\n", "more secret\n")
     repository(project, "sub/a.txt", "inside\n", "inside, too\n")
-    viewed = await view_file(SwappedAfterReading(Place(str(project), "id", str(project), is_git=True)), "sub/a.txt")
+    viewed = await view_file(SwappedAfterReading(Location(str(project), "id", str(project), is_git=True)), "sub/a.txt")
     assert viewed.content == "inside, too"
     assert "secret" not in (viewed.diff or "")
 

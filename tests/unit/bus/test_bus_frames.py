@@ -30,7 +30,7 @@ def test_an_event_with_a_number_has_an_id_line_for_who_asks() -> None:
 
 
 def test_an_event_without_a_number_has_none() -> None:
-    frame = EventFrame(Event(b'{"type":"t"}', "/d", durable=False))
+    frame = EventFrame(Event(b'{"type":"t"}', "/d", journaled=False))
     assert written(frame, Format(ids=True)) == b'data: {"type":"t"}\n\n'
 
 

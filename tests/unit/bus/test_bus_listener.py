@@ -9,7 +9,7 @@ from bus_parts import Text, gained, heard, named, numbered, payloads, written
 
 from app.bus import listener as listening
 from app.bus.base import ENDED, Event, StreamingParts
-from app.bus.frames import PIECE_BYTES
+from app.bus.frames import PIECE_BYTES, EventFrame
 from app.bus.listener import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener
 from app.bus.memory import MemoryBus
 
@@ -188,6 +188,18 @@ async def test_a_closed_listener_gets_what_waited_then_the_end() -> None:
     assert await listener.next() is None
 
 
+async def test_a_repeated_frame_comes_between_events_until_the_listener_is_closed() -> None:
+    bus = MemoryBus()
+    listener = bus.subscribe("/d")
+    listener.repeat(EventFrame(named("heartbeat")), 0.01)
+    bus.publish(big())
+    await read(listener)
+    assert await heard(listener) == ["heartbeat"]
+    listener.close()
+    await asyncio.sleep(0.03)
+    assert await written(listener) == []
+
+
 # What a client that comes back has been sent already comes no second time.
 
 
@@ -198,7 +210,7 @@ async def test_events_that_were_replayed_are_not_sent_again() -> None:
         bus.publish(numbered(seq))
     listener.resume(6, StreamingParts({}, []))
     bus.publish(numbered(8))
-    bus.publish(Event(b'"passing"', "/d", durable=False))
+    bus.publish(Event(b'"passing"', "/d", journaled=False))
     assert await heard(listener) == [7, 8, "passing"]
 
 
@@ -212,7 +224,7 @@ async def test_of_a_part_that_was_sent_as_it_stood_only_what_it_gained_since_is_
         bus.flush("ses_1")
     listener.resume(0, StreamingParts({"prt_1": known}, []))
     text.gain(" there")
-    bus.publish(named("end", durable=False))
+    bus.publish(named("end", journaled=False))
     frames = await heard(listener)
     assert gained(frames[:-1]) == new
 
@@ -225,7 +237,7 @@ async def test_a_frame_that_was_merged_across_the_known_length_is_cut() -> None:
     text.gain("lo")
     listener.resume(0, StreamingParts({"prt_1": 5}, []))
     text.gain(" you")
-    bus.publish(named("end", durable=False))
+    bus.publish(named("end", journaled=False))
     assert gained((await heard(listener))[:-1]) == " you"
 
 
@@ -278,7 +290,7 @@ async def test_the_parts_that_stream_come_behind_the_events_that_wait() -> None:
     text = Text(bus)
     text.gain("Hel")
     bus.publish(numbered(5))
-    listener.resume(4, StreamingParts({"prt_1": 3}, [Event(b'"as it is"', "/d", "ses_1", durable=False)]))
+    listener.resume(4, StreamingParts({"prt_1": 3}, [Event(b'"as it is"', "/d", "ses_1", journaled=False)]))
     text.gain("lo")
     bus.publish(numbered(6))
     said = await heard(listener)

@@ -13,10 +13,11 @@ from app.bus.merging import BYTES_PER_SECOND, SHORTEST_INTERVAL, PartMerger, int
 class StreamingText:
     """A part that grows, and the frames that a merger makes of it."""
 
-    def __init__(self, *, whole: bool, session_id: str = "ses_1", part_id: str = "prt_1") -> None:
+    def __init__(self, *, deltas: bool, session_id: str = "ses_1", part_id: str = "prt_1") -> None:
         self.frames: list[PartFrame] = []
         self.failed: list[PartDelta] = []
-        self.merger = PartMerger(self.frames.append, self.failed.append, whole=whole)
+        self.deltas = deltas
+        self.merger = PartMerger(lambda frame, _: self.frames.append(frame), lambda delta, _: self.failed.append(delta))
         self.text = ""
         self._ids = (session_id, part_id)
 
@@ -24,7 +25,7 @@ class StreamingText:
         self.text += text
         session_id, part_id = self._ids
         now = self.text.encode()
-        self.merger.add(PartDelta("/d", session_id, "msg_1", part_id, text, len(self.text), lambda: now))
+        self.merger.add(PartDelta("/d", session_id, "msg_1", part_id, text, len(self.text), lambda: now), deltas=self.deltas)
 
     @property
     def sent(self) -> str:
@@ -37,15 +38,15 @@ class StreamingText:
 
 
 async def test_the_first_delta_is_sent_at_once() -> None:
-    streaming = StreamingText(whole=True)
+    streaming = StreamingText(deltas=False)
     streaming.gain("Hel")
     assert [frame.text for frame in streaming.frames] == ["Hel"]
     assert streaming.frames[0].part == b"Hel"
 
 
-@pytest.mark.parametrize("whole", [True, False])
-async def test_deltas_that_come_fast_are_joined_to_the_text(whole: bool) -> None:
-    streaming = StreamingText(whole=whole)
+@pytest.mark.parametrize("deltas", [False, True])
+async def test_deltas_that_come_fast_are_joined_to_the_text(deltas: bool) -> None:
+    streaming = StreamingText(deltas=deltas)
     for number in range(500):
         streaming.gain(f"{number} ")
     assert len(streaming.frames) == 1
@@ -54,7 +55,7 @@ async def test_deltas_that_come_fast_are_joined_to_the_text(whole: bool) -> None
 
 
 async def test_a_whole_frame_shows_the_part_as_it_is_when_sent() -> None:
-    streaming = StreamingText(whole=True)
+    streaming = StreamingText(deltas=False)
     for letter in "abc":
         streaming.gain(letter)
     streaming.merger.flush("ses_1")
@@ -62,7 +63,7 @@ async def test_a_whole_frame_shows_the_part_as_it_is_when_sent() -> None:
 
 
 async def test_a_part_costs_a_bounded_number_of_bytes_a_second_however_long_it_is() -> None:
-    streaming = StreamingText(whole=True)
+    streaming = StreamingText(deltas=False)
     loop = asyncio.get_running_loop()
     streaming.gain("x" * 10_000)
     began = loop.time()
@@ -80,7 +81,7 @@ def test_short_parts_are_sent_often_and_long_ones_rarely() -> None:
 
 
 async def test_a_flush_sends_what_waits_and_leaves_nothing_behind() -> None:
-    streaming = StreamingText(whole=False)
+    streaming = StreamingText(deltas=True)
     for text in ("a", "b", "c"):
         streaming.gain(text)
     streaming.merger.flush("ses_1")
@@ -91,7 +92,7 @@ async def test_a_flush_sends_what_waits_and_leaves_nothing_behind() -> None:
 
 
 async def test_a_flush_is_for_its_session_alone() -> None:
-    streaming = StreamingText(whole=False)
+    streaming = StreamingText(deltas=True)
     for text in ("a", "b"):
         streaming.gain(text)
     streaming.merger.flush("ses_other")
@@ -99,7 +100,7 @@ async def test_a_flush_is_for_its_session_alone() -> None:
 
 
 async def test_a_part_that_streams_no_more_is_forgotten() -> None:
-    streaming = StreamingText(whole=False)
+    streaming = StreamingText(deltas=True)
     for text in ("a", "b"):
         streaming.gain(text)
     await streaming.until(lambda: len(streaming.merger) == 0)
@@ -107,8 +108,9 @@ async def test_a_part_that_streams_no_more_is_forgotten() -> None:
     assert [frame.text for frame in streaming.frames] == ["a", "b", "c"]
 
 
-async def test_progress_without_text_is_sent_as_the_part_stands() -> None:
-    streaming = StreamingText(whole=True)
+@pytest.mark.parametrize("deltas", [False, True])
+async def test_progress_without_text_is_sent_as_the_part_stands(deltas: bool) -> None:
+    streaming = StreamingText(deltas=deltas)
     for _ in range(3):
         streaming.gain("")
     streaming.merger.flush("ses_1")
@@ -120,9 +122,21 @@ async def test_a_part_that_cannot_be_rendered_is_told_of_and_holds_up_nothing(ca
     def fail() -> bytes:
         raise ValueError("no JSON")
 
-    streaming = StreamingText(whole=True)
+    streaming = StreamingText(deltas=False)
     broken = PartDelta("/d", "ses_1", "msg_1", "prt_2", "x", 1, fail)
-    streaming.merger.add(broken)
+    streaming.merger.add(broken, deltas=False)
     streaming.gain("a")
     assert streaming.failed == [broken] and streaming.sent == "a" and "prt_2 could not be shown" in caplog.text
     assert len(streaming.merger) == 1
+
+
+async def test_frames_of_whole_parts_and_of_deltas_have_each_their_own_pace() -> None:
+    sent: list[tuple[bool, str]] = []
+    merger = PartMerger(lambda frame, deltas: sent.append((deltas, frame.text)), lambda *_: None)
+    for text in ("a", "b"):
+        for deltas in (False, True):
+            merger.add(PartDelta("/d", "ses_1", "msg_1", "prt_1", text, 1, lambda: b"x" * 20_000), deltas=deltas)
+    await asyncio.sleep(3 * SHORTEST_INTERVAL)
+    assert sent == [(False, "a"), (True, "a"), (True, "b")]
+    merger.flush("ses_1")
+    assert sent[3:] == [(False, "b")]

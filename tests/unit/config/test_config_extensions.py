@@ -23,8 +23,8 @@ def test_every_layer_says_whether_its_plugins_are_the_projects(world: Any, tmp_p
         "OPENCODE_CONFIG_CONTENT": '{"plugin": ["inline"]}',
     }
     plugins = world.load(env, [{"plugin": ["remote"]}]).plugins
-    assert [plugin.place for plugin in plugins if plugin.of_project] == ["project", "folder"]
-    assert [plugin.place for plugin in plugins if not plugin.of_project] == [
+    assert [plugin.source for plugin in plugins if plugin.of_project] == ["project", "folder"]
+    assert [plugin.source for plugin in plugins if not plugin.of_project] == [
         "remote",
         "global",
         "custom",
@@ -56,7 +56,7 @@ def test_a_path_is_relative_to_the_file_that_names_it(world: Any) -> None:
     world.write(
         world.global_dir / "opencode.json", {"plugin": ["./a.py", "sub/b.py", "~/c.py", "/d/e.py", "file:///f.py", "pkg.mod"]}
     )
-    assert [plugin.place for plugin in world.load().plugins] == [
+    assert [plugin.source for plugin in world.load().plugins] == [
         (world.global_dir / "a.py").as_uri(),
         (world.global_dir / "sub" / "b.py").as_uri(),
         (world.home / "c.py").as_uri(),
@@ -77,5 +77,5 @@ def test_a_changed_plugin_file_is_a_changed_configuration(world: Any) -> None:
 
 def test_of_two_of_one_name_the_last_stays_in_its_place() -> None:
     found = distinct(map(Extension, ["file:///a/x.py", "b@1", "@s/c@2", "file:///b/x.ts", "b"]))
-    assert [extension.place for extension in found] == ["@s/c@2", "file:///b/x.ts", "b"]
+    assert [extension.source for extension in found] == ["@s/c@2", "file:///b/x.ts", "b"]
     assert [extension.name for extension in found] == ["@s/c", "x", "b"]

@@ -11,7 +11,7 @@ from app.context.instruction_pages import MAX_BYTES, MAX_PAGES, InstructionPages
 
 AT_ONCE = PageTimes(first_wait=5, refresh=0, retry=0)
 """A page is asked for again each time that it is used."""
-SHORT = PageTimes(first_wait=0.2)
+SHORT = PageTimes(first_wait=0.5)
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ async def test_pages_that_hang_are_waited_for_once_and_side_by_side(made: Make) 
         urls = [one.url, two.url, three.url]
         began = time.monotonic()
         assert await pages.texts(urls) == list(zip(urls, ["", "", "here"], strict=True))
-        assert 0.15 < time.monotonic() - began < 2
+        assert 0.45 < time.monotonic() - began < 20
         began = time.monotonic()
         for _ in range(50):
             await pages.texts(urls)
-        assert time.monotonic() - began < 0.15
+        assert time.monotonic() - began < 5
         one.body = "late"
         one.answering.set()
         await until(lambda: one.statuses)

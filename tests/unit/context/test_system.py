@@ -5,7 +5,7 @@ from conversation import agent, model, user
 
 from app.agent.definitions import prompt_text
 from app.context.system import assemble, environment, family_prompt
-from app.project.place import Place
+from app.project.location import Location
 from app.util import clock
 
 
@@ -52,7 +52,7 @@ def test_a_model_without_an_agent_s_prompt_gets_its_family_s(api_id: str, prompt
 def test_the_environment_says_where_and_when_the_model_works() -> None:
     clock.set_source(lambda: 1763726400.0)  # 2025-11-21 12:00 UTC
     try:
-        block = environment(Place("/home/me/project", "p", "/home/me", is_git=True), model("m", api_id="m-2025"))
+        block = environment(Location("/home/me/project", "p", "/home/me", is_git=True), model("m", api_id="m-2025"))
     finally:
         clock.set_source()
     lines = block.splitlines()
@@ -68,4 +68,4 @@ def test_the_environment_says_where_and_when_the_model_works() -> None:
 
 
 def test_outside_git_the_environment_says_so() -> None:
-    assert "  Is a git repository: no" in environment(Place("/tmp", "global", "/", is_git=False), model()).splitlines()
+    assert "  Is a git repository: no" in environment(Location("/tmp", "global", "/", is_git=False), model()).splitlines()

@@ -18,15 +18,15 @@ from app.schema.part import CacheTokens, Tokens
 
 
 @dataclass
-class Place:
+class InstanceSettings:
     """As much of an instance as the window's arithmetic asks for."""
 
     config: Config
     flags: Flags
 
 
-def place(config: dict[str, Any] | None = None, **flags: Any) -> Any:
-    return Place(Config.model_validate(config or {}), Flags(**flags))
+def settings_with(config: dict[str, Any] | None = None, **flags: Any) -> Any:
+    return InstanceSettings(Config.model_validate(config or {}), Flags(**flags))
 
 
 @pytest.mark.parametrize(
@@ -43,21 +43,21 @@ def place(config: dict[str, Any] | None = None, **flags: Any) -> Any:
 )
 def test_what_is_left_for_a_request(limit: ModelLimit, flag: int | None, usable: int | None) -> None:
     of = model(limit=limit)
-    assert usable_tokens(place(experimental_output_token_max=flag), of) == usable
+    assert usable_tokens(settings_with(experimental_output_token_max=flag), of) == usable
     if usable is not None:
-        assert [is_overflow(place(experimental_output_token_max=flag), of, used) for used in (usable, usable + 1)] == [
+        assert [is_overflow(settings_with(experimental_output_token_max=flag), of, used) for used in (usable, usable + 1)] == [
             False,
             True,
         ]
 
 
 def test_it_may_be_switched_off() -> None:
-    here = place({"compaction": {"auto": False}})
+    here = settings_with({"compaction": {"auto": False}})
     assert not is_overflow(here, model(limit=ModelLimit(context=10_000, output=1_000)), 1_000_000)
 
 
 def test_an_unknown_window_is_never_full() -> None:
-    assert not is_overflow(place(), model(), 10_000_000)
+    assert not is_overflow(settings_with(), model(), 10_000_000)
 
 
 def test_what_was_sent_and_answered_counts_not_the_reasoning_nor_what_was_written_to_the_cache() -> None:

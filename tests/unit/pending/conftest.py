@@ -1,21 +1,12 @@
 """The same tests on SQLite and on a real PostgreSQL."""
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from postgres import PostgresServer, running_postgres
+from postgres import migrated
 from storage_parts import HeldDatabase, Storage, open_storage_at
-
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with running_postgres() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -24,11 +15,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, migrated_database: Path)
     if request.param == "sqlite":
         shutil.copy(migrated_database, tmp_path / "opensession.db")
         return f"sqlite:///{tmp_path / 'opensession.db'}"
-    made: str = request.getfixturevalue("postgres").new_database()
-    engine = make_engine(made)
-    upgrade(engine)
-    engine.dispose()
-    return made
+    return migrated(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from app.pending import requests
 from app.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
 from app.schema.question import QuestionRequest
 from app.storage.engine import StorageError
-from app.storage.tables import APPROVAL, ASK
+from app.storage.tables import APPROVAL, PENDING_REQUEST
 from app.storage.writer import Change
 
 
@@ -23,7 +23,7 @@ class Asking:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.callers: list[asyncio.Task[str]] = []
-        kind = RequestKind("question", QuestionRequest.model_validate_json, named("asked"), named("withdrawn"))
+        kind = RequestKind("question", QuestionRequest.model_validate_json, str, str, named("asked"), named("withdrawn"))
         self.pending: PendingRequests[QuestionRequest, str] = PendingRequests(kind, storage.database, storage.sql, storage.writer)
 
     @property
@@ -80,7 +80,7 @@ async def test_the_caller_gets_the_answer_after_it_was_announced(asking: Asking)
     assert asking.storage.heard.order == ["asked que_1", "yes que_1"]
     assert await asking.listed() == []
     with pytest.raises(RequestNotPending):
-        asking.pending.find("que_1")
+        await asking.pending.find("que_1")
 
 
 async def test_of_ten_answers_at_once_one_is_accepted(asking: Asking) -> None:
@@ -172,7 +172,7 @@ async def test_a_caller_that_is_cancelled_withdraws_its_request(asking: Asking) 
     assert await asking.listed() == []
     await asking.storage.writer.drain()
     assert asking.storage.heard.order == ["asked que_1", "withdrawn que_1"]
-    assert await asking.storage.count(ASK) == 0
+    assert await asking.storage.count(PENDING_REQUEST) == 0
 
 
 async def test_a_request_that_is_withdrawn_on_its_way_to_the_disk_leaves_no_row(asking: Asking) -> None:
@@ -184,7 +184,7 @@ async def test_a_request_that_is_withdrawn_on_its_way_to_the_disk_leaves_no_row(
     await cancelled(caller)
     asking.database.gate.set()
     await asking.storage.writer.drain()
-    assert await asking.storage.count(ASK) == 0 and await asking.listed() == []
+    assert await asking.storage.count(PENDING_REQUEST) == 0 and await asking.listed() == []
 
 
 async def test_of_an_answer_and_a_withdrawal_the_first_counts(asking: Asking) -> None:
@@ -204,14 +204,14 @@ async def test_a_withdrawal_that_cannot_be_stored_is_made_up_for(asking: Asking,
     caller = await asking.ask("que_1")
     asking.database.full = True
     await cancelled(caller)
-    assert await asking.listed() == [] and await asking.storage.count(ASK) == 1
+    assert await asking.listed() == [] and await asking.storage.count(PENDING_REQUEST) == 1
     with pytest.raises(RequestNotPending):
-        asking.pending.find("que_1")
+        await asking.pending.find("que_1")
     asking.database.full = False
     async with asyncio.timeout(5):
         while "withdrawn que_1" not in asking.storage.heard.order:
             await asyncio.sleep(0.01)
-    assert await asking.storage.count(ASK) == 0
+    assert await asking.storage.count(PENDING_REQUEST) == 0
 
 
 async def test_a_request_that_cannot_be_stored_is_not_pending(asking: Asking) -> None:
@@ -219,7 +219,7 @@ async def test_a_request_that_cannot_be_stored_is_not_pending(asking: Asking) ->
     with pytest.raises(StorageError):
         await asking.ask_soon("que_1")
     with pytest.raises(RequestNotPending):
-        asking.pending.find("que_1")
+        await asking.pending.find("que_1")
 
 
 # After a restart.
@@ -229,7 +229,7 @@ async def restarted(asking: Asking) -> Asking:
     """A server that finds what another one, which is gone, had asked."""
     await asking.ask("que_1")
     later = Asking(asking.storage)
-    assert [request.id for request in await later.pending.left_behind()] == ["que_1"]
+    assert [request.id for request in await later.pending.adopt_orphans()] == ["que_1"]
     return later
 
 
@@ -268,9 +268,9 @@ async def test_an_answer_while_the_call_asks_again_reaches_it(asking: Asking) ->
 
 async def test_what_no_call_asks_again_is_withdrawn(asking: Asking) -> None:
     later = await restarted(asking)
-    later.pending.drop_left({"ses_2"})
+    later.pending.withdraw_orphans({"ses_2"})
     assert await later.listed() == ["que_1"]
-    later.pending.drop_left({"ses_1"})
+    later.pending.withdraw_orphans({"ses_1"})
     assert await later.listed() == []
     await asking.storage.writer.drain()
     assert asking.storage.heard.order[-1] == "withdrawn que_1"
@@ -280,14 +280,42 @@ async def test_a_call_that_need_not_ask_again_gets_the_answer_there_is(asking: A
     later = await restarted(asking)
     again = QuestionRequest(id="que_new", session_id="ses_1", questions=[])
     await later.answer("que_1", "yes")
-    assert later.pending.take_left(again) == "yes"
-    assert later.pending.take_left(again) is None
+    assert await later.pending.take_orphan(again) == "yes"
+    assert await later.pending.take_orphan(again) is None
 
 
 def test_a_request_of_other_words_is_another() -> None:
     loop = asyncio.new_event_loop()
     request = QuestionRequest(id="que_1", session_id="ses_1", questions=[])
     pending: PendingRequest[QuestionRequest, str] = PendingRequest("/d", request, answer=loop.create_future())
-    assert pending.asks_the_same(request.model_copy(update={"id": "que_2"}))
-    assert not pending.asks_the_same(request.model_copy(update={"session_id": "ses_2"}))
+    assert pending.has_same_content(request.model_copy(update={"id": "que_2"}))
+    assert not pending.has_same_content(request.model_copy(update={"session_id": "ses_2"}))
     loop.close()
+
+
+# Through another server.
+
+
+async def test_an_answer_that_another_server_stores_reaches_the_caller(asking: Asking, url: str) -> None:
+    caller = await asking.ask("que_1")
+    other = Asking(open_storage_at(url))
+    assert (await other.pending.find("que_1")).request.id == "que_1"
+    await other.answer("que_1", "yes")
+    assert await asyncio.wait_for(caller, 5) == "yes"
+    await asking.storage.writer.drain()
+    assert await asking.storage.count(PENDING_REQUEST) == 0
+    other.database.close()
+
+
+async def test_an_answer_whose_caller_is_killed_waits_for_the_call_that_asks_again(
+    asking: Asking, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "LOOK_SECONDS", 60)  # it never learns of the answer
+    await asking.ask("que_1")
+    other = Asking(open_storage_at(url))
+    await other.answer("que_1", "yes")
+    later = Asking(asking.storage)
+    await later.pending.adopt_orphans()
+    assert await later.ask_soon("que_new") == "yes"
+    assert asking.storage.heard.order == ["asked que_1"], "it was answered already"
+    other.database.close()

@@ -4,7 +4,7 @@ import pytest
 from bypass_corpus import CORPUS, OUT, RULESETS
 
 from app.permission.boundary import Boundary
-from app.permission.rules import Allowed, Decision, Forbidden, NeedsApproval, decide_permission
+from app.permission.rules import Allowed, Forbidden, NeedsApproval, PermissionDecision, decide_permission
 from app.permission.shell.analysis import analyse
 from app.schema.permission import Ruleset
 
@@ -36,7 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
-def strictest(decisions: list[Decision]) -> str:
+def strictest(decisions: list[PermissionDecision]) -> str:
     names = {NAMES[type(decision)] for decision in decisions}
     return next(name for name in ("deny", "ask", "allow") if name in names)
 

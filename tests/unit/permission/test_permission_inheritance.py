@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.permission.inheritance import child_rules, extended, inherited, restricted
+from app.permission.inheritance import child_rules, inherited_rules, with_rules_appended, within_limits
 from app.permission.rules import evaluate
 from app.schema.permission import Action, Rule, Ruleset
 
@@ -76,9 +76,9 @@ def test_a_parent_that_may_do_everything_adds_nothing() -> None:
 
 def test_a_session_that_a_client_puts_below_another_has_its_rules_and_cannot_lift_them() -> None:
     parent = [rule("bash", "*", "deny"), rule("bash", "git *", "allow"), rule("webfetch", "*", "allow")]
-    assert inherited(parent, []) == parent
-    assert inherited([], [rule("edit", "*", "deny")]) == [rule("edit", "*", "deny")]
-    rules = inherited(parent, [rule("bash", "*", "allow"), rule("edit", "*", "ask")])
+    assert inherited_rules(parent, []) == parent
+    assert inherited_rules([], [rule("edit", "*", "deny")]) == [rule("edit", "*", "deny")]
+    rules = inherited_rules(parent, [rule("bash", "*", "allow"), rule("edit", "*", "ask")])
     actions = [
         evaluate(*asked, rules).action for asked in (("bash", "rm x"), ("bash", "git log"), ("webfetch", "u"), ("edit", "f"))
     ]
@@ -89,16 +89,16 @@ def test_a_session_that_a_client_puts_below_another_has_its_rules_and_cannot_lif
 @given(rulesets, rulesets, names, things)
 def test_rules_that_are_restricted_allow_no_more_than_either(own: Ruleset, limits: Ruleset, name: str, thing: str) -> None:
     everything = rule("*", "*", "allow")
-    once = restricted(own, limits)
+    once = within_limits(own, limits)
     actions = [evaluate(name, thing, [everything], rules).action for rules in (once, own, limits)]
     strictness = [STRICTNESS[action] for action in actions]
     assert strictness[0] >= max(strictness[1:])
-    twice = restricted(once, limits)
-    assert evaluate(name, thing, [everything], twice).action == actions[0] and len(restricted(twice, limits)) == len(twice)
+    twice = within_limits(once, limits)
+    assert evaluate(name, thing, [everything], twice).action == actions[0] and len(within_limits(twice, limits)) == len(twice)
 
 
 @settings(max_examples=300)
 @given(rulesets, rulesets, names, things)
 def test_added_rules_count_as_the_last_ones(rules: Ruleset, added: Ruleset, name: str, thing: str) -> None:
-    assert evaluate(name, thing, extended(rules, added)) == evaluate(name, thing, rules, added)
-    assert len(extended(extended(rules, added), added)) == len(extended(rules, added))
+    assert evaluate(name, thing, with_rules_appended(rules, added)) == evaluate(name, thing, rules, added)
+    assert len(with_rules_appended(with_rules_appended(rules, added), added)) == len(with_rules_appended(rules, added))

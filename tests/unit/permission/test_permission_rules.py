@@ -51,12 +51,12 @@ def test_without_a_deny_each_pattern_needs_an_allow_or_an_approval(
         assert isinstance(decision, Allowed) == free
 
 
-@given(names, things, st.lists(things, max_size=3), st.sampled_from(["clear", "foreign", "unseen"]), rulesets, approvals)
+@given(names, things, st.lists(things, max_size=3), st.sampled_from(["readable", "foreign", "unreadable"]), rulesets, approvals)
 def test_spellings_and_poor_sight_only_ever_restrict(
-    name: str, thing: str, spellings: list[str], sight: str, ruleset: Ruleset, approved: Ruleset
+    name: str, thing: str, spellings: list[str], readability: str, ruleset: Ruleset, approved: Ruleset
 ) -> None:
     order = [Allowed, NeedsApproval, Forbidden]
-    subject = Subject(thing, tuple(spellings), sight)  # type: ignore[arg-type]
+    subject = Subject(thing, tuple(spellings), readability)  # type: ignore[arg-type]
     plain = decide_permission(name, [thing], ruleset, approved)
     assert order.index(type(decide_permission(name, [subject], ruleset, approved))) >= order.index(type(plain))
 
@@ -96,13 +96,13 @@ def test_an_approved_spelling_is_not_asked_about_again() -> None:
 
 
 def test_what_cannot_be_seen_is_asked_about_whatever_was_approved() -> None:
-    subject = Subject("$CMD x", sight="unseen")
+    subject = Subject("$CMD x", readability="unreadable")
     assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), bash(("*", "allow"))) == NeedsApproval()
     assert decide_permission("bash", [subject], bash(("*", "allow")), []) == Allowed()
 
 
 def test_a_foreign_program_needs_a_rule_that_names_it() -> None:
-    subject = Subject("python -c 1", sight="foreign")
+    subject = Subject("python -c 1", readability="foreign")
     assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), []) == NeedsApproval()
     assert decide_permission("bash", [subject], bash(("*", "ask"), ("python *", "allow")), []) == Allowed()
     assert decide_permission("bash", [subject], bash(("*", "ask")), bash(("python -c*", "allow"))) == Allowed()

@@ -41,8 +41,8 @@ def test_quotes_stay_assignments_and_redirections_do_not(tmp_path: Path) -> None
     assert read("A=1 echo 'a  b' \"$C\" 5 > x 2>&1", tmp_path).patterns == ["echo 'a  b' \"$C\" 5"]
 
 
-def test_words_after_a_redirection_belong_to_the_command(tmp_path: Path) -> None:
-    assert read("env > x rm y", tmp_path).patterns == ["env rm y", "rm y"]
+def test_words_after_a_redirection_are_not_understood(tmp_path: Path) -> None:
+    assert read("env > x rm y", tmp_path).unparsable
 
 
 def test_a_redirection_without_a_command_is_a_pattern(tmp_path: Path) -> None:
@@ -82,11 +82,10 @@ def test_a_link_is_named_by_what_it_leads_to(tmp_path: Path) -> None:
     assert list(read("cat link", tmp_path).outside) == [str(Path("/etc/hosts").resolve())]
 
 
-def test_the_environment_fills_variables(tmp_path: Path) -> None:
-    environment = {"HERE": "src", "AWAY": "/etc"}
+def test_of_the_environment_only_home_is_known(tmp_path: Path) -> None:
     within = Boundary(tmp_path, tmp_path)
-    assert analyse("cat $HERE/x", tmp_path, within, environment).outside == ()
-    assert analyse("cat $AWAY/hosts", tmp_path, within, environment).outside == ("/etc/hosts",)
+    assert analyse("cat $HOME/x", tmp_path, within, {"HOME": str(tmp_path)}).outside == ()
+    assert analyse("cat $HERE/x", tmp_path, within, {"HERE": "src"}).outside == ("$HERE/x",)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +128,9 @@ def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
     for command in commands:
         times = []
         for _ in range(20):
-            started = time.perf_counter()
+            started = time.thread_time()
             read(command, tmp_path)
-            times.append(time.perf_counter() - started)
+            times.append(time.thread_time() - started)
         fastest.append(min(times))
     assert max(fastest) < 0.001
 

@@ -1,7 +1,9 @@
 import asyncio
 import contextlib
+import gc
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -206,3 +208,15 @@ def test_no_sdk_is_imported_before_it_is_used() -> None:
         "assert not {'openai', 'anthropic', 'httpx2'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_a_closed_provider_is_freed_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        adapter = OpenAIChat("p", api_key="k", base_url="http://127.0.0.1:9", headers={}, options={})
+        freed = weakref.ref(adapter)
+        await adapter.close()
+        del adapter
+        assert freed() is None
+    finally:
+        gc.enable()

@@ -261,7 +261,7 @@ def test_an_edit_reads_first_then_edits_then_closes():
     assert only_call(asked, *read) == Call("edit", {"filePath": "a.txt", "oldString": "old", "newString": "new"})
     closing = steps(asked, *read, *called("edit"))
     assert not [step for step in closing if isinstance(step, Call)]
-    assert "`edit` is done" in closing[0].text
+    assert "`edit` succeeded" in closing[0].text
 
 
 def test_an_edit_whose_read_failed_stops():
@@ -273,13 +273,13 @@ def test_a_file_that_stands_there_is_read_before_it_is_written_over():
     asked, refused = user("write a.txt: x"), called("write", "You must read file a.txt before overwriting it", is_error=True)
     assert only_call(asked, *refused) == Call("read", {"filePath": "a.txt"})
     assert only_call(asked, *refused, *called("read")) == Call("write", {"filePath": "a.txt", "content": "x"})
-    assert "`write` is done" in steps(asked, *refused, *called("read"), *called("write"))[0].text
+    assert "`write` succeeded" in steps(asked, *refused, *called("read"), *called("write"))[0].text
     assert "`write` failed" in steps(asked, *refused, *called("read"), *refused)[0].text
     assert "`write` failed" in steps(asked, *called("write", "No", is_error=True))[0].text
 
 
 def test_tool_results_are_closed_with_a_sentence():
-    assert steps(user("read a"), *called("read"))[0].text == "`read` is done; it answered with 2 lines."
+    assert steps(user("read a"), *called("read"))[0].text == "Done: `read` succeeded (2 lines of output)."
 
 
 def test_a_tool_that_the_agent_lacks_is_named():

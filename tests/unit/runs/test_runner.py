@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
 from bare_instance import bare_instance
@@ -8,6 +7,7 @@ from open_store import OpenStore
 
 from app.runs.runner import Runner
 from app.schema.errors import SessionBusy
+from app.schema.session import Busy
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.status import Statuses
@@ -22,11 +22,11 @@ class Turns:
         self.made = asyncio.Semaphore(0)
         self.running: list[WaitingTurn] = []
 
-    def make(self, session_id: str, instance: Instance, joined: Callable[[], bool]) -> Any:
+    async def run(self, session_id: str, instance: Instance, joined: Callable[[], bool]) -> None:
         turn = WaitingTurn(instance, joined)
         self.running.append(turn)
         self.made.release()
-        return turn
+        await turn.run()
 
 
 class WaitingTurn:
@@ -56,10 +56,10 @@ class Running:
     def __init__(self, stored: OpenStore) -> None:
         self.stored = stored
         self.turns = Turns()
-        self.leases = Leases(stored.sql, stored.writer)
+        self.leases = Leases(stored.database, stored.sql, stored.writer)
         self.statuses = Statuses(stored.store)
         self.gate = SessionGate()
-        self.runner = Runner(stored.store, self.statuses, self.leases, self.gate, self.turns.make)
+        self.runner = Runner(stored.store, self.statuses, self.leases, self.gate)
         self.id = stored.session.id
         self.instance = bare_instance("/w")
 
@@ -67,7 +67,7 @@ class Running:
         return asyncio.create_task(self.answered())
 
     async def answered(self) -> None:
-        await self.runner.start(self.id, self.instance).over.wait()
+        await self.runner.start(self.id, self.instance, self.turns.run).over.wait()
 
     async def next_turn(self) -> WaitingTurn:
         await asyncio.wait_for(self.turns.made.acquire(), 5)
@@ -91,7 +91,7 @@ async def test_a_prompt_starts_a_turn_and_returns_when_the_session_is_idle(runni
     assert not running.runner.is_running(running.id)
     assert running.stored.announced.events[-1]["type"] == "session.idle"
     await running.stored.store.drain()
-    assert await running.stored.store.query(queries.lease_of, running.id) is None
+    assert (await running.stored.store.query(queries.lease_of, running.id)).owner == ""
 
 
 async def test_a_prompt_that_comes_meanwhile_joins(running: Running) -> None:
@@ -153,7 +153,7 @@ async def test_an_abort_returns_when_the_record_is_settled(running: Running) -> 
 
 
 async def test_a_turn_that_has_not_had_its_first_moment_can_be_aborted(running: Running) -> None:
-    running.runner.start(running.id, running.instance)
+    running.runner.start(running.id, running.instance, running.turns.run)
     await asyncio.wait_for(running.runner.abort(running.id), 5)
     assert not running.runner.is_running(running.id)
 
@@ -292,7 +292,7 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
     held = await running.stored.store.query(queries.lease_of, running.id)
     assert held is not None
     row = {"session_id": running.id, "owner": "another", "generation": held.generation + 1}
-    await running.stored.database.write(lambda connection: connection.execute(running.stored.sql.take_lease, [row]) and None)
+    await running.stored.database.write(lambda connection: connection.execute(running.stored.sql.upsert_lease, [row]) and None)
     change = running.stored.store.change(running.id, "/w")
     change.update_session(running.stored.session.model_copy(update={"title": "too late"}))
     with pytest.raises(Exception, match="another server"):
@@ -300,3 +300,49 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
     turn.may_end.set()
     await prompt
     assert (await running.stored.store.session(running.id)).title != "too late"
+
+
+# Other servers of the database.
+
+
+async def test_a_prompt_waits_for_the_run_of_another_server_and_has_its_answer(running: Running) -> None:
+    other = Leases(running.stored.database, running.stored.sql, running.stored.writer)
+    await other.take(running.id)
+    announced = len(running.stored.announced.events)
+    prompt = running.prompt()
+    await asyncio.sleep(0.1)
+    assert running.turns.running == [] and not prompt.done()
+    other.drop(running.id)
+    await asyncio.wait_for(prompt, 5)
+    assert running.turns.running == [], "nothing is left to answer"
+    assert len(running.stored.announced.events) == announced
+    await other.close()
+
+
+async def test_another_server_ends_a_run(running: Running) -> None:
+    other = Leases(running.stored.database, running.stored.sql, running.stored.writer)
+    running.runner.watch()
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    turn.may_settle.set()
+    await asyncio.wait_for(other.request_abort(running.id), 5)
+    await asyncio.wait_for(prompt, 5)
+    assert turn.settled
+    await running.runner.close()
+
+
+async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_runs_without_a_word(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.runner.watch()
+    prompt = running.prompt()
+    turn = await running.next_turn()
+    turn.may_settle.set()
+    announced = len(running.stored.announced.events)
+    monkeypatch.setattr(running.leases, "heartbeat_age", lambda: 5.0)
+    await asyncio.wait_for(prompt, 5)
+    assert len(running.stored.announced.events) == announced, "it is not idle: another server goes on"
+    held = await running.stored.store.query(queries.lease_of, running.id)
+    assert held is not None and held.owner == running.leases.owner, "until it is stale"
+    assert await running.statuses.of_directory("/w") == {running.id: Busy()}
+    await running.runner.close()

@@ -11,6 +11,7 @@ from open_store import OpenStore
 from app.runs.turn_end_retries import PROBE_SECONDS, TurnEndRetries
 from app.schema.message import AssistantMessage
 from app.session.gate import HoldKind, SessionGate
+from app.session.lease import Leases
 from app.session.status import Statuses
 from app.session.store import Store
 from app.storage import queries
@@ -59,10 +60,11 @@ class Waits:
 class Trying:
     def __init__(self, stored: OpenStore) -> None:
         self.stored = stored
-        self.store = Refusing(stored.database, stored.sql, stored.writer)
+        self.store = Refusing(stored.database, stored.sql, stored.writer, stored.sequencer)
         self.gate = SessionGate()
         self.waits = Waits()
-        self.unsettled = TurnEndRetries(self.store, Statuses(self.store), self.gate, self.waits.sleep)
+        leases = Leases(stored.database, stored.sql, stored.writer)
+        self.unsettled = TurnEndRetries(self.store, Statuses(self.store), self.gate, leases, self.waits.sleep)
         self.id = stored.session.id
 
     async def fail(self, times: int) -> None:

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.schema.base import wire_name
 from app.schema.errors import MESSAGE_ERROR, BadRequest, NotFound, SessionBusy
-from app.schema.event import AnyEvent
+from app.schema.event import AnyEvent, EventSessionIdle, OfSession
 from app.schema.message import MESSAGE, PromptInput
 from app.schema.part import PART, PartInput
 from app.schema.session import CreateInput, Session, SessionStatus
@@ -272,3 +272,9 @@ def test_errors_of_requests_know_their_name_and_status() -> None:
     body = BadRequest("wrong", ["field"], {"field": 1}).body()
     issues = [{"code": "custom", "path": ["field"], "message": "wrong"}]
     assert body == {"name": "BadRequest", "data": {"field": 1}, "errors": issues, "error": issues, "success": False}
+
+
+def test_an_event_is_announced_alike_as_a_value_and_around_its_rendered_properties() -> None:
+    idle = EventSessionIdle(properties=OfSession(session_id="ses_1"))
+    assert EventSessionIdle.around(b'{"sessionID":"ses_1"}').wire_json() == idle.wire_json()
+    assert TypeAdapter(AnyEvent).validate_json(idle.wire_json()) == idle

@@ -16,4 +16,4 @@ def test_a_text_is_joined_when_it_is_read() -> None:
 def test_a_frame_shows_the_part_as_it_was() -> None:
     growing = GrowingText(text_part("prt_1", "He"))
     growing.append("llo")
-    assert [orjson.loads(growing.first_characters(size))["text"] for size in (2, 5, 4)] == ["He", "Hello", "Hell"]
+    assert [orjson.loads(growing.json_at_length(size))["text"] for size in (2, 5, 4)] == ["He", "Hello", "Hell"]

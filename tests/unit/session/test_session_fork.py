@@ -6,7 +6,7 @@ from session_parts import PLACE, Sessions, assistant, session, text_part, user
 from app.schema.errors import NotFound
 from app.schema.message import AssistantTime
 from app.schema.permission import Rule
-from app.session.store import WRITE_BEHIND
+from app.session.store import WRITE_BEHIND_SECONDS
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def test_an_answer_that_is_still_written_is_left_out(talked: Sessions) -> 
 async def test_what_streams_is_copied_as_it_stands(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     sessions.store.stream(text_part("prt_1", "not written yet"), "/d", "not written yet")
-    assert WRITE_BEHIND > 0
+    assert WRITE_BEHIND_SECONDS > 0
     copy = await sessions.read((await sessions.forks.fork(PLACE, "ses_1", None)).id)
     assert copy[0]["parts"][0]["text"] == "not written yet"
 

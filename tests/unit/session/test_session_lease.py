@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from session_parts import Sessions, more_sessions, user
+from session_parts import PLACE, Sessions, more_sessions, user
 from storage_parts import open_storage, saying
 
 from app.schema.errors import SessionBusy
@@ -74,6 +74,13 @@ async def test_a_lease_is_taken_over_when_its_heartbeat_is_stale(sessions: Sessi
     assert await generation(sessions) == 5
 
 
+async def test_a_recovered_session_has_no_lease(sessions: Sessions) -> None:
+    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
+    await take_over_dead(sessions)
+    await sessions.leases.recovered({"ses_1"})
+    assert await sessions.store.query(queries.leases) == [], "an unfinished revert is looked for without one"
+
+
 async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
     dead = sessions.leases.dead(await sessions.store.query(queries.leases))
@@ -96,8 +103,8 @@ async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessio
     assert await take_over_dead(sessions) == {"ses_1"}
     await sessions.put(user("msg_1"))
     assert not taking.done() and await generation(sessions) == 5
-    sessions.leases.recovered({"ses_1"})
-    assert (await taking).generation == 1
+    await sessions.leases.recovered({"ses_1"})
+    assert (await taking).generation == 6
 
 
 async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
@@ -105,7 +112,7 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
 ) -> None:
     living = ServerLocks(tmp_path / "servers")
     living.hold("living")
-    guarded = Leases(sessions.storage.sql, sessions.storage.writer, locks)
+    guarded = Leases(sessions.storage.database, sessions.storage.sql, sessions.storage.writer, locks)
     await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
     with pytest.raises(SessionBusy):
         await guarded.take("ses_1")
@@ -117,7 +124,7 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
 async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessions, locks: ServerLocks, tmp_path: Path) -> None:
     (tmp_path / "servers").mkdir()
     (tmp_path / "servers" / "killed.lock").touch()
-    guarded = Leases(sessions.storage.sql, sessions.storage.writer, locks)
+    guarded = Leases(sessions.storage.database, sessions.storage.sql, sessions.storage.writer, locks)
     await hold_as(sessions, "killed")
     assert len(guarded.dead(await sessions.store.query(queries.leases))) == 1
 
@@ -159,3 +166,54 @@ async def test_a_lease_taken_anew_while_the_old_one_is_dropped_stands(sessions: 
     sessions.store.hold(await taking)
     await sessions.put(user("msg_1"))
     assert len(await sessions.read()) == 1
+
+
+# What one server wants of another.
+
+
+async def test_who_is_patient_gets_the_lease_when_the_other_server_drops_it(sessions: Sessions, other: Sessions) -> None:
+    lease = await sessions.leases.take("ses_1")
+    waiting = asyncio.create_task(other.leases.take("ses_1", patient=True))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    sessions.leases.drop("ses_1")
+    assert (await asyncio.wait_for(waiting, 5)).generation == lease.generation + 1
+    await other.close()
+
+
+async def test_an_abort_is_seen_by_the_owner_and_returns_when_the_lease_is_dropped(sessions: Sessions, other: Sessions) -> None:
+    await sessions.leases.take("ses_1")
+    aborting = asyncio.create_task(other.leases.request_abort("ses_1"))
+    async with asyncio.timeout(5):
+        while await sessions.leases.aborted_runs() != ["ses_1"]:
+            await asyncio.sleep(0.01)
+    assert not aborting.done()
+    sessions.leases.drop("ses_1")
+    await asyncio.wait_for(aborting, 5)
+    await sessions.leases.take("ses_1")
+    assert await sessions.leases.aborted_runs() == [], "the next run is not meant"
+    await other.close()
+
+
+async def test_an_abort_where_nobody_works_returns_at_once(sessions: Sessions) -> None:
+    await asyncio.wait_for(sessions.leases.request_abort("ses_1"), 1)
+
+
+async def test_an_edit_meets_no_run_of_another_server(sessions: Sessions, other: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    await sessions.leases.take("ses_1")
+    with pytest.raises(SessionBusy):
+        await other.service.remove_message(PLACE, "ses_1", "msg_1")
+    sessions.leases.drop("ses_1")
+    await sessions.store.drain()
+    await other.service.remove_message(PLACE, "ses_1", "msg_1")
+    await other.close()
+
+
+async def test_what_is_abandoned_refuses_every_write_and_is_taken_over_when_it_is_stale(sessions: Sessions) -> None:
+    await hold_as(sessions, sessions.leases.owner, age=DEAD_AFTER_MS + 1000)
+    sessions.store.hold(sessions.leases.abandon("ses_1"))
+    with pytest.raises(StaleLease):
+        await sessions.put(user("msg_1"))
+    sessions.store.release("ses_1")
+    assert await take_over_dead(sessions) == {"ses_1"}

@@ -16,7 +16,7 @@ from storage_parts import event
 from app.schema.errors import Conflict
 from app.session import rows
 from app.session.change import SessionChange
-from app.storage.tables import ASK
+from app.storage.tables import PENDING_REQUEST
 from app.storage.writer import Change
 
 KINDS = [
@@ -196,13 +196,13 @@ class Poster:
             body = f'{{"id":"{ask_id}","sessionID":"{session_id}"}}'
             row = {"id": ask_id, "kind": "permission", "session_id": session_id, "directory": DIRECTORY, "body": body}
             told = event(f'{{"type":"permission.asked","properties":{body}}}', session_id)
-            self._on.storage.writer.post(Change([(self._on.storage.sql.put_ask, [row])], [told]))
+            self._on.storage.writer.post(Change([(self._on.storage.sql.put_request, [row])], [told]))
 
     def _reply(self, which: int, _other: int) -> None:
         if ask_id := _one({ask: ask for ask in self._asks}, which):
             session_id = self._asks.pop(ask_id)
             told = event(f'{{"type":"permission.replied","properties":{{"requestID":"{ask_id}"}}}}', session_id)
-            self._on.storage.writer.post(Change([(self._on.storage.sql.delete_ask, [{"gone": ask_id}])], [told]))
+            self._on.storage.writer.post(Change([(self._on.storage.sql.delete_request, [{"gone": ask_id}])], [told]))
 
     def _refused(self, which: int, other: int) -> None:
         """It makes every change of its batch a transaction of its own."""
@@ -235,7 +235,7 @@ async def compare(path: Path, batches: list[list[tuple[str, int, int]]]) -> None
             assert await sessions.read(session_id) == client.read(session_id)
         listed = orjson.loads(await sessions.service.list_json(PLACE))
         assert [found["id"] for found in listed] == [*client.sessions][::-1]
-        asks = await sessions.storage.rows(ASK)
+        asks = await sessions.storage.rows(PENDING_REQUEST)
         assert [row.id for row in sorted(asks, key=lambda row: row.seq)] == [*client.asks]
     finally:
         await sessions.close()

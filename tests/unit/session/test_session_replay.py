@@ -7,6 +7,7 @@ import pytest
 from session_parts import DIRECTORY, Sessions, text_part, user
 
 from app.bus.base import ENDED, StreamingParts
+from app.bus.memory import MemoryBus
 from app.session import replay as replaying
 from app.session.replay import Replay, ReplayPage
 from app.util import clock
@@ -17,7 +18,7 @@ async def replay(sessions: Sessions) -> Replay:
     """The journal has one session's two events; then three messages."""
     for number in range(3):
         await sessions.put(user(f"msg_{number}"))
-    return Replay(sessions.database, sessions.store, 10**9)
+    return Replay(sessions.database, sessions.store, MemoryBus(), 10**9)
 
 
 async def test_the_head_is_the_newest_number(replay: Replay) -> None:
@@ -57,7 +58,7 @@ async def test_a_journal_within_its_bounds_is_left_alone(replay: Replay) -> None
 
 async def test_a_journal_is_kept_within_its_bytes(sessions: Sessions, replay: Replay) -> None:
     newest = (await replay.page(4, None)).events[0]
-    await Replay(sessions.database, sessions.store, len(newest.payload)).trim()
+    await Replay(sessions.database, sessions.store, MemoryBus(), len(newest.payload)).trim()
     assert [event.seq for event in (await replay.page(4, None)).events] == [5]
     assert (await replay.page(3, None)).resync
 
@@ -65,7 +66,7 @@ async def test_a_journal_is_kept_within_its_bytes(sessions: Sessions, replay: Re
 async def test_a_long_journal_is_trimmed_in_steps(sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "TRIM_STEP", 2)
     written = sessions.database.writes
-    await Replay(sessions.database, sessions.store, 1).trim()
+    await Replay(sessions.database, sessions.store, MemoryBus(), 1).trim()
     assert sessions.database.writes - written == 3
     assert (await replay.page(5, None)) == ReplayPage([], 5) and (await replay.page(4, None)).resync
 
@@ -88,7 +89,7 @@ async def test_a_journal_that_is_trimmed_between_two_pages_is_told_of(
 ) -> None:
     monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
     page = await replay.page(2, DIRECTORY)
-    await Replay(sessions.database, sessions.store, 1).trim()
+    await Replay(sessions.database, sessions.store, MemoryBus(), 1).trim()
     assert (await replay.page(page.upto, DIRECTORY)).resync
 
 

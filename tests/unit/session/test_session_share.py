@@ -9,7 +9,7 @@ from session_parts import PLACE, Sessions, assistant, session, text_part, user
 from app.config.flags import Flags
 from app.schema.config import Config
 from app.schema.errors import NotFound
-from app.session.share import Shares, may_share, shares_by_itself
+from app.session.share import Shares, may_share, shares_automatically
 from app.storage import tables
 
 BASE = "https://here.example"
@@ -106,7 +106,7 @@ async def test_a_guess_finds_nothing_and_learns_nothing(sessions: Sessions, gues
     await shared(sessions)
     with pytest.raises(NotFound) as error:
         await shares(sessions).visit(guess)
-    assert error.value.message == "There is nothing shared here: the link is wrong, or it was taken back."
+    assert error.value.message == "Nothing is shared here: the link is wrong, or the session is no longer shared."
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ async def test_a_guess_finds_nothing_and_learns_nothing(sessions: Sessions, gues
 )
 def test_what_configuration_and_flags_say(config: dict[str, str], flags: dict[str, bool], may: bool, by_itself: bool) -> None:
     given = Config.model_validate(config), Flags(**flags)  # type: ignore[arg-type]
-    assert (may_share(*given), shares_by_itself(*given)) == (may, by_itself)
+    assert (may_share(*given), shares_automatically(*given)) == (may, by_itself)

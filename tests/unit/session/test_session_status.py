@@ -40,4 +40,4 @@ async def test_the_end_of_one_turn_does_not_end_the_next(sessions: Sessions) -> 
     ending = sessions.statuses.set("ses_1", DIRECTORY, Idle())
     sessions.statuses.mark_busy("ses_1", DIRECTORY)
     await ending
-    assert sessions.statuses.of_directory(DIRECTORY) == {"ses_1": Busy()}
+    assert await sessions.statuses.of_directory(DIRECTORY) == {"ses_1": Busy()}

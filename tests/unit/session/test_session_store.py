@@ -15,7 +15,7 @@ from app.schema.part import Part, ToolPart
 from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.growing_text import GrowingText
-from app.session.store import WRITE_BEHIND, WRITTEN_PER_SECOND
+from app.session.store import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
 from app.storage.tables import PART
 
 
@@ -171,7 +171,7 @@ async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     for text in ("Hel", "Hello"):
         sessions.store.stream(text_part("prt_1", text), DIRECTORY, text)
     writes = sessions.database.writes
-    async with asyncio.timeout(WRITE_BEHIND * 20):
+    async with asyncio.timeout(WRITE_BEHIND_SECONDS * 20):
         while await written(sessions) != ["Hello"]:
             await asyncio.sleep(0.01)
     assert sessions.database.writes == writes + 1
@@ -194,14 +194,14 @@ async def test_a_turn_reads_no_diffs_of_prompts(sessions: Sessions) -> None:
 
 async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    long = GrowingText(text_part("prt_1", "x" * 100 * WRITTEN_PER_SECOND))
+    long = GrowingText(text_part("prt_1", "x" * 100 * MAX_CHARACTERS_PER_SECOND))
     sessions.store.stream(long, DIRECTORY, "x")
     sessions.store.stream(text_part("prt_2", "H"), DIRECTORY, "H")
     await sessions.store.drain()
     long.append("y")
     sessions.store.stream(long, DIRECTORY, "y")
     sessions.store.stream(text_part("prt_2", "Hello"), DIRECTORY, "ello")
-    async with asyncio.timeout(WRITE_BEHIND * 20):
+    async with asyncio.timeout(WRITE_BEHIND_SECONDS * 20):
         while (await written(sessions))[1] != "Hello":
             await asyncio.sleep(0.01)
     assert (await written(sessions))[0][-1] == "x", "100 s after the last time at the earliest"

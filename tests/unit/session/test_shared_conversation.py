@@ -71,7 +71,7 @@ async def test_what_another_server_adds_or_removes_is_seen(sessions: Sessions, s
 async def test_the_least_recently_visited_make_room(sessions: Sessions, share_id: str) -> None:
     first = await SharedConversations(sessions.store).get(share_id)
     assert first
-    conversations = SharedConversations(sessions.store, most_bytes=3 * len(first.body))
+    conversations = SharedConversations(sessions.store, max_bytes=3 * len(first.body))
     links = [share_id]
     for number in range(2, 5):
         await sessions.put(session(f"ses_{number}"), session_id=f"ses_{number}")
@@ -90,5 +90,5 @@ async def test_the_pieces_make_the_whole(sessions: Sessions, share_id: str) -> N
     conversations = SharedConversations(sessions.store)
     found = await conversations.get(share_id)
     assert found
-    pieces = [piece async for piece in conversations.pieces(found)]
+    pieces = [piece async for piece in conversations.chunks(found)]
     assert b"".join(pieces) == found.body and len(pieces) == 3

@@ -62,11 +62,9 @@ class Project:
         target.write_bytes(content.encode() if isinstance(content, str) else content)
         return target
 
-    def snapshots(
-        self, directory: Path | None = None, exclude: tuple[Path, ...] = (), most_bytes: int | None = None
-    ) -> Snapshots:
+    def snapshots(self, directory: Path | None = None, exclude: tuple[Path, ...] = (), max_bytes: int | None = None) -> Snapshots:
         git_dir = snapshot_dir(self.data, "global", self.root)
-        return Snapshots(git_dir, self.root, directory or self.root, (self.data, *exclude), most_bytes=most_bytes)
+        return Snapshots(git_dir, self.root, directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
 
     def relative(self, paths: list[Path]) -> set[str]:
         return {str(path.relative_to(self.root)) for path in paths}

@@ -30,7 +30,7 @@ def age_all(project: Project, days: float) -> Path:
 
 async def restores(snapshots: Snapshots, file: Path, tree: str) -> bool:
     report = await snapshots.restore({file: tree})
-    return report.could_not == []
+    return report.failures == []
 
 
 async def test_a_snapshot_goes_seven_days_after_it_was_current(project: Project, snapshots: Snapshots) -> None:
@@ -81,7 +81,7 @@ async def test_of_too_many_the_older_ones_go_before_their_time(project: Project)
     refs = age_all(project, 5)
     age(refs / trees[1], 2)
     age(refs / trees[2], 0)
-    full = project.snapshots(most_bytes=250_000)
+    full = project.snapshots(max_bytes=250_000)
     with pytest.raises(SnapshotFailed, match="OPENSESSION_MAX_SNAPSHOT_BYTES"):
         await full.track()
     await full.gc()

@@ -11,7 +11,7 @@ import pytest
 from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
-from app.snapshot.later_run import LaterRun
+from app.snapshot.later_run import CoalescedRun
 from app.snapshot.lock import RepositoryLock
 
 HOLD = "import fcntl, os, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
@@ -62,7 +62,7 @@ async def test_another_process_is_waited_for(tmp_path: Path) -> None:
 async def test_patience_ends_with_a_reason(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock"):
         with pytest.raises(SnapshotFailed, match="another process"):
-            async with RepositoryLock(tmp_path / "lock", patience=0).held():
+            async with RepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
                 pass
 
 
@@ -70,10 +70,10 @@ async def test_a_process_that_inherits_the_lock_keeps_it(tmp_path: Path) -> None
     async with RepositoryLock(tmp_path / "lock").held() as descriptor:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[descriptor])
     with pytest.raises(SnapshotFailed):
-        async with RepositoryLock(tmp_path / "lock", patience=0).held():
+        async with RepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
             pass
     child.communicate()
-    async with RepositoryLock(tmp_path / "lock", patience=0).held():
+    async with RepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
         pass
 
 
@@ -113,7 +113,7 @@ class Work:
 
 async def test_callers_share_the_run_that_begins_after_their_calls() -> None:
     work = Work()
-    shared = LaterRun(work)
+    shared = CoalescedRun(work)
     first = [asyncio.create_task(shared()) for _ in range(3)]
     while not work.begun:
         await asyncio.sleep(0)
@@ -126,7 +126,7 @@ async def test_callers_share_the_run_that_begins_after_their_calls() -> None:
 
 async def test_a_cancelled_caller_leaves_the_run_to_the_others() -> None:
     work = Work()
-    shared = LaterRun(work)
+    shared = CoalescedRun(work)
     leaving, staying = asyncio.create_task(shared()), asyncio.create_task(shared())
     while not work.begun:
         await asyncio.sleep(0)
@@ -145,7 +145,7 @@ async def test_a_failed_run_does_not_fail_the_next() -> None:
             raise outcome
         return outcome
 
-    shared = LaterRun(work)
+    shared = CoalescedRun(work)
     with pytest.raises(SnapshotFailed):
         await shared()
     assert await shared() == 7

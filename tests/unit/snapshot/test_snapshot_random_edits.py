@@ -90,13 +90,13 @@ async def edit_and_restore(project: Project, before: list[tuple], after: list[tu
 
     some = [path for i, path in enumerate(changed) if i not in chosen]
     report = await snapshots.restore(dict.fromkeys(some, tree))
-    named = project.relative(some) - {str(entry.path.relative_to(project.root)) for entry in report.could_not}
+    named = project.relative(some) - {str(entry.path.relative_to(project.root)) for entry in report.failures}
     result = all_states(project.root)
     assert {path: result.get(path) for path in named} == {path: then.get(path) for path in named}
     assert {path: state for path, state in result.items() if path not in named} == {
         path: state for path, state in now.items() if path not in named
     }
-    assert len(some) < len(changed) or report.could_not == []
+    assert len(some) < len(changed) or report.failures == []
 
     await snapshots.restore(dict.fromkeys(some, report.before))
     assert all_states(project.root) == now

@@ -13,7 +13,7 @@ from app.snapshot.snapshots import Snapshots
 
 
 def reasons(report: RestoreReport) -> dict[str, str]:
-    return {entry.path.name: entry.reason for entry in report.could_not}
+    return {entry.path.name: entry.reason for entry in report.failures}
 
 
 async def test_restored_deleted_and_untouched(project: Project, snapshots: Snapshots) -> None:
@@ -31,7 +31,7 @@ async def test_restored_deleted_and_untouched(project: Project, snapshots: Snaps
     assert set(report.restored) == {changed, gone}
     assert report.deleted == [made]
     assert report.unchanged == [same]
-    assert report.could_not == []
+    assert report.failures == []
     assert (changed.read_text(), gone.read_text(), made.exists(), other.read_text()) == ("one", "one", False, "two")
     assert same.stat().st_ino == inode
 
@@ -122,7 +122,7 @@ async def test_links(project: Project, snapshots: Snapshots) -> None:
     made = project.root / "made"
     made.symlink_to("file")
     report = await snapshots.restore(dict.fromkeys((link, dangling, file, made), tree))
-    assert report.could_not == []
+    assert report.failures == []
     assert [state(path) for path in (link, dangling, file, made)] == [
         ("link", "file"),
         ("link", "/nowhere/é"),
@@ -142,7 +142,7 @@ async def test_a_file_that_became_a_directory_and_the_reverse(project: Project, 
     (project.root / "b").rmdir()
     project.write("b", "x")
     report = await snapshots.restore(dict.fromkeys(await snapshots.patch(tree), tree))
-    assert report.could_not == []
+    assert report.failures == []
     assert all_states(project.root) == {"a": ("file", b"file", False), "b/inner/deep": ("file", b"file", False)}
 
 
@@ -189,13 +189,13 @@ async def test_paths_outside_the_worktree_are_refused(project: Project, snapshot
     outside.write_text("x")
     tree = await snapshots.track()
     report = await snapshots.restore({outside: tree, project.root / ".." / "outside": tree})
-    assert len(report.could_not) == 2
+    assert len(report.failures) == 2
     assert outside.read_text() == "x"
 
 
 async def test_gits_own_files_are_refused(project: Project, snapshots: Snapshots) -> None:
     report = await snapshots.restore({project.root / ".git" / "HEAD": await snapshots.track()})
-    assert (report.deleted, len(report.could_not)) == ([], 1)
+    assert (report.deleted, len(report.failures)) == ([], 1)
     assert (project.root / ".git" / "HEAD").exists()
 
 

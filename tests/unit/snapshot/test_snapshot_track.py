@@ -80,7 +80,7 @@ async def test_names_of_all_kinds(project: Project, snapshots: Snapshots) -> Non
         project.write(name, "y")
     assert project.relative(await snapshots.patch(tree)) == names
     report = await snapshots.restore({project.root / name: tree for name in names})
-    assert report.could_not == []
+    assert report.failures == []
     assert {(project.root / name).read_text() for name in names} == {"x"}
 
 
@@ -170,7 +170,7 @@ async def test_repositories_inside_are_not_entered(project: Project, snapshots: 
     project.write("sub/b.txt", "changed")
     assert await snapshots.track() == tree
     report = await snapshots.restore({project.root / "sub" / "b.txt": tree})
-    assert "another git repository" in report.could_not[0].reason
+    assert "another git repository" in report.failures[0].reason
 
 
 async def test_a_file_replaced_by_a_repository(project: Project, snapshots: Snapshots) -> None:
@@ -224,7 +224,7 @@ async def test_a_subdirectory_is_covered_alone(project: Project) -> None:
     assert project.relative(await snapshots.patch(tree)) == {"sub/inside.txt"}
     assert [diff.file for diff in await snapshots.diff_full(tree, await snapshots.track())] == ["sub/inside.txt"]
     report = await snapshots.restore({project.root / "outside.txt": tree, project.root / "sub/inside.txt": tree})
-    assert [entry.path.name for entry in report.could_not] == ["outside.txt"]
+    assert [entry.path.name for entry in report.failures] == ["outside.txt"]
     assert (project.root / "sub/inside.txt").read_text() == "one"
 
 

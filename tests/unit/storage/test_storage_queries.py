@@ -8,7 +8,7 @@ from storage_parts import Storage, event, message_row, part_row, session_row
 
 from app.storage import queries
 from app.storage.queries import SessionFilter, StoredMessages, fold
-from app.storage.tables import APPROVAL, ASK, DIFF, LEASE, MESSAGE, PART, SESSION, SHARE, TODO
+from app.storage.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
 from app.storage.writer import Change
 
 
@@ -87,7 +87,7 @@ async def test_a_search_takes_every_character_as_it_is_and_no_case(storage: Stor
 async def test_a_family_has_children_before_parents(storage: Storage) -> None:
     rows = [("ses_root", None), ("ses_child", "ses_root"), ("ses_grandchild", "ses_child"), ("ses_other", None)]
     await put(storage, session=[session_row(session_id, parent_id=parent) for session_id, parent in rows])
-    family = await asked(storage, queries.family, "ses_root")
+    family = await asked(storage, queries.session_tree, "ses_root")
     assert [body.split('"')[3] for body in family] == ["ses_grandchild", "ses_child", "ses_root"]
 
 
@@ -157,7 +157,7 @@ OF_SESSION = {
     "todo": {"session_id": "ses_1", "body": "[]"},
     "diff": {"session_id": "ses_1", "body": "[]"},
     "share": {"session_id": "ses_1", "id": "sh", "secret": "s", "created": 1},
-    "ask": {"id": "per_1", "kind": "permission", "session_id": "ses_1", "directory": "/d", "body": "{}"},
+    "request": {"id": "per_1", "kind": "permission", "session_id": "ses_1", "directory": "/d", "body": "{}"},
     "approval": {"project_id": "p", "permission": "bash", "pattern": "*", "session_id": "ses_1"},
 }
 
@@ -166,10 +166,13 @@ async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None
     await put(storage, session=[session_row()], message=[message_row("msg_1")], part=[part_row("prt_1")])
     await put(storage, **{kind: [row] for kind, row in OF_SESSION.items()})
     lease = {"session_id": "ses_1", "owner": "me", "generation": 1, "heartbeat": 0}
-    await storage.database.write(lambda c: c.execute(storage.sql.take_lease, [lease]))
+    await storage.database.write(lambda c: c.execute(storage.sql.upsert_lease, [lease]))
     gone = [{"gone": "ses_1"}]
     await storage.writer.commit(Change([(storage.sql.delete_approvals, gone), (storage.sql.delete_session, gone)]))
-    left = {table.name: await storage.count(table) for table in (SESSION, MESSAGE, PART, TODO, DIFF, SHARE, ASK, APPROVAL, LEASE)}
+    left = {
+        table.name: await storage.count(table)
+        for table in (SESSION, MESSAGE, PART, TODO, DIFF, SHARE, PENDING_REQUEST, APPROVAL, LEASE)
+    }
     assert set(left.values()) == {0}, left
 
 
@@ -177,8 +180,8 @@ async def announced(storage: Storage, count: int, directory: str = "/d", text: s
     await storage.writer.commit(Change(events=[event(text or f"{directory}{n}", directory=directory) for n in range(count)]))
 
 
-async def page(storage: Storage, cursor: int, directory: str | None, most_bytes: int = 10**9) -> tuple[list[int], bool]:
-    rows, last = await asked(storage, queries.events_after, cursor, directory, most_bytes)
+async def page(storage: Storage, cursor: int, directory: str | None, max_bytes: int = 10**9) -> tuple[list[int], bool]:
+    rows, last = await asked(storage, queries.events_after, cursor, directory, max_bytes)
     return [row.seq for row in rows], last
 
 

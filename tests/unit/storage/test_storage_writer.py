@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
-from storage_parts import Heard, HeldDatabase, Storage, delta, event, message_row, part_row, saying, session_row
+from storage_parts import HeldDatabase, Storage, delta, event, message_row, part_row, saying, session_row
 
-from app.bus.base import Event, PartDelta
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
 from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
@@ -59,8 +58,8 @@ async def test_events_are_announced_after_their_commit_in_the_order_of_posting(s
     assert await storage.count(EVENT) == 7
 
 
-async def test_journal_numbers_are_contiguous_and_durable_events_alone_have_one(storage: Storage) -> None:
-    await storage.writer.commit(Change(events=[event("a"), event("passing", durable=False), event("b")]))
+async def test_journal_numbers_are_contiguous_and_journaled_events_alone_have_one(storage: Storage) -> None:
+    await storage.writer.commit(Change(events=[event("a"), event("passing", journaled=False), event("b")]))
     await asyncio.gather(*(storage.writer.post(saying(f"{n}")) for n in range(5)))
     assert [told.seq for told in storage.heard.events] == [1, None, 2, 3, 4, 5, 6, 7]
     assert [row.seq for row in await storage.rows(EVENT)] == [1, 2, 3, 4, 5, 6, 7]
@@ -88,42 +87,6 @@ async def test_one_bad_change_takes_no_other_down(storage: Storage, error: Excep
     assert storage.heard.order == ["first", "before", "after"]
 
 
-class Failing(Heard):
-    """Raises for what contains `bad`."""
-
-    def publish(self, event: Event) -> None:
-        if b"bad" in event.payload:
-            raise ValueError("cannot be sent")
-        super().publish(event)
-
-    def publish_delta(self, delta: PartDelta) -> None:
-        if "bad" in delta.text:
-            raise ValueError("cannot be sent")
-        super().publish_delta(delta)
-
-
-async def test_an_event_that_cannot_be_published_takes_nothing_along(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
-    """What is stored counts as stored; what comes behind it, of its session and of others, is announced."""
-    heard = Failing()
-    writer = Writer(storage.database, storage.sql, heard)
-    database = held(storage)
-    changes = [saying("1", "bad", "2"), saying("3", session_id="ses_2"), saying("bad"), saying("4")]
-    done = [writer.post(change) for change in changes]
-    for session, text in (("ses_1", "bad delta"), ("ses_1", "Hel"), ("ses_2", "other")):
-        writer.delta(delta(text, session))
-    database.gate.set()
-    async with asyncio.timeout(5):
-        assert await asyncio.gather(*done) == [None] * 4
-    await writer.drain()
-    assert heard.order == ["1", "2", "3", "4", "Hel", "other"]
-    assert await storage.count(EVENT) == 6
-    failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(failures) == 3 and all("ses_1" in failure for failure in failures)
-    writer.delta(delta("at once"))
-    writer.delta(delta("bad at once"))
-    assert heard.order[-1] == "at once", "nothing is counted as on its way any more"
-
-
 async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> None:
     database = await begun(storage)
     failures: list[Any] = []
@@ -139,7 +102,7 @@ async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> N
 async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage) -> None:
     database = await begun(storage)
     stopped = [storage.writer.post(saying(f"{n}")) for n in range(2)]
-    storage.writer.delta(delta("text"))
+    storage.sequencer.delta(delta("text"))
     (worker,) = [task for task in asyncio.all_tasks() if task.get_name() == "writer"]
     worker.cancel()
     async with asyncio.timeout(5):
@@ -160,8 +123,8 @@ async def test_what_is_behind_a_failed_change_of_its_chain_is_not_stored(storage
         Change([(storage.sql.put_message, [message_row("msg_other")])], chain=Chain()),
     ]
     done = [storage.writer.post(change) for change in posts]
-    storage.writer.delta(delta("behind"), chain)
-    storage.writer.delta(delta("other"))
+    storage.sequencer.delta(delta("behind"), chain)
+    storage.sequencer.delta(delta("other"))
     database.gate.set()
     told = await asyncio.gather(*done, return_exceptions=True)
     assert [isinstance(outcome, Conflict) for outcome in told] == [True, True, False]
@@ -184,7 +147,7 @@ async def test_a_database_that_is_away_is_tried_no_longer_than_agreed(
     storage: Storage, retry_seconds: float, attempts: int
 ) -> None:
     database = Away("sqlite://")
-    writer = Writer(database, storage.sql, storage.heard, retry_seconds)
+    writer = Writer(database, storage.sql, storage.sequencer, retry_seconds)
     changes = [writer.post(saying(f"{n}")) for n in range(5)]
     async with asyncio.timeout(5):
         results = await asyncio.gather(*changes, return_exceptions=True)
@@ -293,18 +256,11 @@ async def test_a_delete_stays_between_what_was_posted_before_and_after_it(storag
     assert [row.id for row in await storage.rows(PART)] == ["prt_1"]
 
 
-async def test_a_delta_is_announced_at_once_while_its_session_has_nothing_on_the_way(storage: Storage) -> None:
-    await begun(storage)
-    storage.writer.delta(delta("at once", "ses_other"))
-    assert storage.heard.order == ["at once"]
-    held(storage).gate.set()
-
-
 async def test_a_delta_waits_for_what_its_session_has_on_the_way(storage: Storage) -> None:
     database = held(storage)
     storage.writer.post(saying("part begins"))
-    storage.writer.delta(delta("Hel"))
-    storage.writer.delta(delta("lo"))
+    storage.sequencer.delta(delta("Hel"))
+    storage.sequencer.delta(delta("lo"))
     storage.writer.post(saying("part ends"))
     assert storage.heard.told == []
     database.gate.set()
@@ -312,22 +268,9 @@ async def test_a_delta_waits_for_what_its_session_has_on_the_way(storage: Storag
     assert storage.heard.order == ["part begins", "Hel", "lo", "part ends"]
 
 
-async def test_a_delta_waits_for_the_deltas_that_wait(storage: Storage) -> None:
-    """A commit of another session stands in the same line: what waits behind it must not be overtaken."""
-    database = held(storage)
-    begins = storage.writer.post(saying("part begins"))
-    await asyncio.sleep(0)
-    storage.writer.post(saying("other", session_id="ses_other"))
-    storage.writer.delta(delta("Hel"))
-    begins.add_done_callback(lambda _: storage.writer.delta(delta("lo")))
-    database.gate.set()
-    await storage.writer.drain()
-    assert [said for said in storage.heard.order if said != "other"] == ["part begins", "Hel", "lo"]
-
-
 async def lease(storage: Storage, generation: int) -> None:
     row = {"session_id": "ses_1", "owner": "me", "generation": generation, "heartbeat": 0}
-    await storage.database.write(lambda connection: connection.execute(storage.sql.take_lease, [row]))
+    await storage.database.write(lambda connection: connection.execute(storage.sql.upsert_lease, [row]))
 
 
 @pytest.mark.parametrize(("owner", "generation"), [("me", 1), ("me", 3), ("other", 2)])

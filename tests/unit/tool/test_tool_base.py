@@ -3,13 +3,13 @@
 import pytest
 from pydantic import ValidationError
 
-from app.tool.base import ForeignTool, ToolContext, ToolResult
+from app.tool.base import ExternalTool, ToolContext, ToolResult
 from app.tool.builtin.invalid import InvalidTool
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-class Weather(ForeignTool):
+class Weather(ExternalTool):
     async def execute(self, args: object, ctx: ToolContext) -> ToolResult:
         return ToolResult(title="", output="sunny")
 

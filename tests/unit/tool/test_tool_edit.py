@@ -8,7 +8,7 @@ import pytest
 from tool_host import FakeHost, MakeContext
 
 from app.permission.errors import PermissionRejected
-from app.tool.base import PermissionAsk, ToolContext, ToolError, ToolResult
+from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.edit import EditParameters, EditTool
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
@@ -212,7 +212,7 @@ async def test_an_edit_that_waits_for_its_answer_holds_back_the_next(bench: Work
     asked, answer = asyncio.Event(), asyncio.Event()
 
     class SlowHost(FakeHost):
-        async def ask(self, ask: PermissionAsk) -> None:
+        async def require_permission(self, needed: ToolPermission) -> None:
             asked.set()
             await answer.wait()
 
@@ -230,7 +230,7 @@ async def test_cancelled_while_asking(bench: Workbench, make_ctx: MakeContext) -
     asked = asyncio.Event()
 
     class SilentHost(FakeHost):
-        async def ask(self, ask: PermissionAsk) -> None:
+        async def require_permission(self, needed: ToolPermission) -> None:
             asked.set()
             await asyncio.Event().wait()
 

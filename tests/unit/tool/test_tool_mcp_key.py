@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.tool.mcp_tool import LONGEST_KEY, tool_key
+from app.tool.mcp_tool import MAX_KEY_LENGTH, tool_key
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ def test_a_key_has_only_characters_that_providers_take(server: str, tool: str, k
 
 def test_long_keys_are_cut_and_stay_apart() -> None:
     keys = {tool_key("server", "long" * 30 + end) for end in "ab"}
-    assert len(keys) == 2 and {len(key) for key in keys} == {LONGEST_KEY}
+    assert len(keys) == 2 and {len(key) for key in keys} == {MAX_KEY_LENGTH}

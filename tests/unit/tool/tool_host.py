@@ -6,7 +6,7 @@ from typing import Any
 
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.tool.base import PermissionAsk, SubagentRequest, ToolContext, ToolResult
+from app.tool.base import SubagentRequest, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
@@ -17,7 +17,7 @@ class FakeHost:
     """
 
     def __init__(self) -> None:
-        self.asks: list[PermissionAsk] = []
+        self.asks: list[ToolPermission] = []
         self.updates: list[dict[str, Any]] = []
         self.edited: list[Path] = []
         self.instructions: dict[str, str] = {}
@@ -29,15 +29,15 @@ class FakeHost:
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.calls: dict[str, ToolResult | Exception] = {}
         self.refuse: Exception | None = None
-        self.on_ask: Callable[[PermissionAsk], None] = lambda ask: None
+        self.on_ask: Callable[[ToolPermission], None] = lambda ask: None
 
     @property
     def permissions(self) -> list[str]:
         return [ask.permission for ask in self.asks]
 
-    async def ask(self, ask: PermissionAsk) -> None:
-        self.asks.append(ask)
-        self.on_ask(ask)
+    async def require_permission(self, needed: ToolPermission) -> None:
+        self.asks.append(needed)
+        self.on_ask(needed)
         if self.refuse is not None:
             raise self.refuse
 

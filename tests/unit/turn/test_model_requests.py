@@ -125,15 +125,15 @@ def sent(history: Sequence[MessageWithParts], target: Model) -> tuple[ModelMessa
 
 
 def assert_paired(turns: Sequence[ModelMessage]) -> None:
-    for place, turn in enumerate(turns):
+    for location, turn in enumerate(turns):
         assert turn.content
         calls = [block.call_id for block in turn.content if isinstance(block, ToolCallBlock)]
-        after = turns[place + 1] if place + 1 < len(turns) else None
+        after = turns[location + 1] if location + 1 < len(turns) else None
         if isinstance(turn, AssistantTurn):
             assert len(set(calls)) == len(calls)
             assert ([block.call_id for block in after.content] if isinstance(after, ToolTurn) else []) == calls
         if isinstance(turn, ToolTurn):
-            assert place and isinstance(turns[place - 1], AssistantTurn)
+            assert location and isinstance(turns[location - 1], AssistantTurn)
 
 
 def assert_chat(body: dict[str, Any]) -> None:
@@ -158,11 +158,11 @@ def assert_responses(body: dict[str, Any]) -> None:
 
 def assert_anthropic(body: dict[str, Any]) -> None:
     messages = body["messages"]
-    assert [message["role"] for message in messages] == [("user", "assistant")[place % 2] for place in range(len(messages))]
+    assert [message["role"] for message in messages] == [("user", "assistant")[location % 2] for location in range(len(messages))]
     calls = [[block["id"] for block in message["content"] if block["type"] == "tool_use"] for message in messages]
-    for place, message in enumerate(messages):
+    for location, message in enumerate(messages):
         results = [block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result"]
-        assert results == (calls[place - 1] if place else [])
+        assert results == (calls[location - 1] if location else [])
         kinds = [block["type"] for block in message["content"]]
         assert kinds[: len(results)] == ["tool_result"] * len(results), "results stand first"
         assert all(block["text"].strip() for block in message["content"] if block["type"] == "text")

@@ -16,7 +16,7 @@ from app.turn.part_writer import ABORTED, PartWriter
 @pytest.fixture
 async def writer(stored: OpenStore) -> PartWriter:
     message = await stored.put(assistant("msg_0", finish=None))
-    return PartWriter(stored.store, stored.place.directory, message)
+    return PartWriter(stored.store, stored.location.directory, message)
 
 
 async def parts(stored: OpenStore, writer: PartWriter) -> list[Part]:
@@ -26,8 +26,8 @@ async def parts(stored: OpenStore, writer: PartWriter) -> list[Part]:
 
 async def test_text_is_gathered_trimmed_at_its_end_and_timed(stored: OpenStore, writer: PartWriter) -> None:
     writer.start_text("1", None)
-    writer.gain("1", " Hello")
-    writer.gain("1", " there \n")
+    writer.append_text("1", " Hello")
+    writer.append_text("1", " there \n")
     writer.end_block("1", {"acme": {"id": 1}})
     (part,) = await parts(stored, writer)
     assert isinstance(part, TextPart)
@@ -38,18 +38,18 @@ async def test_text_is_gathered_trimmed_at_its_end_and_timed(stored: OpenStore, 
 
 async def test_a_part_that_streams_is_read_as_it_stands(stored: OpenStore, writer: PartWriter) -> None:
     writer.start_text("1", None)
-    writer.gain("1", "H")
+    writer.append_text("1", "H")
     await stored.store.drain()
-    writer.gain("1", "el")
+    writer.append_text("1", "el")
     message = await stored.store.message(stored.session.id, writer.message.id)
     assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
 
 
 async def test_blocks_may_overlap(stored: OpenStore, writer: PartWriter) -> None:
     writer.start_reasoning("r", {"acme": {"signature": ""}})
-    writer.gain("r", "hm")
+    writer.append_text("r", "hm")
     writer.start_text("t", None)
-    writer.gain("t", "yes")
+    writer.append_text("t", "yes")
     writer.end_block("r", {"acme": {"signature": "s"}})
     writer.end_block("t", None)
     thought, said = await parts(stored, writer)
@@ -97,13 +97,13 @@ async def test_progress_is_shown_until_the_call_is_over(stored: OpenStore, write
 
 async def test_settling_leaves_nothing_running_and_keeps_what_was_said(stored: OpenStore, writer: PartWriter) -> None:
     writer.start_text("t", None)
-    writer.gain("t", "half ")
+    writer.append_text("t", "half ")
     writer.start_text("empty", None)
     writer.tool_pending("p", "read")
     writer.tool_running("r", "read", {"path": "a"})
     done = writer.tool_running("d", "read", {})
     writer.tool_completed(done, ToolResult("", "ok"))
-    writer.settle()
+    writer.finish_open_parts()
     found = await parts(stored, writer)
     assert [part.text for part in found if isinstance(part, TextPart)] == ["half "]
     tools = [part for part in found if isinstance(part, ToolPart)]
@@ -119,25 +119,25 @@ async def test_settling_leaves_nothing_running_and_keeps_what_was_said(stored: O
 async def test_a_failed_attempt_leaves_nothing(stored: OpenStore, writer: PartWriter) -> None:
     writer.step_start(None)
     writer.start_text("t", None)
-    writer.gain("t", "half")
+    writer.append_text("t", "half")
     writer.tool_pending("p", "read")
     await stored.store.drain()
     writer.withdraw_attempt()
     assert await parts(stored, writer) == []
     assert len(stored.announced.of_type("message.part.removed")) == 3
     writer.start_text("t", None)
-    writer.gain("t", "whole")
+    writer.append_text("t", "whole")
     writer.end_block("t", None)
-    writer.settle()
+    writer.finish_open_parts()
     assert [part.text for part in await parts(stored, writer) if isinstance(part, TextPart)] == ["whole"]
 
 
 async def test_whether_anything_was_said(writer: PartWriter) -> None:
     assert not writer.has_text()
     writer.start_text("t", None)
-    writer.gain("t", " \n")
+    writer.append_text("t", " \n")
     assert not writer.has_text()
-    writer.gain("t", "x")
+    writer.append_text("t", "x")
     assert writer.has_text()
 
 
@@ -180,14 +180,14 @@ async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(stored: O
     writer.step_finish("stop", None, 0, Tokens())
     with pytest.raises(StorageError):
         await writer.stored()
-    writer.settle()
+    writer.finish_open_parts()
     writer.raise_failure()
     assert [part.type for part in await parts(stored, writer)] == ["step-start", "step-finish"]
 
 
 async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenStore, writer: PartWriter) -> None:
     stored.database.is_full = True
-    writer.put_message()
+    writer.enqueue_message()
     told = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
     assert [isinstance(error, StorageError) for error in told] == [True] * 3
 
@@ -195,22 +195,22 @@ async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenS
 async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_failed(stored: OpenStore) -> None:
     message = assistant("msg_lost", finish=None).info.model_copy(update={"session_id": stored.session.id})
     assert isinstance(message, AssistantMessage)
-    writer = PartWriter(stored.store, stored.place.directory, message)
+    writer = PartWriter(stored.store, stored.location.directory, message)
     stored.announced.events.clear()
     stored.database.is_full = True
-    writer.put_message()
+    writer.enqueue_message()
     await asyncio.sleep(0)
     writer.start_text("1", None)
-    writer.gain("1", "Hel")
+    writer.append_text("1", "Hel")
     with pytest.raises(StorageError):
         await writer.stored()
     stored.database.is_full = False
-    writer.gain("1", "lo")
+    writer.append_text("1", "lo")
     writer.end_block("1", None)
     writer.tool_running("c", "bash", {})
     await stored.store.drain()
     assert (stored.announced.events, stored.announced.deltas) == ([], [])
-    writer.settle()
+    writer.finish_open_parts()
     assert [part.type for part in await parts(stored, writer)] == ["text", "tool"]
     told = [event["properties"]["part"]["type"] for event in stored.announced.events if "part" in event["properties"]]
     assert (stored.announced.events[0]["type"], told) == ("message.updated", ["text", "tool", "tool"])
@@ -224,5 +224,5 @@ async def test_an_attempt_whose_withdrawal_was_refused_is_withdrawn_later(stored
     with pytest.raises(StorageError):
         await writer.stored()
     stored.database.is_full = False
-    writer.settle()
+    writer.finish_open_parts()
     assert await parts(stored, writer) == []

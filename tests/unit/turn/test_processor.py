@@ -13,9 +13,9 @@ from app.schema.tool_state import Completed, Failed, Running
 from app.storage.engine import StorageError
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.builtin.invalid import InvalidTool
-from app.turn.call_host import Unattended
+from app.turn.call_host import UnattendedHost
 from app.turn.part_writer import PartWriter
-from app.turn.processor import Processor
+from app.turn.processor import _HANDLERS, Processor
 from app.turn.tool_calls import INVALID, ToolCalls
 
 
@@ -50,17 +50,17 @@ class Attempt:
     """One attempt at a step: feed it events, then look at what is stored."""
 
     def __init__(self, stored: OpenStore, writer: PartWriter, tool: Echo) -> None:
-        def context(part: ToolPart) -> ToolContext:
-            place = stored.place
+        def context(_: ToolCalls, part: ToolPart) -> ToolContext:
+            location = stored.location
             return ToolContext(
                 part.session_id,
                 part.message_id,
                 part.call_id,
                 agent(),
                 model(),
-                place.directory,
-                place.worktree,
-                Unattended(),  # type: ignore[arg-type]
+                location.directory,
+                location.worktree,
+                UnattendedHost(),  # type: ignore[arg-type]
             )
 
         self._stored = stored
@@ -87,12 +87,11 @@ async def attempt(stored: OpenStore) -> Attempt:
 
 async def make_attempt(stored: OpenStore, tool: Echo) -> Attempt:
     message = await stored.put(assistant("msg_0", finish=None))
-    return Attempt(stored, PartWriter(stored.store, stored.place.directory, message), tool)
+    return Attempt(stored, PartWriter(stored.store, stored.location.directory, message), tool)
 
 
 def test_every_event_of_a_stream_has_its_handler() -> None:
-    processor = Processor(None, None, lambda: None)  # type: ignore[arg-type]
-    assert set(processor._handlers) == set(get_args(StreamEvent))
+    assert set(_HANDLERS) == set(get_args(StreamEvent))
 
 
 async def test_text_and_reasoning_become_parts(attempt: Attempt) -> None:
@@ -179,7 +178,7 @@ async def test_an_aborted_call_is_left_to_be_settled(stored: OpenStore, attempt:
     await attempt.calls.abort()
     (part,) = attempt.writer.tools
     assert isinstance(part.state, Running)
-    attempt.writer.settle()
+    attempt.writer.finish_open_parts()
     assert isinstance(part.state, Failed)
 
 
@@ -191,7 +190,7 @@ async def test_calls_that_cannot_be_stored_are_not_run(stored: OpenStore) -> Non
         await attempt.of(*(base.ToolCall(call, "echo", {"text": "hi"}) for call in ("c", "d")))
     assert echo.runs == 0
     stored.database.is_full = False
-    attempt.writer.settle()
+    attempt.writer.finish_open_parts()
     await attempt.writer.stored()
     states = [part.state for part in (await stored.read(attempt.writer.message.id)).parts if isinstance(part, ToolPart)]
     assert [state.status for state in states] == ["error"] * 2

@@ -6,7 +6,7 @@ from app.context.tokens import estimate
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, ToolPart
 from app.schema.tool_state import Completed, CompletedTime
-from app.turn.prune import MINIMUM_TOKENS, PROTECTED_TOKENS, PruneLimits, outdated
+from app.turn.prune import MINIMUM_TOKENS, PROTECTED_TOKENS, PruneLimits, prunable_calls
 
 MODEL = ModelRef(provider_id="p", model_id="m")
 TEN_THOUSAND = "x" * 40_000
@@ -41,7 +41,7 @@ def call(name: str, output: str, tool: str, compacted: int | None) -> ToolPart:
 
 
 def cleared(*messages: MessageWithParts) -> list[str]:
-    return [part.call_id for part in outdated([*messages, prompt(), answer(), prompt(), answer()], PruneLimits())]
+    return [part.call_id for part in prunable_calls([*messages, prompt(), answer(), prompt(), answer()], PruneLimits())]
 
 
 def test_what_lies_beyond_the_protected_tokens_is_cleared() -> None:
@@ -57,7 +57,7 @@ def test_less_than_the_minimum_is_left() -> None:
 
 def test_the_two_newest_turns_are_kept() -> None:
     history = [prompt(), answer(*[TEN_THOUSAND] * 20), prompt(), answer(*[TEN_THOUSAND] * 20)]
-    assert outdated(history, PruneLimits()) == []
+    assert prunable_calls(history, PruneLimits()) == []
 
 
 def test_outputs_of_skills_are_kept() -> None:

@@ -5,7 +5,7 @@ from app.schema.message import MessageWithParts
 from app.schema.session import Session, SessionTime
 from app.session import title
 from app.turn.errors import aborted
-from app.turn.titles import LONGEST, clean, title_context
+from app.turn.titles import MAX_LENGTH, clean, title_context
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from app.turn.titles import LONGEST, clean, title_context
         ("", None),
         (" \n\t\n", None),
         ("<think>only thoughts</think>", None),
-        ("x" * LONGEST, "x" * LONGEST),
-        ("x" * (LONGEST + 1), "x" * (LONGEST - 3) + "..."),
+        ("x" * MAX_LENGTH, "x" * MAX_LENGTH),
+        ("x" * (MAX_LENGTH + 1), "x" * (MAX_LENGTH - 3) + "..."),
     ],
 )
 def test_a_title_is_the_first_line_that_says_something(answer: str, expected: str | None) -> None:

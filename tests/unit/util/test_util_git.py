@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.util.git import NOT_STARTED, TIMED_OUT, _Child, git, safe_environment
+from app.util.git import NOT_STARTED, TIMED_OUT, _GitProcess, git, safe_environment
 
 # A git alias runs a shell, with git's own process waiting for it: a git command that takes as long as we like.
 WAIT = ["-c", "alias.wait=!echo $$ > pid; exec sleep 60", "wait"]
@@ -52,7 +52,7 @@ async def test_a_call_cancelled_before_it_starts(tmp_path: Path) -> None:
 
 
 async def test_a_call_cancelled_as_git_ends(tmp_path: Path) -> None:
-    child = _Child(["version"], tmp_path, safe_environment(), ())
+    child = _GitProcess(["version"], tmp_path, safe_environment(), ())
     process = child._start()
     assert process is not None
     process.communicate()

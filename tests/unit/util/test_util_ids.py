@@ -16,7 +16,7 @@ def set_clock() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("kind", "prefix"), ids.PREFIXES.items())
-def test_an_id_is_a_prefix_twelve_hex_digits_and_fourteen_of_base62(kind: ids.Kind, prefix: str) -> None:
+def test_an_id_is_a_prefix_twelve_hex_digits_and_fourteen_of_base62(kind: ids.IdKind, prefix: str) -> None:
     for made in (ids.ascending(kind), ids.descending(kind)):
         assert re.fullmatch(rf"{prefix}_[0-9a-f]{{12}}[0-9A-Za-z]{{14}}", made)
 

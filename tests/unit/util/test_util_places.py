@@ -42,21 +42,21 @@ def test_a_clients_log_entry_is_one_bounded_line(caplog: pytest.LogCaptureFixtur
 
 
 def test_this_process_lives() -> None:
-    assert owner.is_gone(owner.mine()) is False
+    assert owner.is_gone(owner.this_process()) is False
 
 
 def test_two_names_of_one_process_differ() -> None:
-    assert owner.mine() != owner.mine()
+    assert owner.this_process() != owner.this_process()
 
 
 def test_a_process_that_ended_is_gone() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert owner.is_gone(f"{owner.place()}:{process.pid}:123:x") is True
+    assert owner.is_gone(f"{owner.pid_namespace()}:{process.pid}:123:x") is True
 
 
 def test_a_later_process_with_the_same_number_is_another() -> None:
-    assert owner.is_gone(f"{owner.place()}:{os.getpid()}:1:x") is True
+    assert owner.is_gone(f"{owner.pid_namespace()}:{os.getpid()}:1:x") is True
 
 
 @pytest.mark.parametrize(

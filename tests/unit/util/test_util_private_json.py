@@ -51,9 +51,9 @@ def test_of_those_who_make_a_token_of_one_name_one_gets_it(tmp_path: Path) -> No
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     file = PrivateJson(tmp_path / "it.json")
-    with file.changing() as content:
+    with file.updating() as content:
         content["kept"] = 1
-    with pytest.raises(ValueError), file.changing() as content:
+    with pytest.raises(ValueError), file.updating() as content:
         content["lost"] = 2
         raise ValueError
     assert file.read() == {"kept": 1}
@@ -61,6 +61,6 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
 def test_a_change_of_nothing_writes_nothing(tmp_path: Path) -> None:
     file = PrivateJson(tmp_path / "it.json")
-    with file.changing():
+    with file.updating():
         pass
     assert file.stamp() is None

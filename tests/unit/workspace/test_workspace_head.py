@@ -23,23 +23,23 @@ async def head_of(directory: Path) -> Head:
     found = await discover(directory)
     assert found.git_dir is not None
     head = Head(found.checkout, found.git_dir)
-    assert await head.look()
+    assert await head.refresh()
     return head
 
 
 async def test_it_is_another_one_only_when_its_name_is(tmp_path: Path) -> None:
     root = made(tmp_path / "root")
     head = await head_of(root)
-    assert head.branch == "main" and not await head.look()
+    assert head.branch == "main" and not await head.refresh()
     git(root, "commit", "-q", "--allow-empty", "-m", "second")
     git(root, "checkout", "-q", "main")
-    assert not await head.look()
+    assert not await head.refresh()
     git(root, "checkout", "-q", "-b", "feature/ü")
-    assert await head.look() and head.branch == "feature/ü"
+    assert await head.refresh() and head.branch == "feature/ü"
     git(root, "checkout", "-q", "--detach")
-    assert await head.look() and head.branch == ""
+    assert await head.refresh() and head.branch == ""
     git(root, "commit", "-q", "--allow-empty", "-m", "third")
-    assert not await head.look()
+    assert not await head.refresh()
 
 
 async def test_before_the_first_commit_there_is_a_branch(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_a_repository_that_is_gone_has_none(tmp_path: Path) -> None:
     root = made(tmp_path / "root")
     head = await head_of(root)
     (root / ".git").rename(root / "moved")
-    assert await head.look() and head.branch == ""
+    assert await head.refresh() and head.branch == ""
 
 
 async def test_references_kept_as_reftables(tmp_path: Path) -> None:
@@ -62,4 +62,4 @@ async def test_references_kept_as_reftables(tmp_path: Path) -> None:
     head = await head_of(root)
     assert head.branch == "main"
     git(root, "checkout", "-q", "-b", "other")
-    assert await head.look() and head.branch == "other"
+    assert await head.refresh() and head.branch == "other"

@@ -1,4 +1,4 @@
-"""What glob, grep and list share: where a search may go and what is said of its limits."""
+"""Shared by glob, grep and list: the paths that a search may return, and the notes on its limits."""
 
 import os
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from app.tool.base import ToolContext, ToolError
 
 
 @dataclass(frozen=True, slots=True)
-class SearchPlace:
-    """`path` is where the search starts; leave was given for it and for the project, and symbolic links lead no further."""
+class SearchScope:
+    """`path` is where the search starts. It and the project are permitted; links that lead elsewhere are left out."""
 
     path: Path
     _project: Boundary
     _named: Path
 
     @classmethod
-    async def enter(cls, ctx: ToolContext, name: str | None) -> "SearchPlace":
-        """Raises ToolError when there is no such path; asks `external_directory` when it lies outside the project."""
+    async def enter(cls, ctx: ToolContext, name: str | None) -> "SearchScope":
+        """Raises ToolError if the path does not exist. Asks `external_directory` if it is outside the project."""
         path = boundary.locate(ctx, name or ".")
         await boundary.ask_if_outside(ctx, path, is_directory=path.is_dir())
         if not path.exists():
@@ -30,7 +30,7 @@ class SearchPlace:
 
     def contains(self, path: Path) -> bool:
         real = os.path.realpath(path)
-        return self._project.inside(real) or Path(real).is_relative_to(self._named)
+        return self._project.contains(real) or Path(real).is_relative_to(self._named)
 
     def folder(self) -> Path:
         return self.path if self.path.is_dir() else self.path.parent
@@ -42,7 +42,7 @@ class SearchPlace:
 
 
 def newest_first(paths: Sequence[Path]) -> list[Path]:
-    """Files that are gone meanwhile stand last."""
+    """Files that no longer exist come last."""
     return sorted(paths, key=_modified, reverse=True)
 
 
@@ -54,7 +54,7 @@ def _modified(path: Path) -> float:
 
 
 def notes(more: str | None, *, left_out: int, incomplete: bool) -> list[str]:
-    """Lines to put under a result, each after an empty one."""
+    """Notes for the end of a result, each after an empty line."""
     said = [
         more,
         f"{left_out} more found through symbolic links that lead outside the project are not shown." if left_out else None,

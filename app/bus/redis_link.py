@@ -1,0 +1,105 @@
+"""Redis between the servers of one database: what one announces reaches the others at once. Nothing depends on it: what is lost
+is read from the journal."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.5
+ANSWER_SECONDS = 2.0
+MOST_WAITING = 10_000
+"""Items that wait to be sent. More are dropped: the journal has them."""
+
+
+class RedisLink:
+    """`receive` is called with each item that another server sent, in the order of its sending."""
+
+    def __init__(self, url: str, channel: str, receive: Callable[[list[Any]], None]) -> None:
+        self._url = url
+        self._channel = channel
+        self._receive = receive
+        self._origin = secrets.token_hex(8)
+        self._items: list[list[Any]] = []
+        self._any = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.is_connected = False
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(work(), name=f"redis: {work.__name__}") for work in (self._sending, self._receiving)]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def send(self, item: list[Any]) -> None:
+        """Returns at once."""
+        if self.is_connected and len(self._items) < MOST_WAITING:
+            self._items.append(item)
+            self._any.set()
+
+    async def _sending(self) -> None:
+        client = self._client()
+        while True:
+            await self._any.wait()
+            self._any.clear()
+            items, self._items = self._items, []
+            try:
+                await client.publish(self._channel, orjson.dumps([self._origin, items]))
+            except _errors() as error:
+                log.warning("Redis did not take an announcement (%s): other servers read it from the journal", error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _receiving(self) -> None:
+        while True:
+            try:
+                await self._receive_until_it_breaks()
+            except _errors() as error:
+                if self.is_connected:
+                    log.warning("Redis is away (%s): events of other servers come from the journal until it is back", error)
+            finally:
+                self.is_connected = False
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _receive_until_it_breaks(self) -> None:
+        async with self._client() as client, client.pubsub() as subscriber:
+            await subscriber.subscribe(self._channel)
+            self.is_connected = True
+            log.info("announcing events to other servers through Redis")
+            while True:
+                message = await subscriber.get_message(ignore_subscribe_messages=True, timeout=ANSWER_SECONDS)
+                if message is None:
+                    await asyncio.wait_for(subscriber.ping(), ANSWER_SECONDS)
+                elif message["type"] == "message":
+                    self._take(message["data"])
+
+    def _take(self, data: bytes) -> None:
+        origin, items = orjson.loads(data)
+        if origin == self._origin:
+            return
+        for item in items:
+            try:
+                self._receive(item)
+            except Exception:
+                log.exception("an announcement of another server could not be read: %.80r", item)
+
+    def _client(self) -> "Redis":
+        from redis.asyncio import Redis
+
+        return Redis.from_url(self._url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=None, health_check_interval=0)
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    from redis import RedisError
+
+    return RedisError, OSError, TimeoutError

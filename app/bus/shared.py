@@ -1,0 +1,188 @@
+"""The bus of several servers with one database: every server publishes the events of all, with the same ids in the same order.
+
+Events come from the journal's order (`ordered_events`), deltas from the server that runs the session (`redis_link`,
+`remote_parts`). Without Redis the journal is read more often, and the deltas of other servers do not come.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Any
+
+from app.bus.base import Event, PartDelta, StreamingParts
+from app.bus.frames import Frame, PartFrame
+from app.bus.listener import Listener
+from app.bus.memory import MemoryBus
+from app.bus.ordered_events import OrderedEvents
+from app.bus.redis_link import RedisLink
+from app.bus.remote_parts import Gain, RemoteParts
+
+POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
+LARGEST_SENT = 64 * 1024
+"""Bytes. A larger event is only hinted at: the others read it from the journal."""
+INTRODUCED_FOR_SECONDS = 2.0
+"""How often a streaming part is sent whole, for servers that do not know it yet or missed something."""
+
+_EVENT, _HINT, _GAIN = range(3)
+_SESSION = re.compile(rb'"sessionID":"([^"\\]*)"')
+_PART = re.compile(rb'\{"type":"message\.part\.updated","properties":\{"part":\{"id":"([^"\\]*)"')
+
+
+class SharedBus:
+    def __init__(
+        self,
+        redis_url: str | None,
+        identity: Callable[[], Awaitable[str]],
+        head: Callable[[], Awaitable[int]],
+        read_after: Callable[[int], Awaitable[Sequence[Event]]],
+    ) -> None:
+        """`identity` is the database's, so that the servers of another one may use the same Redis. `head` and `read_after` read
+        the journal."""
+        self._redis_url = redis_url
+        self._identity = identity
+        self._head = head
+        self._local = MemoryBus()
+        self._outgoing = MemoryBus()
+        """What this server publishes itself, merged for the others."""
+        self._remote = RemoteParts()
+        self._ordered = OrderedEvents(self._deliver, read_after, self._local.disconnect_all)
+        self._behind: deque[tuple[int, PartDelta | Event]] = deque()
+        """What has no sequence, and the sequence that comes before it."""
+        self._introduced: dict[str, float] = {}
+        self._link: RedisLink | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        self._ordered.begin(await self._head())
+        if self._redis_url is not None:
+            self._link = RedisLink(self._redis_url, f"opensession:{await self._identity()}", self._receive)
+            self._link.start()
+            self._tasks.append(asyncio.create_task(self._forward(self._link), name="announce to other servers"))
+        self._tasks.append(asyncio.create_task(self._ordered.follow(), name="follow the event journal"))
+
+    def cursor(self) -> int | None:
+        """The sequence of the newest event that this server's clients were given; None before the start."""
+        return self._ordered.cursor if self._tasks else None
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._link is not None:
+            await self._link.stop()
+        self.close()
+
+    # What this server publishes.
+
+    def publish(self, event: Event) -> None:
+        self._outgoing.publish(event)
+        if event.seq is None:
+            self._pass_on(event)
+        else:
+            self._ordered.offer([event])
+
+    def publish_delta(self, delta: PartDelta) -> None:
+        self._outgoing.publish_delta(delta)
+        self._pass_on(delta)
+
+    def _pass_on(self, announced: PartDelta | Event) -> None:
+        """What has no sequence goes behind all events that this server knows to come before it."""
+        if self._ordered.offered > self._ordered.cursor or self._behind:
+            self._behind.append((self._ordered.offered, announced))
+        else:
+            self._publish_here(announced)
+
+    def _publish_here(self, announced: PartDelta | Event) -> None:
+        if isinstance(announced, Event):
+            self._local.publish(announced)
+        else:
+            self._local.publish_delta(announced)
+
+    def _deliver(self, event: Event) -> None:
+        if event.session_id is None and (found := _SESSION.search(event.payload)):
+            event = Event(event.payload, event.directory, found[1].decode(), event.journaled, event.seq)
+        if ended := _PART.match(event.payload):
+            self._remote.ended(ended[1].decode())
+        self._local.publish(event)
+        while self._behind and self._behind[0][0] <= self._ordered.cursor:
+            self._publish_here(self._behind.popleft()[1])
+
+    # What goes to other servers.
+
+    async def _forward(self, link: RedisLink) -> None:
+        while True:
+            self._ordered.poll_seconds = POLL_SECONDS_WITH_REDIS if link.is_connected else POLL_SECONDS
+            listener = self._outgoing.subscribe(None, deltas=True, keeps_open=False)
+            while (frames := await listener.take()) is not None:
+                self._ordered.poll_seconds = POLL_SECONDS_WITH_REDIS if link.is_connected else POLL_SECONDS
+                for frame in frames:
+                    self._send(link, frame)
+
+    def _send(self, link: RedisLink, frame: Frame) -> None:
+        if isinstance(frame, PartFrame):
+            link.send([_GAIN, *self._gain(frame)])
+        elif frame.event.seq is not None:
+            event = frame.event
+            small = len(event.payload) <= LARGEST_SENT
+            link.send([_EVENT, event.seq, event.directory, event.payload.decode()] if small else [_HINT, event.seq])
+
+    def _gain(self, frame: PartFrame) -> Gain:
+        delta = frame.delta
+        whole = frame.part or (delta.render() if self._is_due(delta.part_id) else None)
+        return Gain(
+            delta.directory,
+            delta.session_id,
+            delta.message_id,
+            delta.part_id,
+            delta.part_type,
+            delta.field,
+            frame.text,
+            delta.size,
+            delta.generation,
+            whole.decode() if whole else None,
+        )
+
+    def _is_due(self, part_id: str) -> bool:
+        """Whether the part has to be sent whole."""
+        now = monotonic()
+        if len(self._introduced) > 1000:
+            self._introduced = {key: at for key, at in self._introduced.items() if now - at < INTRODUCED_FOR_SECONDS}
+        if now - self._introduced.get(part_id, -INTRODUCED_FOR_SECONDS) < INTRODUCED_FOR_SECONDS:
+            return False
+        self._introduced[part_id] = now
+        return True
+
+    # What comes from other servers.
+
+    def _receive(self, item: list[Any]) -> None:
+        kind, *rest = item
+        if kind == _EVENT:
+            seq, directory, payload = rest
+            self._ordered.offer([Event(payload.encode(), directory, None, True, seq)])
+        elif kind == _HINT:
+            self._ordered.hint(*rest)
+        elif kind == _GAIN and (announced := self._remote.gain(Gain(*rest))) is not None:
+            self._pass_on(announced)
+
+    # Listening.
+
+    def subscribe(self, directory: str | None, *, deltas: bool = False, ids: bool = False, keeps_open: bool = True) -> Listener:
+        return self._local.subscribe(directory, deltas=deltas, ids=ids, keeps_open=keeps_open)
+
+    def streaming(self, directory: str | None) -> StreamingParts:
+        return self._remote.streaming(directory)
+
+    def listeners(self) -> int:
+        return self._local.listeners()
+
+    def directories(self) -> set[str]:
+        return self._local.directories()
+
+    def disconnect(self, directory: str) -> None:
+        self._local.disconnect(directory)
+
+    def close(self) -> None:
+        self._local.close()

@@ -1,0 +1,39 @@
+"""What the adapters of all wire formats have in common: how a provider is reached, and a connection that is made when needed."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from app.provider.wire.connection import IDLE_SECONDS, ProviderConnection, SdkClient, idle_seconds
+
+if TYPE_CHECKING:
+    import httpx2
+
+NO_KEY = "none"
+"""For the SDKs, which want one; it is not sent."""
+
+
+class SdkAdapter(ABC):
+    """`options` are the provider's own: `timeout` (ms of silence, false: for ever)."""
+
+    def __init__(
+        self,
+        provider_id: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        headers: dict[str, str],
+        options: dict[str, Any],
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self._provider_id = provider_id
+        self._api_key = api_key
+        self._base_url = base_url
+        self._headers = headers
+        self._options = options
+        self._connection = ProviderConnection(self._client, idle_seconds=idle_seconds(options, idle))
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    @abstractmethod
+    def _client(self, timeout: "httpx2.Timeout") -> SdkClient: ...

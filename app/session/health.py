@@ -1,0 +1,39 @@
+"""Whether this server can serve: its heartbeat says so, or a write that is tried now."""
+
+import asyncio
+import time
+
+from app.session.lease import Leases
+
+FRESH_SECONDS = 3.0
+"""A heartbeat stored within them answers. On PostgreSQL there always is one, so that a load balancer's checks cost nothing."""
+WRITE_SECONDS = 1.0
+"""So long a check waits for a write. It goes on meanwhile, and later checks wait for the same."""
+TRY_AGAIN_SECONDS = 1.0
+
+
+class HealthCheck:
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._write: asyncio.Task[None] | None = None
+        self._tried = 0.0
+
+    async def failure(self) -> str | None:
+        """Why this server cannot serve; None when it can."""
+        if self._leases.heartbeat_age() < FRESH_SECONDS:
+            return None
+        write = self._try_write()
+        await asyncio.wait({write}, timeout=WRITE_SECONDS)
+        if not write.done():
+            return f"The database has stored no heartbeat of this server for {self._leases.heartbeat_age():.0f} s."
+        if error := write.exception():
+            return f"The database accepts no writes: {getattr(error, 'orig', None) or error}"
+        return None
+
+    def _try_write(self) -> asyncio.Task[None]:
+        """The one that is under way or has just failed, or else a new one."""
+        now = time.monotonic()
+        if self._write is None or (self._write.done() and now - self._tried > TRY_AGAIN_SECONDS):
+            self._tried = now
+            self._write = asyncio.create_task(self._leases.beat(), name="health check")
+        return self._write

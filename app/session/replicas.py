@@ -1,0 +1,101 @@
+"""The servers of one database: each has a row, written with the heartbeat of what it runs.
+
+On PostgreSQL a row is written every two seconds. On SQLite a server alone has nobody to tell: its row is written at the start,
+while sessions run, and when somebody asks whether it is well.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from app import __version__
+from app.session.lease import DEAD_AFTER_MS, Leases
+from app.storage import queries
+from app.storage.engine import Connection, Database, StorageError
+from app.storage.statements import Statements
+from app.storage.writer import Change, Writer
+from app.util.server_locks import ServerLocks
+
+FORGET_AFTER_MS = 3_600_000
+"""A dead server is listed for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """`started` in epoch milliseconds and `heartbeat_age` in milliseconds, by the database's clock. `journal_lag`: events that
+    its clients were still to be given at its last heartbeat; None where they are given as they are stored."""
+
+    id: str
+    address: str
+    version: str
+    started: int
+    heartbeat_age: int
+    alive: bool
+    running_sessions: int
+    journal_lag: int | None
+    volume: str | None
+
+
+class Replicas:
+    """`address` and `volume` are this server's. `cursor` is the sequence of the newest event that its clients were given."""
+
+    def __init__(
+        self,
+        database: Database,
+        sql: Statements,
+        writer: Writer,
+        leases: Leases,
+        locks: ServerLocks | None,
+        address: str,
+        volume: str | None,
+    ) -> None:
+        self._database = database
+        self._sql = sql
+        self._writer = writer
+        self._leases = leases
+        self._locks = locks
+        self._row = {"id": leases.owner, "version": __version__, "address": address, "volume": volume}
+        self.cursor: Callable[[], int | None] = lambda: None
+        leases.write_too = self._write
+
+    async def start(self) -> None:
+        await self.forget_dead()
+        await self._leases.beat()
+        if self._database.dialect != "sqlite":
+            self._leases.beat_always()
+
+    async def leave(self) -> None:
+        """The server stops; its heartbeat has ended before. A row that cannot be deleted is forgotten as a dead server's."""
+        with suppress(StorageError):
+            await self._writer.commit(Change([(self._sql.delete_replica, [{"gone": self._leases.owner}])]))
+
+    async def forget_dead(self) -> None:
+        gone = [{"gone": each.id} for each in await self.all() if not each.alive and each.heartbeat_age > FORGET_AFTER_MS]
+        if gone:
+            await self._writer.commit(Change([(self._sql.delete_replica, gone)]))
+
+    async def all(self) -> list[Replica]:
+        """The oldest first, with the dead ones that are not forgotten yet."""
+        rows = await self._database.read(queries.replicas)
+        return [
+            Replica(
+                id=row.id,
+                address=row.address,
+                version=row.version,
+                started=row.started,
+                heartbeat_age=max(0, row.age),
+                alive=self._is_alive(row.id, row.age),
+                running_sessions=row.running,
+                journal_lag=row.journal_lag,
+                volume=row.volume,
+            )
+            for row in rows
+        ]
+
+    def _is_alive(self, server: str, age: int) -> bool:
+        """A lock counts more than the heartbeat: a server on SQLite writes none while it is idle."""
+        is_held = self._locks.is_held(server) if self._locks else None
+        return is_held if is_held is not None else age <= DEAD_AFTER_MS
+
+    def _write(self, connection: Connection) -> None:
+        connection.execute(self._sql.beat_replica, {**self._row, "cursor": self.cursor()})

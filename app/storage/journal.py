@@ -1,0 +1,27 @@
+"""The journal of durable events, as the event bus reads it."""
+
+from collections.abc import Sequence
+
+from app.bus.base import Event
+from app.storage import queries
+from app.storage.engine import Database
+
+PAGE_BYTES = 1_000_000
+
+
+class Journal:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def identity(self) -> str:
+        """Of the database."""
+        return await self._database.read(queries.database_identity)
+
+    async def head(self) -> int:
+        """The newest sequence."""
+        return (await self._database.read(queries.journal_span))[1]
+
+    async def after(self, cursor: int) -> Sequence[Event]:
+        """What comes after a sequence: PAGE_BYTES, or one event if that is larger."""
+        rows, _ = await self._database.read(lambda connection: queries.events_after(connection, cursor, None, PAGE_BYTES))
+        return [Event(row.payload.encode(), row.directory, None, True, row.seq) for row in rows]

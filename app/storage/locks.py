@@ -1,0 +1,96 @@
+"""Locks by name, held while a value is read, changed and written back: in this process, or among the servers of a database."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+log = logging.getLogger(__name__)
+
+FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
+
+
+class Locks(Protocol):
+    def lock(self, name: str) -> AbstractAsyncContextManager[object]:
+        """Waits for whoever holds it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ProcessLocks:
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def close(self) -> None:
+        pass
+
+
+class DatabaseLocks:
+    """PostgreSQL's advisory locks, all on one connection: they go with it when this server dies. Who waits here waits in the
+    order of asking; among servers the first that looks gets the lock. Raises StorageError where the database cannot be asked."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._here = ProcessLocks()
+        self._thread = ThreadPoolExecutor(1, "database-locks")
+        self._connection: Connection | None = None
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncIterator[None]:
+        key = _key(name)
+        async with self._here.lock(name):
+            pause = FIRST_POLL_SECONDS
+            while not await self._run(lambda connection: _try(connection, key)):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_POLL_SECONDS)
+            try:
+                yield
+            finally:
+                await asyncio.shield(self._unlock(key))
+
+    async def _unlock(self, key: int) -> None:
+        with suppress(SQLAlchemyError):  # the lock went with its connection
+            await self._run(lambda connection: _unlock(connection, key))
+
+    async def _run(self, work: Callable[[Connection], bool]) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_connection, work)
+
+    def _on_connection(self, work: Callable[[Connection], bool]) -> bool:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        try:
+            return work(self._connection)
+        except SQLAlchemyError:
+            log.warning("the connection that holds locks is broken: they are free for others now")
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None
+            raise
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _try(connection: Connection, key: int) -> bool:
+    return bool(connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one())
+
+
+def _unlock(connection: Connection, key: int) -> bool:
+    return bool(connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key}).scalar_one())
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,0 +1,61 @@
+"""What a turn held is freed when it is over, without the garbage collector: a long history would wait for it for minutes."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_app import running_app
+from turns import Step, call, say, task, until
+
+from app.runs.runner import Run
+from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.part import ToolPart
+from app.turn.part_writer import PartWriter
+from app.turn.turn import Turn
+
+OF_A_TURN = (Run, Turn, PartWriter, MessageWithParts, AssistantMessage, ToolPart)
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def held() -> list[str]:
+    return [type(each).__name__ for each in gc.get_objects() if type(each) in OF_A_TURN]
+
+
+@pytest.mark.usefixtures("without_collector")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([[say()]], id="an answer"),
+        pytest.param([[call("read", filePath="a.txt")], [say()]], id="a tool call"),
+        pytest.param([[call("read", filePath="missing.txt")], [say()]], id="a tool call that fails"),
+        pytest.param([[task()], [say("Seen.")], [say()]], id="a subagent"),
+        pytest.param([[{"status": 400}]], id="an error"),
+    ],
+)
+async def test_a_turn_leaves_nothing_behind(tmp_path: Path, steps: list[list[Step]]) -> None:
+    async with running_app(tmp_path, turns=steps) as app:
+        session = await app.create_session(title="T")
+        before = held()
+        await app.prompt(session["id"], "Hi")
+        await until(lambda: held() == before, "freedom")
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_an_aborted_turn_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Half"), {"wait": asyncio.Event()}]]) as app:
+        session = await app.create_session(title="T")
+        before = held()
+        async with app.events() as events:
+            await app.prompt_async(session["id"], "Hi")
+            await events.until("message.part.updated")
+            await app.post(f"/session/{session['id']}/abort")
+        await until(lambda: held() == before, "freedom")

@@ -1,0 +1,63 @@
+"""What a server says at its start: whether it works alone or as one of several, and what it found."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from postgres import PostgresServer, migrated
+from redis_server import running_redis
+from running_app import running_app
+from running_server import free_port
+
+from app.mode import mode
+from app.settings import Settings
+from app.storage.engine import make_engine
+from app.storage.migrate import upgrade
+
+
+@pytest.fixture
+def migrated_url(postgres: PostgresServer) -> str:
+    return migrated(postgres)
+
+
+def migrate(data_dir: Path) -> None:
+    engine = make_engine(Settings(data_dir=data_dir).resolved_database_url)
+    upgrade(engine)
+    engine.dispose()
+
+
+def test_one_server_on_sqlite(tmp_path: Path) -> None:
+    migrate(tmp_path)
+    (said,) = mode(Settings(data_dir=tmp_path))
+    assert said.startswith("Mode: one server on SQLite (SQLite 3.") and str(tmp_path / "opensession.db") in said
+
+
+def test_redis_beside_sqlite_is_not_used(tmp_path: Path) -> None:
+    migrate(tmp_path)
+    _, redis = mode(Settings(data_dir=tmp_path, redis_url="redis://:secret@cache"))
+    assert "OPENSESSION_REDIS_URL is not used" in redis
+
+
+def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:
+    nobody = free_port()
+    with running_redis() as redis:
+        url = migrated(postgres).replace("@", ":secret@")
+        alone = mode(Settings(data_dir=tmp_path, database_url=url))
+        together = mode(Settings(data_dir=tmp_path, database_url=url, redis_url=redis.url))
+        away = mode(Settings(data_dir=tmp_path, database_url=url, redis_url=f"redis://:secret@127.0.0.1:{nobody}"))
+    assert alone[0].startswith("Mode: several servers on PostgreSQL (PostgreSQL ") and f"127.0.0.1:{postgres.port}/" in alone[0]
+    assert "Without Redis" in alone[1]
+    assert together[0] == alone[0] and together[1].startswith("Events between servers: Redis ")
+    assert f"127.0.0.1:{nobody} cannot be used" in away[1] and "read from the database" in away[1]
+    assert "secret" not in "".join([*alone, *together, *away])
+
+
+async def test_the_other_servers_are_named(tmp_path: Path, migrated_url: str) -> None:
+    shared, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    async with running_app(tmp_path, database_url=migrated_url):
+        (*_, named) = await asyncio.to_thread(mode, Settings(data_dir=shared, database_url=migrated_url))
+        elsewhere.mkdir()
+        (*_, warning) = await asyncio.to_thread(mode, Settings(data_dir=elsewhere, database_url=migrated_url))
+    assert named == f"Other servers of this database: {socket.gethostname()}:4096"
+    assert warning.startswith("WARNING: ") and str(elsewhere) in warning

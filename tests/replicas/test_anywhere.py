@@ -1,0 +1,515 @@
+"""Everything from anywhere: what a client asks of one replica holds for a session that another one works on."""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from statistics import quantiles
+from typing import Any
+
+import pytest
+from journal_checks import not_heard
+from killable import Client
+from long_form import LONG, SLACK
+from prompted_model import play
+from replica_turns import (
+    asked,
+    eventually,
+    idle_everywhere,
+    let_go,
+    messages,
+    new_session,
+    ran,
+    request,
+    shown,
+    streaming,
+    tool_running,
+    waits,
+)
+from replicas import Replicas
+from turns import assert_settled, bash, call, say, task, texts, tools
+
+Figure = Callable[[str], None]
+
+ROUNDS = 40 if LONG else 10
+ABORTED_WITHIN = 2.0 * SLACK
+SEEN_WITHIN = 2.0 * SLACK
+FOREIGN_P95 = 0.15 * SLACK
+"""Seconds from an event at the replica that works to the same event at another one's client."""
+OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
+QUESTION = call("question", questions=[{"question": "Which?", "header": "Which", "options": OPTIONS}])
+
+
+@pytest.fixture(autouse=True)
+async def tidy(replicas: Replicas, clients: list[Client]) -> AsyncIterator[None]:
+    """What a test that fails leaves running is no other test's."""
+    replicas.configure({"permission": {"bash": {"*": "allow", "make *": "ask"}}})
+    yield
+    for client in clients:
+        for session in await client.get("/session/status"):
+            await client.post(f"/session/{session}/abort")
+    for process in replicas.left_running():
+        os.kill(process, signal.SIGKILL)
+
+
+async def test_a_prompt_to_another_replica_joins_the_turn(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, _ = clients
+    async with tool_running(replicas, a, "joined") as (session, answering):
+        joining = asyncio.create_task(b.prompt(session, play([say("Both are answered.")])))
+        await a.condition(f"/session/{session}/message", lambda found: "Both are answered" in str(found))
+        await asyncio.sleep(0.3)
+        assert not joining.done() and list(await b.get("/session/status")) == [session]
+        let_go(replicas, "joined")
+        assert texts(await joining) == ["Both are answered."]
+        assert "error" not in (await answering)["info"]
+    assert_settled(await messages(b, session))
+    assert ran(replicas, "joined") == 1
+
+
+async def test_prompts_to_all_replicas_at_once_are_all_answered_one_call_at_a_time(
+    replicas: Replicas, clients: list[Client], figure: Figure
+) -> None:
+    session = await new_session(clients[0])
+    count = 3 * ROUNDS
+    sent = [clients[number % 3].prompt(session, f"Prompt {number}", "prompt_async") for number in range(count)]
+    assert await asyncio.gather(*sent) == [True] * count
+    await idle_everywhere(clients)
+    found = await messages(clients[1], session)
+    prompts = [message for message in found if message["info"]["role"] == "user"]
+    answers = [message for message in found if message["info"]["role"] == "assistant"]
+    assert len(prompts) == count and found[-1] == answers[-1]
+    assert [answer["info"]["error"] for answer in answers if "error" in answer["info"]] == []
+    spans = sorted((answer["info"]["time"]["created"], answer["info"]["time"]["completed"]) for answer in answers)
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    figure(f"{count} prompts to three replicas: all stored, answered in {len(answers)} answers, one at a time")
+
+
+async def test_one_message_id_at_all_replicas_is_one_message(clients: list[Client]) -> None:
+    session = await new_session(clients[0])
+    body = {"messageID": "msg_the_same", "parts": [{"type": "text", "text": "Hi"}]}
+    sent = [request(client, "POST", f"/session/{session}/prompt_async", body) for client in clients * 4]
+    assert set(await asyncio.gather(*sent)) == {204}
+    await idle_everywhere(clients)
+    found = await messages(clients[2], session)
+    assert [message["info"]["role"] for message in found] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("at", ["stream", "tool", "permission", "question"])
+async def test_an_abort_on_another_replica_ends_the_turn(
+    replicas: Replicas, clients: list[Client], figure: Figure, at: str
+) -> None:
+    a, b, c = clients
+    prompt = {
+        "stream": streaming("aborted"),
+        "tool": play([bash(waits("aborted"))]),
+        "permission": play([bash("make it")]),
+        "question": play([QUESTION]),
+    }[at]
+    session = await new_session(a)
+    answering = asyncio.create_task(a.prompt(session, prompt))
+    if at in ("permission", "question"):
+        await asked(a, session, at)
+    else:
+        await shown(a, session, "Half" if at == "stream" else "began")
+    began = time.monotonic()
+    assert await b.post(f"/session/{session}/abort") is True
+    took = time.monotonic() - began
+    assert (
+        await c.get("/session/status") == {} and await c.get(f"/{at}" if at in ("permission", "question") else "/question") == []
+    )
+    replicas.model.release("aborted")
+    assert (await answering)["info"]["error"]["name"] == "MessageAbortedError"
+    found = await messages(c, session)
+    assert_settled(found)
+    assert found[-1]["info"]["error"]["name"] == "MessageAbortedError"
+    await eventually(lambda: not replicas.left_running(), 5)
+    assert took < ABORTED_WITHIN
+    figure(f"idle {took:.2f} s after the request")
+
+
+async def test_a_permission_is_answered_on_another_replica(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    session = await new_session(a)
+    answering = asyncio.create_task(
+        a.prompt(session, play([bash("make > /dev/null; echo replied >> log.txt")], [say("So be it.")]))
+    )
+    wanted = await asked(a, session)
+    assert [await client.get("/permission") for client in clients] == [[wanted]] * 3
+    assert await b.post(f"/permission/{wanted['id']}/reply", {"reply": "once"}) is True
+    assert texts(await answering) == ["So be it."]
+    assert await request(c, "POST", f"/permission/{wanted['id']}/reply", {"reply": "once"}) == 404
+    assert [await client.get("/permission") for client in clients] == [[]] * 3
+    assert ran(replicas, "replied") == 1
+
+
+async def test_a_permission_is_refused_on_another_replica_by_the_older_route(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, _ = clients
+    session = await new_session(a)
+    answering = asyncio.create_task(a.prompt(session, play([bash("make refused >> log.txt")], [say("So be it.")])))
+    wanted = await asked(b, session)
+    assert await b.post(f"/session/{session}/permissions/{wanted['id']}", {"response": "reject"}) is True
+    (refused,) = tools(await answering)
+    assert refused["state"]["status"] == "error" and ran(replicas, "refused") == 0
+
+
+async def test_what_is_always_allowed_on_one_replica_is_allowed_on_all(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    prompt = play([bash("make always > /dev/null")], [say("So be it.")])
+    first, waiting = await new_session(a), await new_session(c)
+    answering = [asyncio.create_task(one.prompt(session, prompt)) for one, session in ((a, first), (c, waiting))]
+    wanted = await asked(b, first)
+    await asked(b, waiting)
+    await b.post(f"/permission/{wanted['id']}/reply", {"reply": "always"})
+    assert [texts(answer) for answer in await asyncio.gather(*answering[:1])] == [["So be it."]]
+    left = [one for one in await a.get("/permission") if one["sessionID"] == waiting]
+    if left:  # `always` answers the session's own requests; another session's goes on waiting
+        await a.post(f"/permission/{left[0]['id']}/reply", {"reply": "once"})
+    assert texts(await answering[1]) == ["So be it."]
+    for client in clients:
+        session = await new_session(client)
+        assert texts(await asyncio.wait_for(client.prompt(session, prompt), 10)) == ["So be it."]
+
+
+@pytest.mark.parametrize("reply", ["reply", "reject"])
+async def test_a_question_is_answered_on_another_replica(clients: list[Client], reply: str) -> None:
+    a, b, c = clients
+    session = await new_session(a)
+    answering = asyncio.create_task(a.prompt(session, play([QUESTION], [say("So be it.")])))
+    wanted = await asked(c, session, "question")
+    assert await b.get("/question") == [wanted]
+    body = {"answers": [["B"]]} if reply == "reply" else {}
+    assert await c.post(f"/question/{wanted['id']}/{reply}", body) is True
+    answer = await answering
+    if reply == "reply":
+        (answered,) = [part for message in await messages(b, session) for part in tools(message)]
+        assert texts(answer) == ["So be it."] and answered["state"]["metadata"]["answers"] == [["B"]]
+    assert await request(b, "POST", f"/question/{wanted['id']}/reply", {"answers": [["A"]]}) == 404
+
+
+async def test_of_answers_to_one_request_on_all_replicas_one_is_accepted(
+    replicas: Replicas, clients: list[Client], figure: Figure
+) -> None:
+    accepted = Counter[int]()
+    for number in range(ROUNDS // 5):
+        session = await new_session(clients[number % 3])
+        prompt = play([bash(f"make > /dev/null; echo once{number} >> log.txt")], [say("So be it.")])
+        await clients[number % 3].prompt(session, prompt, "prompt_async")
+        path = f"/permission/{(await asked(clients[0], session))['id']}/reply"
+        told = await asyncio.gather(*(request(client, "POST", path, {"reply": "once"}) for client in clients * 3))
+        accepted[sum(status == 200 for status in told)] += 1
+        assert set(told) <= {200, 404, 409}
+        await idle_everywhere(clients)
+        assert ran(replicas, f"once{number}") == 1
+    figure(f"{sum(accepted.values())} requests answered 9 times at once on three replicas: {dict(accepted)} accepted by count")
+    assert set(accepted) == {1}
+
+
+async def test_all_replicas_say_that_a_session_is_busy(replicas: Replicas, clients: list[Client]) -> None:
+    async with tool_running(replicas, clients[0], "busy") as (session, answering):
+        assert [await client.get("/session/status") for client in clients] == [{session: {"type": "busy"}}] * 3
+        let_go(replicas, "busy")
+        await answering
+        assert [await client.get("/session/status") for client in clients] == [{}] * 3
+
+
+EXCLUDED = {
+    "shell": ("POST", "/shell", {"agent": "build", "command": "true"}),
+    "revert": ("POST", "/revert", {"messageID": "MESSAGE"}),
+    "unrevert": ("POST", "/unrevert", {}),
+    "delete a message": ("DELETE", "/message/MESSAGE", None),
+    "delete a part": ("DELETE", "/message/MESSAGE/part/PART", None),
+    "edit a part": ("PATCH", "/message/MESSAGE/part/PART", {"type": "text", "text": "changed"}),
+}
+
+
+@pytest.mark.parametrize("excluded", EXCLUDED)
+async def test_what_excludes_a_turn_is_refused_on_every_replica(replicas: Replicas, clients: list[Client], excluded: str) -> None:
+    a, *others = clients
+    session = await new_session(a)
+    prompt = (await a.prompt(session, "Hi"))["info"]["parentID"]
+    before = await messages(a, session)
+    part = before[0]["parts"][0]
+    name = f"excluded-{excluded.replace(' ', '-')}"
+    await a.prompt(session, play([bash(waits(name))], [say("Done.")]), "prompt_async")
+    await shown(a, session, f"began {name}")
+    method, path, body = EXCLUDED[excluded]
+    path = path.replace("MESSAGE", prompt).replace("PART", part["id"])
+    if body and "text" in body:
+        body = {**part, **body}
+    elif body and "messageID" in body:
+        body = {"messageID": prompt}
+    told = [asyncio.create_task(request(one, method, f"/session/{session}{path}", body)) for one in others]
+    await asyncio.wait(told, timeout=5)
+    let_go(replicas, name)
+    assert await asyncio.gather(*told) == [409, 409]
+    await idle_everywhere(clients)
+    found = await messages(others[0], session)
+    assert found[:2] == before and texts(found[-1]) == ["Done."]
+    assert_settled(found)
+
+
+async def test_a_fork_on_another_replica_copies_what_is_finished(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    session = await new_session(a)
+    await a.prompt(session, "Hi")
+    await a.prompt(session, play([bash(waits("forked"))], [say("Done.")]), "prompt_async")
+    await shown(a, session, "began forked")
+    fork = (await b.post(f"/session/{session}/fork"))["id"]
+    copied = await messages(c, fork)
+    assert_settled(copied)
+    assert [texts(message) for message in copied[:2]] == [["Hi"], ["ok"]]
+    assert texts(await c.prompt(fork, play([say("In the fork.")]))) == ["In the fork."]
+    let_go(replicas, "forked")
+    await idle_everywhere(clients)
+    assert texts((await messages(a, session))[-1]) == ["Done."]
+
+
+async def test_a_session_is_deleted_on_another_replica_while_it_works(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, _ = clients
+    async with tool_running(replicas, a, "deleted") as (session, answering):
+        assert await b.delete(f"/session/{session}")
+        await eventually(lambda: not replicas.left_running(), 5)
+        assert [await request(client, "GET", f"/session/{session}") for client in clients] == [404] * 3
+        assert [await client.get("/session/status") for client in clients] == [{}] * 3
+        with pytest.raises(AssertionError):  # its client is told, or has an answer that was aborted
+            assert "error" not in ((await answering) or {"info": {"error": True}})["info"]
+
+
+async def test_a_session_with_a_subagent_is_deleted_with_what_is_below_it(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    session = await new_session(a)
+    await a.prompt(session, play([task(play([bash(waits("below"))]))]), "prompt_async")
+    await eventually(lambda: ran(replicas, "below"))
+    (child,) = await c.get(f"/session/{session}/children")
+    assert set(await b.get("/session/status")) == {session, child["id"]}
+    assert await b.delete(f"/session/{session}")
+    await eventually(lambda: not replicas.left_running(), 5)
+    for client in clients:
+        assert [await request(client, "GET", f"/session/{one}") for one in (session, child["id"])] == [404, 404]
+
+
+async def test_a_turn_of_one_replica_is_reverted_on_another(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    file = replicas.workspace / "reverted.txt"
+    file.write_text("one\n")
+    session = await new_session(a)
+    prompt = (await a.prompt(session, play([bash("echo two > reverted.txt")], [say("Done.")])))["info"]["parentID"]
+    assert (await b.post(f"/session/{session}/revert", {"messageID": prompt}))["revert"]["messageID"] == prompt
+    assert file.read_text() == "one\n" and "revert" in await c.get(f"/session/{session}")
+    assert "revert" not in await c.post(f"/session/{session}/unrevert")
+    assert file.read_text() == "two\n"
+    await a.post(f"/session/{session}/revert", {"messageID": prompt})
+    assert texts(await b.prompt(session, play([say("Anew.")]))) == ["Anew."]
+    assert [texts(message)[-1] for message in await messages(c, session)][1:] == ["Anew."]
+
+
+async def test_a_shell_line_of_one_replica_is_aborted_on_another(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    session = await new_session(a)
+    line = {"agent": "build", "command": waits("line")}
+    running = asyncio.create_task(a.post(f"/session/{session}/shell", line))
+    await eventually(lambda: ran(replicas, "line"))
+    assert await request(c, "POST", f"/session/{session}/shell", line) == 409
+    assert await b.post(f"/session/{session}/abort") is True
+    assert await running and ran(replicas, "line") == 1
+    await idle_everywhere(clients)
+    assert_settled(await messages(c, session))
+
+
+async def test_changes_of_different_fields_on_all_replicas_are_all_kept(clients: list[Client], figure: Figure) -> None:
+    session, lost = await new_session(clients[0]), 0
+    for number in range(ROUNDS):
+        fields: list[dict[str, Any]] = [
+            {"title": f"Title {number}"},
+            {"metadata": {"number": number}},
+            {"time": {"archived": float(number)}},
+        ]
+        path = f"/session/{session}"
+        told = await asyncio.gather(*(request(one, "PATCH", path, body) for one, body in zip(clients, fields, strict=True)))
+        assert told == [200] * 3
+        found = [await client.get(path) for client in clients]
+        kept = (found[0]["title"], found[0].get("metadata"), found[0]["time"].get("archived"))
+        lost += kept != (f"Title {number}", {"number": number}, number) or found != [found[0]] * 3
+    figure(f"{3 * ROUNDS} changes, three at a time: {lost} rounds with a change lost or unseen")
+    assert lost == 0
+
+
+async def test_a_share_link_is_valid_on_all_replicas(clients: list[Client]) -> None:
+    a, b, c = clients
+    session = await new_session(a)
+    await a.prompt(session, play([say("Shared.")]))
+    path = "/s/" + (await a.post(f"/session/{session}/share"))["share"]["url"].rpartition("/s/")[2] + "/session"
+    assert [await request(client, "GET", path) for client in clients] == [200] * 3
+    assert "Shared." in str(await b.get(path))
+    await c.delete(f"/session/{session}/share")
+    assert [await request(client, "GET", path) for client in clients] == [404] * 3
+
+
+async def test_a_disposal_is_told_on_all_replicas(replicas: Replicas, clients: list[Client]) -> None:
+    async with replicas.followers() as followers:
+        seen = [asyncio.create_task(_hears_disposal(client)) for client in clients]
+        await asyncio.sleep(0.3)
+        await clients[1].post("/instance/dispose")
+        assert await asyncio.gather(*seen) == [True] * 3
+        session = await new_session(clients[0])
+        assert texts(await clients[0].prompt(session, play([say("Anew.")]))) == ["Anew."]
+        assert await not_heard(replicas, followers) == []
+
+
+async def _hears_disposal(client: Client) -> bool:
+    async with asyncio.timeout(10), client.http.stream("GET", "/global/event") as response:
+        async for line in response.aiter_lines():
+            if "server.instance.disposed" in line:
+                return True
+    return False
+
+
+async def test_a_key_that_is_stored_on_one_replica_is_seen_by_all(clients: list[Client]) -> None:
+    a, b, c = clients
+    assert [("anthropic" in (await client.get("/provider"))["connected"]) for client in clients] == [False] * 3
+    response = await a.http.put("/auth/anthropic", json={"type": "api", "key": "sk-none"})
+    assert response.status_code == 200
+    assert [("anthropic" in (await client.get("/provider"))["connected"]) for client in clients] == [True] * 3
+    assert await b.delete("/auth/anthropic")
+    assert [("anthropic" in (await client.get("/provider"))["connected"]) for client in (c, b, a)] == [False] * 3
+
+
+async def test_a_changed_configuration_is_seen_by_all(clients: list[Client]) -> None:
+    for number, client in enumerate(clients):
+        name = f"someone {number}"
+        assert (await client.http.patch("/config", json={"username": name})).status_code == 200
+        async with asyncio.timeout(SEEN_WITHIN):
+            for other in clients:
+                while (await other.get("/config")).get("username") != name:
+                    await asyncio.sleep(0.05)
+
+
+async def test_todos_and_children_are_read_anywhere(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    todo = {"id": "1", "content": "Look", "status": "pending", "priority": "high"}
+    turns = [[call("todowrite", todos=[todo])], [task(play([bash(waits("child"))], [say("In.")]))], [say("Out.")]]
+    session = await new_session(a)
+    answering = asyncio.create_task(a.prompt(session, play(*turns)))
+    await eventually(lambda: ran(replicas, "child"))
+    assert await b.get(f"/session/{session}/todo") == await c.get(f"/session/{session}/todo") == [todo]
+    (child,) = await c.get(f"/session/{session}/children")
+    assert [set(await client.get("/session/status")) for client in clients] == [{session, child["id"]}] * 3
+    let_go(replicas, "child")
+    assert texts(await answering) == ["Out."]
+
+
+async def test_events_are_heard_on_all_replicas_with_the_same_ids_in_the_same_order(
+    replicas: Replicas, clients: list[Client], figure: Figure
+) -> None:
+    async with replicas.followers("full", "delta") as followers:
+        await asyncio.gather(*(_many_turns(client) for client in clients for _ in range(2)))
+        assert await not_heard(replicas, followers) == []
+        stored = replicas.head() - (followers[0].start or 0)
+        heard = [{one.id: one.at for one in follower.events} for follower in followers]
+    late = [max(times[key] for times in heard) - min(times[key] for times in heard) for key in heard[0]]
+    p95 = quantiles(late, n=20)[-1]
+    figure(f"{stored} events, {len(followers)} clients: 0 missed, 0 twice; first to last client p95 {p95 * 1000:.0f} ms")
+
+
+async def _many_turns(client: Client) -> None:
+    session = await new_session(client)
+    for number in range(ROUNDS // 5):
+        await client.prompt(session, play([bash(f"echo {number}")], [say("Said so.", chunks=4, delay=0.01)]))
+
+
+async def test_deltas_are_heard_on_all_replicas(replicas: Replicas, clients: list[Client], figure: Figure) -> None:
+    text = " ".join(f"word {number}" for number in range(40))
+    async with replicas.followers("full", "delta") as followers:
+        session = await new_session(clients[0])
+        began = time.monotonic()
+        answer = await clients[0].prompt(session, play([say(text, chunks=40, delay=0.05)]))
+        took = time.monotonic() - began
+        (part,) = [part["id"] for part in answer["parts"] if part["type"] == "text"]
+        await eventually(lambda: all(follower.texts.get(part) == text for follower in followers), 5)
+        first = [follower.first_texts[part] - began for follower in followers]
+    late = [one - min(first) for one in first]
+    figure(f"an answer of {took:.1f} s: its first text heard at most {max(late) * 1000:.0f} ms later by another's client")
+    assert max(late) < 1.0 * SLACK
+
+
+async def test_commits_are_heard_by_clients_of_other_replicas_at_once(
+    replicas: Replicas, clients: list[Client], figure: Figure
+) -> None:
+    session, late = await new_session(clients[0]), []
+    async with replicas.followers() as followers:
+        for number in range(3 * ROUNDS):
+            await clients[0].http.patch(f"/session/{session}", json={"title": str(number)})
+            acknowledged = time.monotonic()
+            upto = replicas.head()
+            await eventually(lambda upto=upto: all(follower.cursor >= upto for follower in followers), 10)  # type: ignore[misc]
+            times = [next(one.at for one in follower.events if one.id == upto) for follower in followers]
+            late.append(max(times) - acknowledged)
+    p95 = quantiles(late, n=20)[-1]
+    figure(f"commit → another replica's client: p50 {sorted(late)[len(late) // 2] * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms")
+    assert p95 < FOREIGN_P95
+
+
+async def test_a_page_is_never_older_than_what_a_stream_has_shown(
+    replicas: Replicas, clients: list[Client], figure: Figure
+) -> None:
+    """At each event of A's stream, B and C are asked for what it tells of."""
+    a, *others = clients
+    session, reads, older = await new_session(a), 0, 0
+    turns = [*([bash(f"echo {number}")] for number in range(ROUNDS // 2)), [say("Done.")]]
+    async with replicas.followers() as followers:
+        answering, shown_to = asyncio.create_task(a.prompt(session, play(*turns))), 0
+        while not answering.done() or shown_to < len(followers[0].events):
+            events, shown_to = followers[0].events[shown_to:], len(followers[0].events)
+            parts = {
+                e.event["properties"]["part"]["id"]: e.event["properties"]["part"]
+                for e in events
+                if "part" in e.event["properties"]
+            }
+            for other in others if parts else ():
+                read = {part["id"]: part for message in await messages(other, session) for part in message["parts"]}
+                reads += 1
+                older += any(key not in read or _progress(read[key]) < _progress(part) for key, part in parts.items())
+            await asyncio.sleep(0.001)
+        assert texts(await answering) == ["Done."]
+    figure(f"{reads} pages read on other replicas, {older} of them older than the stream")
+    assert older == 0 and reads
+
+
+def _progress(part: dict[str, Any]) -> int:
+    return ["pending", "running", "completed", "error"].index(part["state"]["status"]) if part["type"] == "tool" else 0
+
+
+async def test_a_client_moves_between_replicas_and_misses_nothing(
+    replicas: Replicas, clients: list[Client], figure: Figure
+) -> None:
+    """It goes on at the next replica with the id of the last event that it has, while turns run on all."""
+    async with replicas.followers() as followers:
+        working = asyncio.gather(*(_many_turns(client) for client in clients))
+        ids, cursor, moves = [], str(followers[0].start), 0
+        while not working.done() or int(cursor) < replicas.head():
+            async for found in _a_few_events(clients[moves % 3], cursor):
+                ids.append(found)
+                cursor = str(found)
+            moves += 1
+        await working
+        stored = [seq for seq, _ in replicas.journal(followers[0].start or 0, int(cursor))]
+    figure(f"{moves} moves, {len(stored)} events: {len(set(stored) - set(ids))} missed, {len(ids) - len(set(ids))} twice")
+    assert ids == stored
+
+
+async def _a_few_events(client: Client, cursor: str) -> Any:
+    """At most ten, and none that takes longer than a moment."""
+    left = 10
+    async with client.http.stream("GET", "/event", headers={"last-event-id": cursor}) as response:
+        lines = response.aiter_lines()
+        while left:
+            try:
+                line = await asyncio.wait_for(anext(lines), 0.5)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            if line.startswith("id: "):
+                left -= 1
+                yield int(line[4:])

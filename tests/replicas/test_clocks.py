@@ -1,0 +1,51 @@
+"""The clocks of replicas differ by ten minutes to either side: leases, order and answers are as with one clock."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+from journal_checks import changed_after_their_end, not_heard
+from postgres import PostgresServer
+from prompted_model import play
+from redis_server import RedisServer
+from replica_turns import idle_everywhere, let_go, messages, new_session, ran, shown, waits
+from replicas import Replicas, running_replicas
+from running_server import ROOT
+from turns import assert_settled, bash, say, texts
+
+Figure = Callable[[str], None]
+
+SHIFTS = (600, 0, -600)
+"""Seconds."""
+LONGER_THAN_A_LEASE = 8.0
+"""Seconds after which a lease is stale without a heartbeat."""
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis: RedisServer) -> Iterator[Replicas]:
+    """One that is before, one that is right, and one behind."""
+    path = f"{ROOT / 'tests' / 'support' / 'shifted_clock'}:{ROOT}"
+    shifts = [{"PYTHONPATH": path, "CLOCK_SHIFT": str(seconds)} for seconds in SHIFTS]
+    with running_replicas(tmp_path_factory.mktemp("clocks"), postgres, redis, own=shifts) as running:
+        yield running
+
+
+async def test_what_one_clock_shows_is_no_reason_to_take_a_session_over(replicas: Replicas, figure: Figure) -> None:
+    async with replicas.clients() as clients, replicas.followers() as followers:
+        sessions = [await new_session(client) for client in clients]
+        for number, (client, session) in enumerate(zip(clients, sessions, strict=True)):
+            await client.prompt(session, play([bash(waits(f"clock{number}"))], [say("Done.")]), "prompt_async")
+            await shown(client, session, f"began clock{number}")
+        leases = replicas.rows("SELECT session_id, owner, generation FROM run_lease ORDER BY session_id")
+        await asyncio.sleep(LONGER_THAN_A_LEASE)
+        assert replicas.rows("SELECT session_id, owner, generation FROM run_lease ORDER BY session_id") == leases
+        for number in range(3):
+            let_go(replicas, f"clock{number}")
+        await idle_everywhere(clients)
+        for number, session in enumerate(sessions):
+            found = await messages(clients[(number + 1) % 3], session)
+            assert_settled(found)
+            assert texts(found[-1]) == ["Done."] and ran(replicas, f"clock{number}") == 1
+        assert await not_heard(replicas, followers) == []
+        assert changed_after_their_end(replicas.journal(followers[0].start or 0)) == []
+    figure(f"clocks {SHIFTS} seconds off: three turns of {LONGER_THAN_A_LEASE:g} s, none taken over")

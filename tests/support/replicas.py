@@ -1,0 +1,206 @@
+"""Several servers on one PostgreSQL, one Redis, one data directory and one workspace, each in a process that a test may end."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from cable import Cable
+from follower import Follower
+from killable import PATIENCE, Client
+from model_server import model_server
+from postgres import PostgresServer
+from processes import running_in
+from prompted_model import PromptedModel
+from redis_server import RedisServer
+from running_server import ROOT, clean_environment, free_port, new_workspace, wait_until_it_answers
+
+COUNT = int(os.environ.get("OPENSESSION_TEST_REPLICAS", "3"))
+"""1: the tests run against one server, which tells a wrong test from a wrong server."""
+
+START_SECONDS = 90
+"""Several start at once."""
+
+GRACE_SECONDS = 1
+"""What a turn is given when its server is told to stop."""
+
+
+class Replica:
+    def __init__(self, name: str, directory: Path, workspace: Path, environment: dict[str, str]) -> None:
+        self.name = name
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.environment = environment
+        self._workspace = workspace
+        self._log = directory / f"{name}.log"
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with self._log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)],
+                cwd=self._workspace,
+                env=self.environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        wait_until_it_answers(self.process, self.url, self._log, START_SECONDS)
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def freeze(self) -> None:
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """As an operator does: it has its grace."""
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        limits = httpx.Limits(max_keepalive_connections=0)  # a connection that a killed server left would be used again
+        async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE, limits=limits) as http:
+            yield Client(http, self.process)
+
+
+class Replicas:
+    """`database` is a URL as psycopg reads it."""
+
+    def __init__(self, directory: Path, postgres: PostgresServer, redis: RedisServer, model: PromptedModel, count: int) -> None:
+        self.directory = directory
+        self.postgres, self.redis, self.model = postgres, redis, model
+        self.workspace = new_workspace(directory / "workspace")
+        url = postgres.new_database()
+        self.database = url.replace("+psycopg", "")
+        (directory / "home").mkdir()
+        environment = clean_environment(
+            directory / "home",
+            OPENSESSION_DATA_DIR=str(directory / "data"),
+            OPENSESSION_DATABASE_URL=url,
+            OPENSESSION_REDIS_URL=redis.url,
+            OPENSESSION_SHUTDOWN_SECONDS=str(GRACE_SECONDS),
+            PYTHONPATH=str(ROOT),
+        )
+        self.wire: Cable | None = None
+        """By which the first replica reaches PostgreSQL, if a test may cut that one off."""
+        self.all = [Replica(name, directory, self.workspace, dict(environment)) for name in "abcdefgh"[:count]]
+        self.configure({})
+
+    def configure(self, config: dict[str, Any]) -> None:
+        """The workspace's `opencode.json`, which names the model."""
+        (self.workspace / "opencode.json").write_text(json.dumps({**self.model.config(), **config}))
+
+    def lay(self, wire: Cable) -> None:
+        """Before the start."""
+        self.wire = wire
+        first = self.all[0].environment
+        url = first["OPENSESSION_DATABASE_URL"]
+        first["OPENSESSION_DATABASE_URL"] = url.replace(f":{self.postgres.port}/", f":{wire.port}/")
+
+    def migrate(self) -> None:
+        command = [sys.executable, "-m", "app.cli", "migrate"]
+        subprocess.run(command, cwd=self.workspace, env=self.all[0].environment, check=True, capture_output=True)
+
+    def start(self) -> None:
+        """Those that do not run, all at once."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Replica.start, [replica for replica in self.all if not _runs(replica)]))
+
+    def end(self) -> None:
+        for replica in self.all:
+            if _runs(replica):
+                replica.kill()
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            return connection.execute(query, values).fetchall()
+
+    def journal(self, after: int = 0, upto: int = 2**62) -> list[tuple[int, dict[str, Any]]]:
+        """The events of the workspace, as the database has them."""
+        found = self.rows(
+            "SELECT seq, payload FROM event_journal WHERE directory = %s AND seq > %s AND seq <= %s ORDER BY seq",
+            str(self.workspace),
+            after,
+            upto,
+        )
+        return [(seq, json.loads(payload)) for seq, payload in found]
+
+    def head(self) -> int:
+        return int(self.rows("SELECT coalesce(max(seq), 0) FROM event_journal WHERE directory = %s", str(self.workspace))[0][0])
+
+    def left_running(self) -> list[int]:
+        """Processes that work in the workspace and are no replica."""
+        own = {replica.process.pid for replica in self.all}
+        return [pid for pid in running_in(self.workspace) if pid not in own]
+
+    @asynccontextmanager
+    async def clients(self) -> AsyncIterator[list[Client]]:
+        """Three, also where fewer replicas run."""
+        async with AsyncExitStack() as stack:
+            yield [await stack.enter_async_context(replica.client()) for replica in islice(cycle(self.all), 3)]
+
+    @asynccontextmanager
+    async def followers(self, *parts: str) -> AsyncIterator[list[Follower]]:
+        """For each replica one of each kind of `parts` that goes on at another when its own is gone."""
+        urls = [replica.url for replica in self.all]
+        made = [Follower([*urls[at:], *urls[:at]], kind) for at in range(len(urls)) for kind in parts or ("full",)]
+        tasks = [asyncio.create_task(follower.follow()) for follower in made]
+        try:
+            await asyncio.gather(*(follower.connected() for follower in made))
+            yield made
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [error for error in ended if not isinstance(error, asyncio.CancelledError)] == []
+
+
+def _runs(replica: Replica) -> bool:
+    return hasattr(replica, "process") and replica.is_running
+
+
+@contextmanager
+def running_replicas(
+    directory: Path,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    *,
+    own: Sequence[dict[str, str]] = (),
+    wire: Cable | None = None,
+) -> Iterator[Replicas]:
+    """`own`: what the environment of each has besides."""
+    with model_server(PromptedModel) as model:
+        made = Replicas(directory, postgres, redis, model, COUNT)
+        for replica, environment in zip(made.all, own, strict=False):
+            replica.environment |= environment
+        if wire is not None:
+            made.lay(wire)
+        made.migrate()
+        try:
+            made.start()
+            yield made
+        finally:
+            made.end()
