@@ -68,7 +68,7 @@ async def test_tokens_and_cost_are_counted_exactly(tmp_path: Path) -> None:
     assert parts(answer, "step-finish")[0]["cost"] == answer["info"]["cost"]
 
 
-async def test_events_of_a_text_turn_come_in_order_and_idle_is_the_last(tmp_path: Path) -> None:
+async def test_events_of_a_text_turn_come_in_order_and_after_idle_come_only_the_title_and_the_diff(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[say("Hello there.", chunks=3)]]) as app:
         session = await app.create_session()
         async with app.events() as events:
@@ -79,7 +79,9 @@ async def test_events_of_a_text_turn_come_in_order_and_idle_is_the_last(tmp_path
             await events.until("session.created")
             seen = events.seen[1 : [event.type for event in events.seen].index("session.created")]
     kinds = [event.type for event in seen]
-    assert kinds[-2:] == ["session.status", "session.idle"] and seen[-2].properties["status"] == {"type": "idle"}
+    idle = kinds.index("session.idle")
+    assert kinds[idle - 1] == "session.status" and seen[idle - 1].properties["status"] == {"type": "idle"}
+    assert {*kinds[idle + 1 :]} <= {"session.updated", "session.diff", "message.updated"}
     main = [kind for kind in kinds if kind not in ("session.updated", "session.diff")]
     assert main[:4] == ["message.updated", "message.part.updated", "session.status", "message.updated"]
     shown = [event.properties for event in seen if event.type == "message.part.updated"]

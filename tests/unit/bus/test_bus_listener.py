@@ -167,7 +167,7 @@ async def test_waiting_for_a_client_costs_little_however_much_waits() -> None:
     began = time.process_time()
     for _ in range(STALLED_ABOVE // 400):
         bus.publish(big(400))
-    assert time.process_time() - began < 1 and len(stuck._frames) == STALLED_ABOVE // 400
+    assert time.process_time() - began < 5 and len(stuck._frames) == STALLED_ABOVE // 400
 
 
 async def test_a_frame_that_cannot_be_written_ends_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:

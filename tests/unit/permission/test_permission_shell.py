@@ -154,7 +154,7 @@ def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
 def test_hostile_commands_are_bounded(command: str, tmp_path: Path) -> None:
     started = time.process_time()
     analysis = read(command, tmp_path)
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 10
     assert analysis.unparsable or analysis.outside or "*" in command
 
 

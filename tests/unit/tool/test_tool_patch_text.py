@@ -152,4 +152,4 @@ class TestApply:
         lines = [text for number in range(0, 100_000, 100) for text in ("@@", f"-line {number}", "+changed")]
         start = time.process_time()
         assert updated(content, *lines).count("changed\n") == 1_000
-        assert time.process_time() - start < 3
+        assert time.process_time() - start < 10
