@@ -34,7 +34,6 @@ def create_app(
 ) -> FastAPI:
     """`workspace` is the directory that requests work in when they name none; `hostname` and `port` are the server's own."""
     settings, flags = settings or Settings(), Flags.from_env()
-    login = Login(flags.server_username, flags.server_password, TokenStore(settings.data_dir))
     audit_log = AuditLog(settings.data_dir)
 
     @asynccontextmanager
@@ -47,6 +46,8 @@ def create_app(
     app = _routes(lifespan)
     api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
     server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{socket.gethostname()}:{port}")
+    tokens = TokenStore(settings.data_dir)
+    login = Login(flags.server_username, flags.server_password, tokens, event_tokens=server.event_tokens)
     app.state.services = server.services
     app.state.server = server
     app.state.login = login

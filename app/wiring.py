@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.api.draining import Draining
+from app.api.event_tokens import EventTokens, MemoryEventTokens, StoredEventTokens
 from app.api.services import DirectoryServices, EventServices, PendingServices, RunServices, Services, SessionServices
 from app.bus.base import EventBus
 from app.bus.memory import MemoryBus
@@ -126,6 +127,7 @@ class Server:
         self.settings = settings
         self._core = _core(settings, choices, address)
         self.services = _services(self._core, home, api_access)
+        self.event_tokens = _event_tokens(self._core.storage)
         self._recovery = _recovery(self._core, self.services)
         self._housekeeping = _housekeeping(self._core, self.services)
         self._skip_grace_period = asyncio.Event()
@@ -243,6 +245,10 @@ def _bus(settings: Settings, database: Database) -> EventBus:
         return MemoryBus()
     journal = Journal(database)
     return SharedBus(settings.redis_url, journal.identity, journal.head, journal.after)
+
+
+def _event_tokens(storage: _Storage) -> EventTokens:
+    return MemoryEventTokens() if storage.database.dialect == "sqlite" else StoredEventTokens(storage.sql, storage.writer)
 
 
 def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:

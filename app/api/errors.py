@@ -75,6 +75,10 @@ async def _client_gone(_request: Request, _error: Exception) -> Response:
 
 
 async def _storage_error(_request: Request, error: Exception) -> Response:
+    return storage_unavailable(error)
+
+
+def storage_unavailable(error: Exception) -> Response:
     """The disk is full, or the database is locked or unreachable: nothing was stored."""
     log.error("database error: %s", error)
     return named(503, "StorageError", "The server's database cannot do this now. Nothing was stored; try again later.")

@@ -132,7 +132,7 @@ class EventToken(Wire):
 async def event_token(request: Request) -> Response:
     """A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header."""
     login: Login = request.app.state.login
-    token, expires = login.event_tokens.issue()
+    token, expires = await login.event_tokens.issue()
     return wire(EventToken(token=token, expires=expires))
 
 

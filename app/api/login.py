@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from app.api.event_tokens import EventTokens
+from app.api.event_tokens import EventTokens, MemoryEventTokens
 from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
 
@@ -35,17 +35,31 @@ class Login:
     """A login is asked for when there is a password or a token. It stays so while the server runs, whatever becomes of the
     tokens' file: a server that was closed does not open by itself."""
 
-    def __init__(self, username: str, password: str | None, tokens: TokenStore, throttle: Throttle | None = None) -> None:
+    def __init__(
+        self,
+        username: str,
+        password: str | None,
+        tokens: TokenStore,
+        throttle: Throttle | None = None,
+        event_tokens: EventTokens | None = None,
+    ) -> None:
         self._username = username
         self._password = _digest(f"{username}:{password}".encode()) if password is not None else None
         self._tokens = tokens
         self._throttle = throttle or Throttle()
         self._required = password is not None
-        self.event_tokens = EventTokens()
+        self.event_tokens = event_tokens or MemoryEventTokens()
 
     def is_required(self) -> bool:
         self._required = self._required or self._tokens.in_use()
         return self._required
+
+    async def admit(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
+        """`check`; a request without a login may bring a token for one event stream. Raises StorageError."""
+        checked = self.check(scope, authorization)
+        if isinstance(checked, LoginDenied) and not _parts(authorization)[0] and await self._redeems(scope):
+            return AcceptedLogin("event token")
+        return checked
 
     def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
@@ -54,7 +68,7 @@ class Login:
             return AcceptedLogin(ANYONE)
         scheme, credentials = _parts(authorization)
         if not scheme:
-            return AcceptedLogin("event token") if self._redeemed(scope) else LoginDenied()
+            return LoginDenied()
         name = self._tokens.owner(credentials) if scheme == "bearer" else None
         return AcceptedLogin(f"token {name}") if name else self._by_password(scheme, credentials, _address(scope))
 
@@ -72,11 +86,11 @@ class Login:
         given = _digest(_decoded(credentials))
         return self._password is not None and hmac.compare_digest(given, self._password)
 
-    def _redeemed(self, scope: Mapping[str, Any]) -> bool:
+    async def _redeems(self, scope: Mapping[str, Any]) -> bool:
         if scope["method"] != "GET" or scope["path"] not in STREAMS:
             return False
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        return len(given) == 1 and self.event_tokens.redeem(given[0])
+        return len(given) == 1 and await self.event_tokens.redeem(given[0])
 
 
 def _digest(login: bytes) -> bytes:

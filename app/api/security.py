@@ -19,8 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.audit import WHO
 from app.api.bounded_requests import WHOLE
-from app.api.errors import named
+from app.api.errors import named, storage_unavailable
 from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
+from app.storage.engine import StorageError
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
@@ -104,7 +105,7 @@ class Guard:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         listed = origin is not None and self._access.knows_origin(origin, headers.get("host"))
-        refusal = self._refusal(scope, headers, listed)
+        refusal = await self._refusal(scope, headers, listed)
         if listed and origin is not None:
             send = _with_cors(send, origin, headers.get("access-control-request-headers"))
         if refusal is not None:
@@ -127,23 +128,27 @@ class Guard:
 
             await self._app(scope, receive, sending)
 
-    def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Response | None:
+    async def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Response | None:
         """None for what may go on; whom it comes from is noted in the scope."""
         if not self._access.knows_host(headers.get("host")):
             return named(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
         if _is_preflight(scope, headers):
             return None
-        match self._admission(scope, headers):
+        try:
+            admission = await self._admission(scope, headers)
+        except StorageError as error:
+            return storage_unavailable(error)
+        match admission:
             case LoginDenied(retry_after=seconds):
                 return _denied(seconds)
             case AcceptedLogin(who=who):
                 scope[WHO] = who
         return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
 
-    def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:
+    async def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:
         if is_open(scope["method"], scope["path"], scope.get("query_string", b"")):
             return AcceptedLogin(ANYONE)
-        return self._login.check(scope, headers.get("authorization"))
+        return await self._login.admit(scope, headers.get("authorization"))
 
     def _body_refusal(self, scope: Scope, headers: Headers) -> Response | None:
         length = headers.get("content-length")

@@ -18,6 +18,12 @@ class _WithoutNul(StrDumperUnknown):
         return super().dump(obj.replace("\0", "\ufffd"))
 
 
+IDLE_IN_TRANSACTION_MS = 5_000
+"""A server that is frozen or cut off within a transaction holds the others up for so long at most."""
+_KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""In seconds: an idle connection to a machine that is gone is given up after eleven."""
+
+
 def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
     """`timeout_ms` limits the wait for a lock, for a connection and for the acknowledgement of sent data. Without it, a network
     that drops packets would block all writes for a quarter of an hour."""
@@ -26,13 +32,15 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
         connection.adapters.register_dumper(str, _WithoutNul)
         connection.autocommit = True
         connection.execute(f"SET lock_timeout = {timeout_ms}")
+        connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
         connection.autocommit = False
 
+    limits = {"connect_timeout": timeout_ms // 1000, "tcp_user_timeout": timeout_ms, **_KEEPALIVES}
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=connections + 1,  # one holds locks for as long as the server runs
         pool_pre_ping=True,
-        connect_args={"client_encoding": "utf8", "connect_timeout": timeout_ms // 1000, "tcp_user_timeout": timeout_ms},
+        connect_args={"client_encoding": "utf8", **limits},
     )
     event.listen(engine, "connect", configure)
     event.listen(engine, "begin", _begin_transaction)

@@ -5,7 +5,7 @@ Each statement object is created once and executed with many rows, so that SQLAl
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, case, delete, literal_column, select, update
+from sqlalchemy import BigInteger, ColumnElement, Text, and_, bindparam, case, delete, func, literal_column, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
@@ -14,7 +14,9 @@ from app.storage.tables import (
     APPROVAL,
     COUNTER,
     DIFF,
+    DIRECTORY_STATE,
     EVENT,
+    EVENT_TOKEN,
     LEASE,
     MESSAGE,
     PART,
@@ -44,6 +46,8 @@ class Statements:
         self._make_removals()
         self._make_journal_and_leases()
         self._make_replicas()
+        self._make_directory_states()
+        self._make_event_tokens()
         self.rank: dict[int, int] = {
             id(statement): position
             for position, statement in enumerate(
@@ -144,6 +148,23 @@ class Statements:
             started=self._now, heartbeat=self._now, journal_lag=lag
         )
         self.delete_replica = _delete(REPLICA, id="gone")
+
+    def _make_directory_states(self) -> None:
+        """A row may be deleted only behind the writing of another: the newest revision must not be given twice."""
+        newer = select(func.coalesce(func.max(DIRECTORY_STATE.c.revision), 0) + 1).scalar_subquery()
+        self.put_directory_state = self._upsert(DIRECTORY_STATE, ["directory", "name"]).values(revision=newer)
+        self.delete_directory_states = delete(DIRECTORY_STATE).where(
+            DIRECTORY_STATE.c.directory == bindparam("of_directory"),
+            DIRECTORY_STATE.c.name.startswith(bindparam("prefix", type_=Text), autoescape=False),
+        )
+
+    def _make_event_tokens(self) -> None:
+        since = self._now - bindparam("lifetime", type_=BigInteger)
+        self.put_event_token = self._insert(EVENT_TOKEN).values(created=self._now)
+        self.delete_old_event_tokens = delete(EVENT_TOKEN).where(EVENT_TOKEN.c.created <= since)
+        self.redeem_event_token = delete(EVENT_TOKEN).where(
+            EVENT_TOKEN.c.hash == bindparam("given"), EVENT_TOKEN.c.created > since
+        )
 
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
         """Inserts, or replaces all columns but the key, the sequence and those in `keep`. `values` overrides replaced values."""

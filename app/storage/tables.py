@@ -203,6 +203,28 @@ class ReplicaRow(SQLModel, table=True):
     journal_lag: int | None = Field(default=None, sa_type=BigInteger)
 
 
+class DirectoryStateRow(SQLModel, table=True):
+    """What the servers of a database must agree on about a directory (empty: about all), by name. `server` wrote it; `revision`
+    grows with each write of any row."""
+
+    __tablename__: ClassVar[str] = "directory_state"
+
+    directory: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    value: str = Field(sa_type=Text)
+    server: str
+    revision: int = Field(sa_type=BigInteger)
+
+
+class EventTokenRow(SQLModel, table=True):
+    """A login for one event stream. `created` in epoch milliseconds."""
+
+    __tablename__: ClassVar[str] = "event_token"
+
+    hash: str = Field(primary_key=True)
+    created: int = Field(sa_type=BigInteger)
+
+
 class CounterRow(SQLModel, table=True):
     """Numbers that several servers of one database share: the newest sequence of the `journal`, and the database's `identity`."""
 
@@ -220,3 +242,4 @@ SESSION, MESSAGE, PART = _table(SessionRow), _table(MessageRow), _table(PartRow)
 TODO, DIFF, SHARE = _table(TodoRow), _table(DiffRow), _table(ShareRow)
 PROJECT, APPROVAL, PENDING_REQUEST = _table(ProjectRow), _table(ApprovalRow), _table(PendingRequestRow)
 EVENT, LEASE, COUNTER, REPLICA = _table(EventRow), _table(LeaseRow), _table(CounterRow), _table(ReplicaRow)
+DIRECTORY_STATE, EVENT_TOKEN = _table(DirectoryStateRow), _table(EventTokenRow)

@@ -1,16 +1,20 @@
 """Who is let in: password, bearer tokens, tokens of one stream, and who is made to wait."""
 
+import asyncio
 import base64
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from storage_parts import open_storage
 
-from app.api.event_tokens import LIFETIME_MS, MOST, EventTokens
+from app.api.event_tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens
 from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
 from app.api.throttle import FAILURES, MOST_ADDRESSES, WINDOW_SECONDS, Throttle
 from app.api.tokens import TokenNameTaken, TokenStore
+from app.storage.tables import EVENT_TOKEN
 from app.util import clock
 
 
@@ -120,24 +124,43 @@ def test_failures_are_kept_of_a_bounded_number_of_addresses() -> None:
     assert len(throttle._windows) == MOST_ADDRESSES
 
 
-def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
+async def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
     login = Login("opencode", "right", tokens)
     for path in ("/event", "/global/event"):
-        token, _ = login.event_tokens.issue()
+        token, _ = await login.event_tokens.issue()
         query = f"parts=delta&token={token}"
-        assert login.check(visit("/session", query), None) == LoginDenied()
-        assert login.check(visit("/event", query, method="POST"), None) == LoginDenied()
-        assert login.check(visit("/event", f"{query}&token=x"), None) == LoginDenied()
-        assert login.check(visit(path, query), None) == AcceptedLogin("event token")
-        assert login.check(visit(path, query), None) == LoginDenied()
+        assert await login.admit(visit("/session", query), None) == LoginDenied()
+        assert await login.admit(visit("/event", query, method="POST"), None) == LoginDenied()
+        assert await login.admit(visit("/event", f"{query}&token=x"), None) == LoginDenied()
+        assert await login.admit(visit(path, query), basic("opencode:wrong")) == LoginDenied(), "a wrong login is none"
+        assert await login.admit(visit(path, query), None) == AcceptedLogin("event token")
+        assert await login.admit(visit(path, query), None) == LoginDenied()
 
 
-def test_a_stream_token_is_short_lived_and_they_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = EventTokens()
-    token, expires = tokens.issue()
+async def test_a_stream_token_is_short_lived_and_they_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = MemoryEventTokens()
+    token, expires = await tokens.issue()
     monkeypatch.setattr(clock, "now_ms", lambda: expires + 1)
-    assert expires > LIFETIME_MS and not tokens.redeem(token)
-    first, _ = tokens.issue()
+    assert expires > LIFETIME_MS and not await tokens.redeem(token)
+    first, _ = await tokens.issue()
     for _ in range(MOST):
-        tokens.issue()
-    assert not tokens.redeem(first) and len(tokens._expiries) == MOST
+        await tokens.issue()
+    assert not await tokens.redeem(first) and len(tokens._expiries) == MOST
+
+
+async def test_a_stored_stream_token_is_redeemed_once_by_the_databases_clock(tmp_path: Path, migrated_database: Path) -> None:
+    shutil.copy(migrated_database, tmp_path / "shared.db")
+    storage = open_storage(tmp_path / "shared.db")
+    one, other = (StoredEventTokens(storage.sql, storage.writer) for _ in range(2))
+    token, expires = await one.issue()
+    assert not await other.redeem(token + "x")
+    assert sorted(await asyncio.gather(one.redeem(token), other.redeem(token))) == [False, True]
+    late, _ = await one.issue()
+    clock.set_source(lambda: (expires + LIFETIME_MS) / 1000)
+    try:
+        assert not await other.redeem(late)
+        await other.issue()
+        assert await storage.count(EVENT_TOKEN) == 1, "what expired is deleted"
+    finally:
+        clock.set_source()
+    storage.database.close()

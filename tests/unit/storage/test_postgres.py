@@ -3,6 +3,7 @@ the database, and whole turns."""
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,26 @@ def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
         driver: Any = connection.connection.driver_connection
         parameters = driver.info.get_parameters()
         assert (parameters["connect_timeout"], parameters["tcp_user_timeout"]) == ("15", "15000")
+        assert (parameters["keepalives_idle"], parameters["keepalives_interval"], parameters["keepalives_count"]) == (
+            "5",
+            "2",
+            "3",
+        )
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "5s"
     engine.dispose()
+
+
+async def test_a_server_that_stops_within_a_transaction_does_not_hold_the_others_up(storage: Storage, other: Storage) -> None:
+    """Its connection ends, and it goes on with a new one."""
+    engine = storage.database.engine.execution_options(immediate=True)
+    with pytest.raises(StorageError), engine.begin() as frozen:
+        began = time.monotonic()
+        async with asyncio.timeout(60):
+            await other.writer.commit(Change([(other.sql.put_session, [session_row()])]))
+        assert time.monotonic() - began > 1
+        frozen.execute(text("SELECT 1"))
+    await storage.writer.commit(Change([(storage.sql.put_session, [session_row("ses_2")])]))
+    assert await other.count(SESSION) == 2
 
 
 # The schema.
