@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -19,7 +18,6 @@ from pydantic import ValidationError
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    import uvicorn
     from pydantic_core import ErrorDetails
 
     from app.util.finding import Finding
@@ -74,6 +72,7 @@ def _login(settings: Settings) -> str | None:
 
 
 def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
+    from app.http_server import http_server
     from app.main import create_app
     from app.mode import mode
 
@@ -85,55 +84,6 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     _freeze_gc()
     _greet(hostname, bound.getsockname()[1], login, found)
     server.run(sockets=[bound])
-
-
-def http_server(application: Any, settings: Settings) -> "uvicorn.Server":
-    """`application` is what create_app gives."""
-    import uvicorn
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
-
-    class BoundedProtocol(BoundedRequests, HttpToolsProtocol):
-        max_head_bytes = settings.max_head_bytes
-        max_connections = settings.max_connections
-
-    class DrainingServer(uvicorn.Server):
-        """Listens until running turns are over, so that clients can answer what they ask; every answer closes its connection.
-        A second signal skips the grace period."""
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            await asyncio.gather(application.state.server.wind_down(), self._close_connections())
-            if self.server_state.connections:
-                await self._close_connections()  # of turns' answers and event streams, which have just ended
-            await super().shutdown(sockets)
-
-        async def _close_connections(self) -> None:
-            await asyncio.sleep(LAST_REQUEST_SECONDS)
-            for connection in cast(list[BoundedProtocol], list(self.server_state.connections)):
-                connection.close_when_answered()
-
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            if self.should_exit:
-                self.config.timeout_graceful_shutdown = 1
-                application.state.server.skip_grace_period()
-                return
-            super().handle_exit(sig, frame)
-            application.state.server.refuse_work()
-            self.config.encoded_headers.append((b"connection", b"close"))
-            self.server_state.default_headers.append((b"connection", b"close"))
-
-    config = uvicorn.Config(
-        application,
-        http=BoundedProtocol,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=5,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-    )
-    return DrainingServer(config)
 
 
 def _freeze_gc() -> None:
@@ -187,26 +137,27 @@ def migrate() -> None:
 
 @app.command()
 def doctor(
-    mend: Annotated[bool, typer.Option("--mend", help="Put right what can be.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
 ) -> None:
     """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
     from app.doctor import examine
 
     findings = asyncio.run(examine(_settings(), Path.cwd()))
-    left = [finding for finding in findings if not _told(finding, mend) and finding.level == "fault"]
+    left = [finding for finding in findings if not _report(finding, repair) and finding.level == "fault"]
     if left:
-        typer.echo(f"{len(left)} faults." + (" `opensession doctor --mend` would mend some." if any(f.act for f in left) else ""))
+        hint = " `opensession doctor --repair` would repair some." if any(finding.act for finding in left) else ""
+        typer.echo(f"{len(left)} faults.{hint}")
         raise typer.Exit(1)
 
 
-def _told(finding: "Finding", mend: bool) -> bool:
-    """Prints it; whether it was mended."""
-    mended = mend and finding.act is not None
-    if mended and finding.act:
+def _report(finding: "Finding", repair: bool) -> bool:
+    """Prints the finding; returns whether it was repaired."""
+    is_repaired = repair and finding.act is not None
+    if is_repaired and finding.act:
         finding.act()
-    remedy = f" ({'mended' if mended else '--mend would'}: {finding.mend})" if finding.mend else ""
+    remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
     typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
-    return mended
+    return is_repaired
 
 
 @app.command()

@@ -43,15 +43,15 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
 
 
 def _servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
-    with suppress(StorageError):  # which was told as the database's fault
+    with suppress(StorageError):  # already reported as a fault of the database
         yield from check_servers(settings, engine)
 
 
 async def _versions() -> list[Finding]:
-    told = f"opensession {__version__}, Python {platform.python_version()}"
+    ours = f"opensession {__version__}, Python {platform.python_version()}"
     if shutil.which("git") is None:
-        return [Finding("versions", "fine", told), Finding("versions", "fault", "git is not installed: no snapshots, no revert")]
-    return [Finding("versions", "fine", f"{told}, {(await git(['version'], Path.cwd())).text}")]
+        return [Finding("versions", "fine", ours), Finding("versions", "fault", "git is not installed: no snapshots, no revert")]
+    return [Finding("versions", "fine", f"{ours}, {(await git(['version'], Path.cwd())).text}")]
 
 
 def _permissions(data_dir: Path) -> Iterator[Finding]:

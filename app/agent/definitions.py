@@ -13,6 +13,17 @@ from app.schema.config import AgentConfig, Config
 from app.schema.errors import BadRequest
 from app.schema.permission import Action, Rule, Ruleset
 
+_DESCRIPTIONS = {
+    "build": "Reads, changes and runs the project with all tools.",
+    "plan": "Studies the project and writes a plan; changes no file.",
+    "general": "Carries out a task of several steps on its own, such as research that needs many searches and edits.",
+    "explore": "Finds its way through a codebase fast: which files, where a name is used, how a part works. Reads only. "
+    "Say how thorough it should be: quick, medium or very thorough.",
+}
+"""Of the agents that users and models choose from; the others are hidden."""
+_SUBAGENTS = {"general", "explore"}
+_WITH_PROMPT = {"explore", "compaction", "title", "summary"}
+
 
 @cache
 def prompt_text(name: str) -> str:
@@ -58,47 +69,35 @@ def _plan_edits() -> Ruleset:
 
 
 def _built_in(defaults: Ruleset, user: Ruleset, tool_output_dir: Path) -> list[Agent]:
-    def agent(name: str, mode: str, rules: Ruleset, **more: object) -> Agent:
-        facts = {"name": name, "mode": mode, "native": True, "permission": [*defaults, *rules, *user], **more}
-        return Agent.model_validate(facts)
+    rules = _built_in_rules(tool_output_dir)
+    return [_built_in_agent(name, [*defaults, *own, *user]) for name, own in rules.items()]
 
+
+def _built_in_rules(tool_output_dir: Path) -> dict[str, Ruleset]:
     nothing = _each("deny", "*")
-    explore = [
-        *nothing,
-        *_each("allow", "grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch", "read"),
-        *_tool_output(tool_output_dir),
-    ]
-    return [
-        agent(
-            "build",
-            "primary",
-            _each("allow", "question", "plan_enter"),
-            description="Reads, changes and runs the project with all tools.",
-        ),
-        agent(
-            "plan",
-            "primary",
-            [*_each("allow", "question", "plan_exit"), *_plan_edits()],
-            description="Studies the project and writes a plan; changes no file.",
-        ),
-        agent(
-            "general",
-            "subagent",
-            _each("deny", "todoread", "todowrite"),
-            description="Carries out a task of several steps on its own, such as research that needs many searches and edits.",
-        ),
-        agent(
-            "explore",
-            "subagent",
-            explore,
-            prompt=prompt_text("explore"),
-            description="Finds its way through a codebase fast: which files, where a name is used, how a part works. Reads only. "
-            "Say how thorough it should be: quick, medium or very thorough.",
-        ),
-        agent("compaction", "primary", nothing, hidden=True, prompt=prompt_text("compaction")),
-        agent("title", "primary", nothing, hidden=True, prompt=prompt_text("title"), temperature=0.5),
-        agent("summary", "primary", nothing, hidden=True, prompt=prompt_text("summary")),
-    ]
+    reads = _each("allow", "grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch", "read")
+    return {
+        "build": _each("allow", "question", "plan_enter"),
+        "plan": [*_each("allow", "question", "plan_exit"), *_plan_edits()],
+        "general": _each("deny", "todoread", "todowrite"),
+        "explore": [*nothing, *reads, *_tool_output(tool_output_dir)],
+        "compaction": nothing,
+        "title": nothing,
+        "summary": nothing,
+    }
+
+
+def _built_in_agent(name: str, rules: Ruleset) -> Agent:
+    return Agent(
+        name=name,
+        description=_DESCRIPTIONS.get(name),
+        mode="subagent" if name in _SUBAGENTS else "primary",
+        native=True,
+        hidden=None if name in _DESCRIPTIONS else True,
+        temperature=0.5 if name == "title" else None,
+        permission=rules,
+        prompt=prompt_text(name) if name in _WITH_PROMPT else None,
+    )
 
 
 def _configured(base: Agent | None, name: str, config: AgentConfig, defaults: Ruleset, user: Ruleset) -> Agent:

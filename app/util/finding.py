@@ -10,10 +10,10 @@ Level = Literal["fine", "note", "fault"]
 
 @dataclass(frozen=True)
 class Finding:
-    """`mend` describes the repair of a fault and `act` performs it. Without them, the user must repair it."""
+    """`repair` describes how a fault is repaired and `act` repairs it. Without them, the user must repair it."""
 
     subject: str
     level: Level
     text: str
-    mend: str | None = None
+    repair: str | None = None
     act: Callable[[], object] | None = None

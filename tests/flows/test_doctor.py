@@ -1,4 +1,4 @@
-"""`opensession doctor`: what it finds, what it mends, how it ends."""
+"""`opensession doctor`: what it finds, what it repairs, how it ends."""
 
 import asyncio
 import sqlite3
@@ -39,13 +39,13 @@ def execute(base: Path, *statements: str) -> None:
 
 
 def test_all_is_well(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, told = doctor(tmp_path, monkeypatch)
-    assert code == 0 and "fault" not in told
+    code, output = doctor(tmp_path, monkeypatch)
+    assert code == 0 and "fault" not in output
     for word in ("opensession ", "git version", "1 sessions, 3 messages", "1 repositories, all sound", "every layer can be read"):
-        assert word in told
+        assert word in output
 
 
-async def test_what_is_damaged_is_told_and_mended(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_damage_is_reported_and_repaired(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(
         tmp_path,
         "UPDATE part SET body = '{broken' WHERE type = 'tool'",
@@ -55,12 +55,17 @@ async def test_what_is_damaged_is_told_and_mended(tmp_path: Path, session: str, 
         "UPDATE message SET open = 1 WHERE role = 'assistant' AND session_id != 'ses_none'",
     )
     (tmp_path / "data").chmod(0o755)
-    code, told = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
-    assert code == 1 and "6 faults" in told and "--mend would: delete them" in told and "2 messages were left unfinished" in told
-    code, told = await asyncio.to_thread(doctor, tmp_path, monkeypatch, "--mend")
-    assert code == 0 and told.count("mended:") == 6
-    code, told = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
-    assert code == 0 and "fault" not in told
+    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
+    assert (
+        code == 1
+        and "6 faults" in output
+        and "--repair would: delete them" in output
+        and "2 messages were left unfinished" in output
+    )
+    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch, "--repair")
+    assert code == 0 and output.count("repaired:") == 6
+    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
+    assert code == 0 and "fault" not in output
     async with running_app(tmp_path) as app:
         (listed,) = await app.get("/session")
         assert (listed["id"], listed["title"]) == (session, "the one")
@@ -72,34 +77,34 @@ def test_a_damaged_snapshot_repository_is_set_aside(tmp_path: Path, session: str
     broken = next(path for path in (place / "objects").rglob("*") if path.is_file())
     broken.chmod(0o600)
     broken.write_bytes(b"nonsense")
-    code, told = doctor(tmp_path, monkeypatch)
-    assert code == 1 and "is damaged" in told and str(place) in told
-    assert doctor(tmp_path, monkeypatch, "--mend")[0] == 0
+    code, output = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "is damaged" in output and str(place) in output
+    assert doctor(tmp_path, monkeypatch, "--repair")[0] == 0
     assert not place.exists() and place.with_name(f"{place.name}.damaged").is_dir()
 
 
-def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_that_cannot_be_read_is_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     configured(tmp_path, {"model": 7})
-    code, told = doctor(tmp_path, monkeypatch)
-    assert code == 1 and "fault  configuration" in told and "opencode.json" in told
+    code, output = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "fault  configuration" in output and "opencode.json" in output
 
 
-def test_a_database_that_is_none_is_told(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_none_is_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data" / "opensession.db").write_bytes(b"nonsense" * 1000)
-    code, told = doctor(tmp_path, monkeypatch)
-    assert code == 1 and "not a database" in told
+    code, output = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "not a database" in output
 
 
-def test_pages_that_are_damaged_are_told(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_are_damaged_are_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "data" / "opensession.db"
     content = bytearray(file.read_bytes())
     content[8192 : len(content) // 2] = b"\x55" * (len(content) // 2 - 8192)
     file.write_bytes(content)
-    code, told = doctor(tmp_path, monkeypatch)
-    assert code == 1 and "fault  database" in told
+    code, output = doctor(tmp_path, monkeypatch)
+    assert code == 1 and "fault  database" in output
 
 
-def test_a_first_start_has_nothing_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_start_has_nothing_to_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workspace").mkdir()
-    code, told = doctor(tmp_path, monkeypatch)
-    assert code == 0 and "the first start creates the tables" in told
+    code, output = doctor(tmp_path, monkeypatch)
+    assert code == 0 and "the first start creates the tables" in output

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
-from app.cli import http_server
+from app.http_server import http_server
 from app.main import create_app
 from app.provider.base import ModelRequest, TextBlock, UserTurn
 from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import httpx
 from running_app import RunningApp
 
-from app.cli import http_server
+from app.http_server import http_server
 
 
 @asynccontextmanager

@@ -1,0 +1,65 @@
+"""The HTTP server: uvicorn with limits on connections, and an end that lets running turns finish."""
+
+import asyncio
+import socket
+from types import FrameType
+from typing import Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
+from app.settings import Settings
+
+
+class DrainingServer(uvicorn.Server):
+    """Listens until running turns are over, so that clients can answer what they ask; every answer closes its connection.
+    A second signal skips the grace period."""
+
+    def __init__(self, config: uvicorn.Config, application: Any) -> None:
+        super().__init__(config)
+        self._application = application.state.server
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.gather(self._application.wind_down(), self._close_connections())
+        if self.server_state.connections:
+            await self._close_connections()  # of turns' answers and event streams, which have just ended
+        await super().shutdown(sockets)
+
+    async def _close_connections(self) -> None:
+        await asyncio.sleep(LAST_REQUEST_SECONDS)
+        for connection in cast(list[BoundedRequests], list(self.server_state.connections)):
+            connection.close_when_answered()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            self.config.timeout_graceful_shutdown = 1
+            self._application.skip_grace_period()
+            return
+        super().handle_exit(sig, frame)
+        self._application.refuse_work()
+        self.config.encoded_headers.append((b"connection", b"close"))
+        self.server_state.default_headers.append((b"connection", b"close"))
+
+
+def http_server(application: Any, settings: Settings) -> DrainingServer:
+    """`application` is what create_app gives."""
+    config = uvicorn.Config(
+        application,
+        http=_bounded_protocol(settings),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+    )
+    return DrainingServer(config, application)
+
+
+def _bounded_protocol(settings: Settings) -> type[HttpToolsProtocol]:
+    class BoundedProtocol(BoundedRequests, HttpToolsProtocol):
+        max_head_bytes = settings.max_head_bytes
+        max_connections = settings.max_connections
+
+    return BoundedProtocol
