@@ -7,8 +7,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 # Resolved for the oldest Python that is supported, so that the versions suit the newer ones too.
 LOCK   := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-# With PROCESSES=auto each file of tests is run by one of several processes; tests/conftest.py says how many and in which order.
-SPREAD := $(if $(PROCESSES),--numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder)
+# Each file of tests is run by one of several processes; tests/conftest.py says how many and in which order. PROCESSES=1: by this one.
+PROCESSES ?= auto
+SPREAD := $(if $(filter-out 0 1,$(PROCESSES)),--numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder)
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test faults check format conform bench bench-replicas openapi lock vendor docker clean
@@ -19,7 +20,7 @@ help: ## Show the targets
 serve: $(VENV)/.runtime ## Start the server here (ARGS="--port 5000")
 	@$(BIN)/opensession serve $(ARGS)
 
-test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork"; PROCESSES=auto runs several at once)
+test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork"; PROCESSES=1 runs all in one process)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 faults: $(VENV)/.dev ## Run the fault and abuse tests in their long form (ARGS="-k kill")
@@ -31,7 +32,7 @@ check: $(VENV)/.dev ## Lint, formatting, strict types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-format: $(VENV)/.dev ## Format the code and mend what the linter can
+format: $(VENV)/.dev ## Format the code and fix what the linter can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 conform: $(VENV)/.dev ## Compare with the scenarios recorded from OpenCode (ARGS="--only fork")
