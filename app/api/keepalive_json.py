@@ -32,7 +32,7 @@ async def _document(task: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, bytes]) -> bytes:
-    """The status is sent already: what fails now is told in the body."""
+    """The status is sent already: a failure is reported in the body."""
     try:
         return await work
     except ServiceError as error:

@@ -127,14 +127,14 @@ async def resources(servers: Servers) -> Response:
     """Of the servers that are connected, by `<server>:<name>` in the letters of a command's name."""
     offers = await servers.offers()
     found = [one for offered in offers for one in offered.resources]
-    return _by_name({f"{sanitised(one.server)}:{sanitised(one.name)}": _shown(one) for one in found})
+    return _by_name({f"{sanitised(one.server)}:{sanitised(one.name)}": _resource(one) for one in found})
 
 
 def _by_name(values: Mapping[str, Wire]) -> Response:
     return json_bytes(orjson.dumps({name: value.wire() for name, value in values.items()}))
 
 
-def _shown(resource: ServerResource) -> McpResource:
+def _resource(resource: ServerResource) -> McpResource:
     return McpResource(
         name=resource.name, uri=resource.uri, description=resource.description, mime_type=resource.mime, client=resource.server
     )

@@ -56,9 +56,9 @@ async def _ignored(folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
 def _node(reach: AllowedPaths, folder: str, entry: _DirectoryEntry, ignored: bool) -> FileNode:
     full = f"{folder.rstrip('/')}/{entry.name}"
     return FileNode(
-        name=ripgrep.shown(Path(entry.name)),
-        path=ripgrep.shown(Path(reach.relative(full))),
-        absolute=ripgrep.shown(Path(full)),
+        name=ripgrep.json_text(Path(entry.name)),
+        path=ripgrep.json_text(Path(reach.relative(full))),
+        absolute=ripgrep.json_text(Path(full)),
         type="directory" if entry.is_directory else "file",
         ignored=ignored,
     )

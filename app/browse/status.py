@@ -97,11 +97,11 @@ def _lines(reach: AllowedPaths, path: str) -> int:
 
 
 def _is_within(reach: AllowedPaths, change: GitChange) -> bool:
-    """A link may lead anywhere: that it changed can be told."""
+    """A link may lead anywhere: only that it changed is reported."""
     return reach.includes(f"{reach.worktree}/{change.name}".rpartition("/")[0])
 
 
 def _seen_from(reach: AllowedPaths, change: GitChange) -> ChangedFile:
     """git spells the top of the checkout without symlinks."""
     path = os.path.relpath(f"{reach.worktree}/{change.name}", os.path.realpath(reach.directory))
-    return ChangedFile(path=ripgrep.shown(Path(path)), added=change.added, removed=change.removed, status=change.status)
+    return ChangedFile(path=ripgrep.json_text(Path(path)), added=change.added, removed=change.removed, status=change.status)

@@ -47,8 +47,8 @@ async def find_text(directory: Path, pattern: str) -> list[TextMatch]:
 def _match(data: Any) -> TextMatch:
     line = _bytes(data["lines"])
     return TextMatch(
-        path=_shown(_bytes(data["path"]).removeprefix(b"./")),
-        lines=_shown(line[:MAX_LINE_BYTES]),
+        path=_matched_text(_bytes(data["path"]).removeprefix(b"./")),
+        lines=_matched_text(line[:MAX_LINE_BYTES]),
         line_number=data["line_number"],
         absolute_offset=data["absolute_offset"],
         submatches=[_submatch(part) for part in data["submatches"] if part["end"] <= MAX_LINE_BYTES],
@@ -56,7 +56,7 @@ def _match(data: Any) -> TextMatch:
 
 
 def _submatch(part: Any) -> Submatch:
-    return Submatch(match=_shown(_bytes(part["match"])), start=part["start"], end=part["end"])
+    return Submatch(match=_matched_text(_bytes(part["match"])), start=part["start"], end=part["end"])
 
 
 def _bytes(value: dict[str, str]) -> bytes:
@@ -64,5 +64,5 @@ def _bytes(value: dict[str, str]) -> bytes:
     return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 
-def _shown(value: bytes) -> MatchedText:
+def _matched_text(value: bytes) -> MatchedText:
     return MatchedText(text=value.decode("utf-8", "replace"))

@@ -42,7 +42,7 @@ for _name in ("mcp.client.stdio", "mcp.client.auth.oauth2"):
 
 @asynccontextmanager
 async def open_client(target: McpTarget, watch: McpWatch) -> AsyncIterator[Client]:
-    """Connected and greeted; the watch is told of changes. Raises what the SDK raises, in groups, and McpFailure."""
+    """Connected and initialised; the watch gets what the server announces. Raises the SDK's errors, in groups, and McpFailure."""
 
     async def heard(message: IncomingMessage) -> None:
         if isinstance(message, _CHANGES):

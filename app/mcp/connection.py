@@ -55,7 +55,7 @@ class McpConnection:
         self._on_change = on_change
         self._watch = McpWatch()
         self._client: Client | None = None
-        self._settled = asyncio.Event()
+        self._opened = asyncio.Event()
         self._was_up = False
         self._closing = False
         self._scope = anyio.CancelScope()
@@ -67,16 +67,16 @@ class McpConnection:
         """Whether it was connected and ended without being closed."""
         return self._was_up and not self._closing and (self._watch.end is not None or self._task.done())
 
-    async def settled(self) -> None:
+    async def wait_opened(self) -> None:
         """Returns when it has connected, or failed to."""
-        await self._settled.wait()
+        await self._opened.wait()
 
-    async def settled_within(self, seconds: float) -> None:
+    async def wait_opened_within(self, seconds: float) -> None:
         """The same, but no later than so long after it began."""
         left = self._began + seconds - time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0)):
-                await self._settled.wait()
+                await self._opened.wait()
 
     async def close(self) -> None:
         """Returns when its process and requests have ended."""
@@ -132,7 +132,7 @@ class McpConnection:
         finally:
             self._client = None
             self.status = MCPStatusDisabled() if self._closing else self._explained(cause)
-            self._settled.set()
+            self._opened.set()
             self._offer(Offers())
 
     async def _serve(self) -> None:
@@ -143,7 +143,7 @@ class McpConnection:
             self._offer(await offers(client, self.target.name))
             self._scope.deadline = math.inf
             self._client, self.status, self._was_up = client, MCPStatusConnected(), True
-            self._settled.set()
+            self._opened.set()
             while await self._watch.change():
                 with anyio.fail_after(self._limits.answer):
                     self._offer(await offers(client, self.target.name))

@@ -58,10 +58,10 @@ class McpServer:
 
     @property
     def waits_for_person(self) -> bool:
-        return self.sign_in is not None and not self.sign_in.answer.done() and not self.is_settled
+        return self.sign_in is not None and not self.sign_in.answer.done() and not self.has_status
 
     @property
-    def is_settled(self) -> bool:
+    def has_status(self) -> bool:
         """Connected, failed or switched off."""
         return self.connection is None or self.connection.status is not None
 
@@ -119,7 +119,7 @@ class McpServers:
 
     async def connect(self, name: str) -> None:
         """Anew if it is connected. Returns when it has connected or failed to; raises NotFound."""
-        await self.open(self.find(name)).settled()
+        await self.open(self.find(name)).wait_opened()
 
     async def disconnect(self, name: str) -> None:
         """Until it is connected again; raises NotFound."""
@@ -132,7 +132,7 @@ class McpServers:
     async def statuses(self) -> dict[str, MCPStatus]:
         """Of every server; waits for those that are connecting."""
         connecting = [server.connection for server in self if server.connection and not server.waits_for_person]
-        await asyncio.gather(*(connection.settled() for connection in connecting))
+        await asyncio.gather(*(connection.wait_opened() for connection in connecting))
         return {server.name: server.status for server in self}
 
     async def close(self) -> None:
@@ -157,7 +157,7 @@ class McpServers:
         """Of the servers that are connected. One that was lost is connected again; one that is connecting gets a moment."""
         connections = [self._again(server) for server in self]
         found = [connection for connection in connections if connection is not None]
-        await asyncio.gather(*(connection.settled_within(MOMENT) for connection in found))
+        await asyncio.gather(*(connection.wait_opened_within(MOMENT) for connection in found))
         return [connection.offers for connection in found]
 
     async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Content:
@@ -175,7 +175,7 @@ class McpServers:
         connection = self._again(server) if server else None
         if server is None or connection is None or server.waits_for_person:
             raise McpFailure(f"The MCP server {name} is not connected")
-        await connection.settled()
+        await connection.wait_opened()
         return connection
 
     def _again(self, server: McpServer) -> McpConnection | None:

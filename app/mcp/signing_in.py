@@ -29,10 +29,10 @@ async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
     if not takes_sign_in(server.config):
         raise BadRequest(f"The MCP server {name} takes no sign-in", ["name"], name)
     sign_in = SignIn(redirect_uri)
-    settled = asyncio.create_task(servers.open(server, sign_in).settled())
-    either: list[asyncio.Future[Any]] = [settled, sign_in.address]
+    opened = asyncio.create_task(servers.open(server, sign_in).wait_opened())
+    either: list[asyncio.Future[Any]] = [opened, sign_in.address]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    settled.cancel()
+    opened.cancel()
     if sign_in.address.done():
         return sign_in.address.result()
     if isinstance(server.status, MCPStatusConnected):
@@ -47,16 +47,16 @@ async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
     if server.sign_in is None or not server.waits_for_person:
         raise BadRequest(f"No sign-in to the MCP server {name} waits for a code: start one first", ["name"], name)
     server.sign_in.finish(code)
-    return await _settled(server)
+    return await _status_when_opened(server)
 
 
 async def run(servers: McpServers, name: str, redirect_uri: str) -> MCPStatus:
     """The whole way. This server opens no browser: it tells its clients the page, and waits. Raises as `start` does."""
     page = await start(servers, name, redirect_uri)
     if page:
-        told = EventMcpBrowserOpenFailed(properties=McpPage(mcp_name=name, url=page))
-        servers.settings.announce(servers.directory, told)
-    return await _settled(servers.find(name))
+        failed = EventMcpBrowserOpenFailed(properties=McpPage(mcp_name=name, url=page))
+        servers.settings.announce(servers.directory, failed)
+    return await _status_when_opened(servers.find(name))
 
 
 def forget(servers: McpServers, name: str) -> None:
@@ -77,14 +77,14 @@ async def come_back(everywhere: Iterable[McpServers], state: str, answer: SignIn
         server.sign_in.refuse(answer.error or "no code came back")
     else:
         server.sign_in.finish(answer.code, answer.issuer)
-    return await _settled(server)
+    return await _status_when_opened(server)
 
 
 def _waits_for(server: McpServer, state: str) -> bool:
     return server.waits_for_person and server.sign_in is not None and server.sign_in.state == state
 
 
-async def _settled(server: McpServer) -> MCPStatus:
+async def _status_when_opened(server: McpServer) -> MCPStatus:
     if server.connection is not None:
-        await server.connection.settled()
+        await server.connection.wait_opened()
     return server.status

@@ -26,7 +26,7 @@ class McpWatch:
         self._event.set()
 
     async def change(self) -> bool:
-        """True at a change, False when told to stop. Raises why the connection ended."""
+        """True at a change, False when stopped. Raises why the connection ended."""
         await self._event.wait()
         self._event.clear()
         if self.end is not None:

@@ -268,7 +268,7 @@ function take(event) {
   if (event.type === 'session.error') tellError(event.properties);
 }
 
-/** What fails in a turn is told by its message; what fails outside of one, as files that an unrevert could not put back, only here. */
+/** Shows errors outside of turns, such as files that an unrevert could not restore; those of a turn stand in its message. */
 function tellError({ sessionID, error }) {
   if (sessionID === store.open?.id && store.statusOf(sessionID).type === 'idle') notify(errorText(error));
 }

@@ -1,7 +1,7 @@
 /**
  * What the page knows, kept current by the server's events.
  *
- * Views subscribe and are told once a frame what has changed: `topics` (`sessions`, `status`, `asks`, `session`, `conversation`,
+ * Subscribed views are notified once a frame of what has changed: `topics` (`sessions`, `status`, `asks`, `session`, `conversation`,
  * `todos`, `diff`) and the ids of the `messages` whose info or parts have.
  */
 export class Store {

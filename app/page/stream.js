@@ -23,7 +23,7 @@ export class EventStream {
 
   /**
    * `load()` reads all that the page shows; `onEvent(event)` takes one `{type, properties}`;
-   * `onState(state)` is told `{open: true}`, or `{open: false, retryAt}`.
+   * `onState(state)` is called with `{open: true}`, or `{open: false, retryAt}`.
    */
   constructor({ load, onEvent, onState }) {
     this.#load = load;

@@ -12,7 +12,7 @@ async def call(function: Callable[..., Any], *args: Any, seconds: float | None =
     """What the function returns or raises, as an Exception whatever it was. Raises TimeoutError after `seconds`.
 
     Coroutines run here, other functions in a thread of their own. What does not end in time, or is cancelled with its caller,
-    is let go of and not waited for.
+    is cancelled and not waited for.
     """
     task = asyncio.create_task(_result(function, args))
     task.add_done_callback(_retrieve)
@@ -41,7 +41,7 @@ def _in_thread(function: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.F
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
-    def settle(result: Any, error: Exception | None) -> None:
+    def resolve(result: Any, error: Exception | None) -> None:
         if future.done():
             return
         if error is None:
@@ -56,7 +56,7 @@ def _in_thread(function: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.F
         except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to the caller
             failure = _plain(error)
         with suppress(RuntimeError):  # the server has stopped meanwhile
-            loop.call_soon_threadsafe(settle, result, failure)
+            loop.call_soon_threadsafe(resolve, result, failure)
 
     threading.Thread(target=run, name="plugin", daemon=True).start()
     return future
@@ -70,6 +70,6 @@ def _plain(error: BaseException) -> Exception:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Nobody waits any more for what was let go of; asyncio would complain of its error."""
+    """Marks the error of a call that nobody waits for as seen: asyncio would log it."""
     if not task.cancelled():
         task.exception()

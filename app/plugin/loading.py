@@ -9,7 +9,7 @@ from app.config.extensions import Extension, distinct
 from app.config.loader import LoadedConfig
 from app.plugin.api import PluginInput, PluginTool
 from app.plugin.importing import NotInstalled, load_plugin, load_tools
-from app.plugin.runner import HookRunner, NamedHooks, told
+from app.plugin.runner import HookRunner, NamedHooks, error_text
 from app.schema.base import Wire
 from app.schema.config import Config
 
@@ -96,7 +96,7 @@ class _Loading:
             self._skip(extension, kind, str(error))
             return None
         except Exception as error:
-            log.error("%s %s was not loaded: %s", kind, extension.name, told(error), exc_info=error)
+            log.error("%s %s was not loaded: %s", kind, extension.name, error_text(error), exc_info=error)
             self._note(extension, kind, "failed", f"{type(error).__name__}: {error}")
             return None
         self._note(extension, kind, "loaded")

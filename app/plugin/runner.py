@@ -59,9 +59,9 @@ class HookRunner:
                 await self._call(hook, offered) if given is None else await self._call(hook, copy.deepcopy(given), offered)
                 adopted = read(offered)
             except Exception as error:
-                log.exception(_FAILED, plugin, name, told(error))
+                log.exception(_FAILED, plugin, name, error_text(error))
                 if guards:
-                    raise HookFailed(f"The plugin {plugin} stopped this: {told(error)}") from error
+                    raise HookFailed(f"The plugin {plugin} stopped this: {error_text(error)}") from error
                 continue
             output = offered
         return adopted
@@ -74,11 +74,11 @@ class HookRunner:
             try:
                 await self._call(hook, value)
             except Exception as error:
-                log.exception(_FAILED, plugin, name, told(error))
+                log.exception(_FAILED, plugin, name, error_text(error))
 
     async def _call(self, hook: Hook, *args: Json) -> None:
         await limits.call(hook, *args, seconds=self._seconds)
 
 
-def told(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     return str(error) or type(error).__name__

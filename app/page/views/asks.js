@@ -87,7 +87,7 @@ export class Asks {
     if (closed.aborted) return;
     if (value === 'later') this.#putOff(ask);
     else
-      await this.#settle(ask, this.store.permissions, () =>
+      await this.#answer(ask, this.store.permissions, () =>
         this.api.replyPermission(
           ask.id,
           value ?? 'reject',
@@ -129,7 +129,7 @@ export class Asks {
     if (closed.aborted) return;
     if (value === 'later') this.#putOff(ask);
     else
-      await this.#settle(ask, this.store.questions, () =>
+      await this.#answer(ask, this.store.questions, () =>
         value === 'answer'
           ? this.api.replyQuestion(
               ask.id,
@@ -144,7 +144,7 @@ export class Asks {
   }
 
   /** Answered here, so it waits no more, whether or not its event is here already; another client may have been faster. */
-  async #settle(ask, asks, reply) {
+  async #answer(ask, asks, reply) {
     await reply().catch((error) => {
       if (error.status !== 404) throw error;
     });

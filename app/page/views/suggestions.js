@@ -9,7 +9,7 @@ export class Suggestions {
   #at = 0;
   #wanted = '';
 
-  /** `commands()`: `{name, description}`; `findFiles(text)` finds paths; `picked(item)` is told `{name}` or `{path, start, end}`. */
+  /** `commands()`: `{name, description}`; `findFiles(text)` finds paths; `picked(item)` is called with `{name}` or `{path, start, end}`. */
   constructor(input, { commands, findFiles, picked }) {
     Object.assign(this, { input, commands, findFiles, picked });
     this.element = h('ul', {

@@ -96,7 +96,7 @@ def _assistant_items(turn: AssistantTurn, store: bool) -> list[Json]:
     for block in turn.content:
         match block:
             case TextBlock():
-                items += _said(block, store)
+                items += _answer_items(block, store)
             case ReasoningBlock():
                 _add_reasoning(items, block, store)
             case ToolCallBlock():
@@ -121,7 +121,7 @@ def _stored_id(metadata: Metadata | None, store: bool) -> Json:
     return present(id=_facts(metadata).get("itemId") if store else None)
 
 
-def _said(block: TextBlock, store: bool) -> list[Json]:
+def _answer_items(block: TextBlock, store: bool) -> list[Json]:
     if not block.text:
         return []
     content = [{"type": "output_text", "text": block.text}]

@@ -260,8 +260,8 @@ def _short(text: str) -> str:
 def _usage(request: ModelRequest, steps: ScriptedTurn) -> ScriptedStep:
     """An estimate, so that clients have numbers to show."""
     sent = sum(map(len, request.system)) + sum(_length(message) for message in request.messages)
-    said = sum(len(step.text) for step in steps if isinstance(step, Say))
-    return SetUsage({"input": sent // _CHARACTERS_A_TOKEN + 1, "output": said // _CHARACTERS_A_TOKEN + 1})
+    written = sum(len(step.text) for step in steps if isinstance(step, Say))
+    return SetUsage({"input": sent // _CHARACTERS_A_TOKEN + 1, "output": written // _CHARACTERS_A_TOKEN + 1})
 
 
 def _length(message: ModelMessage) -> int:

@@ -87,10 +87,10 @@ def refused(
 
 def no_stream(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
     """A successful answer whose body is not an event stream: an error object, or another page at that address."""
-    said = _said(_parsed(body))
+    message = _error_message(_parsed(body))
     host = urlsplit(url).netloc
     failure = answered(status, headers, body, url)
-    failure.message = said or _limited(f"{host} did not answer with an event stream: {body.strip()}")
+    failure.message = message or _limited(f"{host} did not answer with an event stream: {body.strip()}")
     return failure
 
 
@@ -102,7 +102,7 @@ def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
     kinds = " ".join(str(facts.get(key) or "") for key in ("type", "code", "status")).lower()
     transient = any(word in kinds for word in _TRANSIENT_WORDS)
     body = orjson.dumps(payload).decode()
-    message = _said(payload) or _limited(body)
+    message = _error_message(payload) or _limited(body)
     return refused(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
 
 
@@ -118,11 +118,11 @@ def _message(status: int, body: str) -> str:
     if isinstance(error, dict) and (message := _text(error.get("message"))):
         return message
     phrase = _phrase(status)
-    told = _said(parsed) or _limited(body.strip())
-    return f"{phrase}: {told}" if told else phrase
+    detail = _error_message(parsed) or _limited(body.strip())
+    return f"{phrase}: {detail}" if detail else phrase
 
 
-def _said(parsed: Any) -> str | None:
+def _error_message(parsed: Any) -> str | None:
     if not isinstance(parsed, dict):
         return None
     error = parsed.get("error")

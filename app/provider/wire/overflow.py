@@ -49,5 +49,5 @@ def is_context_overflow(message: str, status: int | None, body: str | None) -> b
     tokens."""
     if status == _TOO_LARGE:
         return True
-    said = f"{message}\n{(body or '')[:_MOST_READ]}"
-    return status != _RATE_LIMITED and _TOO_LONG.search(said) is not None and _TOO_OFTEN.search(said) is None
+    text = f"{message}\n{(body or '')[:_MOST_READ]}"
+    return status != _RATE_LIMITED and _TOO_LONG.search(text) is not None and _TOO_OFTEN.search(text) is None

@@ -171,7 +171,7 @@ def _existing(text: str | None, path: Path, action: str) -> str:
 def _planned(
     kind: Literal["add", "update", "move", "delete"], path: Path, move_path: Path | None, before: str, after: str
 ) -> _PlannedChange:
-    before, after = text_file.shown(before), text_file.shown(after)
+    before, after = text_file.json_text(before), text_file.json_text(after)
     return _PlannedChange(kind, path, move_path, before, after, diff_text.compare(str(path), before, after))
 
 

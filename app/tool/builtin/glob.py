@@ -38,6 +38,6 @@ class GlobTool(Tool[GlobParameters]):
 
 
 def _render(paths: list[Path], listing: ripgrep.Listing) -> str:
-    lines = [ripgrep.shown(path) for path in paths] or ["No files found"]
+    lines = [ripgrep.json_text(path) for path in paths] or ["No files found"]
     more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
     return "\n".join(lines + notes(more, left_out=listing.left_out, incomplete=listing.incomplete))

@@ -56,7 +56,7 @@ def _newest_first(matches: list[Match]) -> list[Match]:
 def _render(chosen: list[Match], matches: Matches) -> str:
     lines = [f"Found {len(chosen)} matches"] if chosen else ["No files found"]
     for path, in_file in groupby(chosen, key=lambda match: match.path):
-        lines += [f"{ripgrep.shown(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
+        lines += [f"{ripgrep.json_text(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
     if chosen:
         lines.pop()
     return "\n".join(lines + notes(_more(matches), left_out=matches.left_out, incomplete=matches.incomplete))

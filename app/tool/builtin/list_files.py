@@ -51,9 +51,9 @@ class Folder:
 
 
 def _render(directory: Path, listing: ripgrep.Listing) -> str:
-    root = _tree(ripgrep.shown(path.relative_to(directory)) for path in listing.paths)
+    root = _tree(ripgrep.json_text(path.relative_to(directory)) for path in listing.paths)
     more = f"Only the first {LIMIT} files are listed. List a directory below for more." if listing.truncated else None
-    lines = [f"{ripgrep.shown(directory)}/", *_lines(root, depth=1)]
+    lines = [f"{ripgrep.json_text(directory)}/", *_lines(root, depth=1)]
     return "\n".join(lines + notes(more, left_out=listing.left_out, incomplete=listing.incomplete))
 
 

@@ -33,8 +33,8 @@ class TextChange:
         """OpenCode's FileDiff with an absolute path."""
         return {
             "file": str(self.path),
-            "before": text_file.shown(self.original.text if self.original else ""),
-            "after": text_file.shown(self.after),
+            "before": text_file.json_text(self.original.text if self.original else ""),
+            "after": text_file.json_text(self.after),
             "additions": self.delta.additions,
             "deletions": self.delta.deletions,
         }
@@ -75,7 +75,7 @@ class FileEditor:
 def plan_change(path: Path, original: TextFile | None, derive: Callable[[str], str]) -> TextChange:
     before = original.text if original else ""
     after = derive(before)
-    delta = diff_text.compare(str(path), text_file.shown(before), text_file.shown(after))
+    delta = diff_text.compare(str(path), text_file.json_text(before), text_file.json_text(after))
     return TextChange(path, original, after, text_file.encode(after, original), delta)
 
 

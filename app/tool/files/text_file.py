@@ -91,7 +91,7 @@ def stamp(path: Path) -> Stamp | None:
     return Stamp.of(status) if status else None
 
 
-def shown(text: str) -> str:
+def json_text(text: str) -> str:
     """The text for JSON: bytes that are not UTF-8 become U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 

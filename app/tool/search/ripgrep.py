@@ -122,7 +122,7 @@ def _find_binary() -> Path | None:
     return Path(on_path) if on_path else None
 
 
-def shown(path: Path) -> str:
+def json_text(path: Path) -> str:
     """The path for JSON: bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", errors="replace")
 

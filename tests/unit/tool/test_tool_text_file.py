@@ -51,7 +51,7 @@ def test_bytes_that_are_no_utf8_may_only_stay(tmp_path: Path) -> None:
         text_file.encode("cafe\nline\n", file)
     with pytest.raises(ToolError, match="not valid UTF-8"):
         text_file.encode("new \ud800", None)
-    assert text_file.shown(file.text) == "caf\ufffd\nline\n"
+    assert text_file.json_text(file.text) == "caf\ufffd\nline\n"
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: os.mkfifo(path)], ids=["directory", "pipe"])
