@@ -24,7 +24,7 @@ VIOLATIONS = {
         "import app.provider.openai_responses",
         "Wire formats stand apart from what they share, and do not know each other",
     ),
-    "the HTTP server outside cli": ("api/event.py", "import uvicorn", "The HTTP server is started in cli alone"),
+    "the HTTP server outside cli": ("api/event.py", "import uvicorn", "uvicorn stands in http_server alone, typer in cli"),
 }
 
 
