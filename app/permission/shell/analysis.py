@@ -15,9 +15,8 @@ from app.permission.rules import Subject
 from app.permission.shell.findings import Findings, Invocation, TooComplex
 from app.permission.shell.paths import PathCheck, always_outside
 from app.permission.shell.reader import ShellReader
-from app.permission.shell.syntax import parse
 from app.permission.shell.variables import Variables
-from app.permission.shell.words import has_reserved_characters, literal_word
+from app.permission.shell.words import literal_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,8 @@ def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[st
     variables = Variables(os.environ if environment is None else environment)
     findings = Findings()
     findings.report(PathCheck(boundary, variables.lookup, (str(cwd),)).outside_of_target(literal_word(str(cwd))))
-    root = None if has_reserved_characters(command) else parse(command)
     try:
-        if root is None:
-            raise TooComplex
-        is_understood = ShellReader(boundary, variables, (str(cwd),), findings).read(root)
+        is_understood = ShellReader(boundary, variables, (str(cwd),), findings).read(command)
     except TooComplex:
         return ShellAnalysis((whole,), (command,), unparsable=True)
     if findings.is_unparsable or not is_understood:

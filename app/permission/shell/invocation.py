@@ -10,20 +10,8 @@ from app.permission.shell.programs import StartedProgram
 from app.permission.shell.words import Word, has_glob, text_of, unquoted
 from app.permission.spellings import spellings
 
-_EVALUATES_SUBSCRIPTS = {
-    "declare",
-    "typeset",
-    "local",
-    "export",
-    "readonly",
-    "let",
-    "test",
-    "[",
-    "printf",
-    "read",
-    "unset",
-    "wait",
-}
+_SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
+_EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
 
 
 def flattened(words: Sequence[Word]) -> list[Word]:

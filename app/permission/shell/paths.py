@@ -1,11 +1,10 @@
 """Finds the words of a command that are paths, and those of them that lead outside the project."""
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from glob import iglob
 from itertools import islice
-from posixpath import basename, dirname, isabs, join, normpath
+from posixpath import basename, dirname, expanduser, isabs, isdir, islink, join, normpath, realpath
 
 from app.permission.boundary import Boundary
 from app.permission.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unquoted
@@ -55,7 +54,7 @@ class PathCheck:
         """Files whose folder exists and that a program in another language names: `w /etc/x`, `open("../x")`."""
         for name in _names_in_program(program):
             folder = dirname(self.absolute_paths(name)[0])
-            if folder != "/" and is_folder(folder):
+            if folder != "/" and isdir(folder):
                 yield from self._outside(name, typed)
 
     def _outside_in_field(self, field: str, word: Word, takes_paths: bool) -> Iterator[str]:
@@ -70,7 +69,7 @@ class PathCheck:
     def _outside_by_link(self, field: str) -> Iterator[str]:
         """A bare word that names a symbolic link, or a wildcard that may match some."""
         text = unquoted(field)
-        if text and (has_glob(field) or any(_is_link(join(folder, text)) for folder in self.directories)):
+        if text and (has_glob(field) or any(islink(join(folder, text)) for folder in self.directories)):
             yield from self._outside(field, text)
 
     def _outside(self, field: str, typed: str) -> Iterator[str]:
@@ -114,7 +113,7 @@ class PathCheck:
         if not found or not self._boundary.contains(found[1]):
             return
         for path in islice(iglob(found[0]), _MAX_GLOB_MATCHES):  # noqa: PTH207 (Path.glob takes no absolute pattern)
-            if os.path.realpath(path) != path:
+            if realpath(path) != path:
                 yield from self._outside_path(path)
 
     def absolute_paths(self, text: str) -> list[str]:
@@ -122,7 +121,7 @@ class PathCheck:
         text = re.sub(r"^file:(//(localhost)?)?(?=/)", "", text, flags=re.IGNORECASE)
         user, _, rest = text.partition("/")
         if text.startswith("~") and user != "~+":
-            home = (self._lookup("HOME") or ["/"])[0] if user == "~" else _home_of(user)
+            home = (self._lookup("HOME") or ["/"])[0] if user == "~" else expanduser(user)
             return [join("/", home, rest)]
         return [join(folder, rest if user == "~+" else text) for folder in self.directories]
 
@@ -132,18 +131,6 @@ def _names_in_program(program: str) -> Iterator[str]:
         yield found[0]
     for found in re.finditer(r"""["'`][<>+|]{0,2}\s*([^"'`\n/]*/[^"'`\n]*)["'`]""", program):
         yield found[1]
-
-
-def is_folder(path: str) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 (Path raises for names that are too long)
-
-
-def _is_link(path: str) -> bool:
-    return os.path.islink(path)  # noqa: PTH114 (the same)
-
-
-def _home_of(user: str) -> str:
-    return os.path.expanduser(user)  # noqa: PTH111 (Path raises for unknown users)
 
 
 def _script_argument(args: Sequence[Word]) -> Word | None:
@@ -159,7 +146,7 @@ def _looks_like_path(field: str) -> bool:
 
 
 def _candidates(field: str, takes_paths: bool) -> Iterator[str]:
-    """The parts of an argument that may be paths: itself, an option's value (`--x=/y`, `-o/y`, `of=/y`), `@/y`."""
+    """The parts of an argument that may be paths: itself, and values within it."""
     if _URL.match(unquoted(field)) and not takes_paths:
         return
     if not field.startswith("-") and (takes_paths or _looks_like_path(field)):
@@ -169,25 +156,20 @@ def _candidates(field: str, takes_paths: bool) -> Iterator[str]:
             yield part
 
 
-def _values_within(field: str) -> Iterable[str]:
-    if "=" in field:
-        after = field.partition("=")[2]
-        yield after
-        yield from (part for part in after.split(":") if part != after and isabs(part))
+def _values_within(field: str) -> Iterator[str]:
+    """`--x=/y`, `--x=a:/y`, `of=/y`, `-o/y`, `@/y`, `-xf../a`, `-xzf/etc/a`; the last one only if the folder exists, because
+    `-Isrc/a` holds a relative path."""
+    _, _, after = field.partition("=")
+    yield from (after, *filter(isabs, after.split(":")))
     if re.match(r"-\w", field):
         yield field[2:]
-        yield from _after_letters(field)
+    found = re.match(r"-\w+?(/.*|~.*|\.\..*)", field, re.DOTALL)
+    if found and (not isabs(found[1]) or (dirname(found[1]) != "/" and isdir(unquoted(dirname(found[1]))))):
+        yield found[1]
     if field[:1] == "@" or "=@" in field:
         yield field.partition("@")[2]
     if re.match(r"file:", field, re.IGNORECASE):
         yield field
-
-
-def _after_letters(field: str) -> Iterable[str]:
-    """`-xf../a`, `-xzf/etc/a`; the latter only if the folder exists, because `-Isrc/a` holds a relative path."""
-    found = re.match(r"-\w+?(/.*|~.*|\.\..*)", field, re.DOTALL)
-    if found and (not isabs(found[1]) or (dirname(found[1]) != "/" and is_folder(unquoted(dirname(found[1]))))):
-        yield found[1]
 
 
 def always_outside(path: str) -> str | None:

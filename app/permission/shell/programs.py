@@ -6,7 +6,6 @@ Options are interpreted only as far as needed to find these. Where two readings 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from app.permission.rules import Readability
 from app.permission.shell.words import UNKNOWN, Word
@@ -49,14 +48,12 @@ class StartedProgram:
     is_covered: bool = False
 
 
-_Entry = TypeVar("_Entry")
-
-
-def _by_name(table: Mapping[str, _Entry]) -> dict[str, _Entry]:
+def _by_name(table: Mapping[str, str]) -> dict[str, str]:
     return {name: entry for names, entry in table.items() for name in names.split()}
 
 
-_WRAPPERS: Mapping[str, str | None] = _by_name(
+_ANY = "any"
+_WRAPPERS = _by_name(
     {
         "nohup setsid builtin busybox toybox linux32 linux64 noglob nocorrect chronic ! { command": "",
         "env doas": "uC",
@@ -68,12 +65,12 @@ _WRAPPERS: Mapping[str, str | None] = _by_name(
         "sudo": "ugpCDhrtTUR",
         "exec": "a",
         "xargs": "aEIdLnPs",
-        "valgrind unbuffer torsocks dbus-run-session entr catchsegv ts coproc chroot gosu su-exec setarch chrt taskset": None,
-        "ltrace flock runuser rlwrap caffeinate fakeroot unshare nsenter systemd-run prlimit setpriv pkexec numactl": None,
-        "strace cpulimit faketime proxychains xvfb-run parallel watch ssh npx bunx uvx pipx pnpx ld": None,
+        "valgrind unbuffer torsocks dbus-run-session entr catchsegv ts coproc chroot gosu su-exec setarch chrt taskset": _ANY,
+        "ltrace flock runuser rlwrap caffeinate fakeroot unshare nsenter systemd-run prlimit setpriv pkexec numactl": _ANY,
+        "strace cpulimit faketime proxychains xvfb-run parallel watch ssh npx bunx uvx pipx pnpx ld": _ANY,
     }
 )
-"""Programs that run their arguments, with the letters of options that take a value. None: any option may take one."""
+"""Programs that run their arguments, with the letters of options that take a value; _ANY: any option may take one."""
 _OPERANDS = {"timeout", "chroot", "gosu", "su-exec", "setarch", "chrt", "taskset", "flock", "faketime", "ssh"}
 """A word of their own precedes the command."""
 _JOIN_THEIR_WORDS = {"parallel", "watch", "ssh"}
@@ -176,7 +173,7 @@ def started_by(name: str, args: Sequence[Word], stdin: Stdin | None) -> StartedP
     started = StartedProgram(is_covered=name in _COVERING)
     _find_commands(started, name, args)
     if name in _SHELLS or name in _INTERPRETERS:
-        _interpret(started, _INTERPRETERS.get(name, "c"), args, stdin, is_shell=name in _SHELLS)
+        _interpret(started, name, args, stdin)
     if name in {"eval", "trap", "alias"}:
         started.scripts += _scripts_of_builtin(name, args)
     if name in {"make", "gmake"}:
@@ -190,12 +187,8 @@ def started_by(name: str, args: Sequence[Word], stdin: Stdin | None) -> StartedP
 
 
 def may_hold_commands(name: str) -> bool:
-    return _runs_its_arguments(name) or name in _FIND_RUNS
-
-
-def _runs_its_arguments(name: str) -> bool:
-    name = _entry_name(name)
-    return name in _WRAPPERS or name in _SHELLS or name in _INTERPRETERS or name in _RUNNERS
+    entry = _entry_name(name)
+    return name in _FIND_RUNS or any(entry in table for table in (_WRAPPERS, _SHELLS, _INTERPRETERS, _RUNNERS))
 
 
 def _entry_name(name: str) -> str:
@@ -222,8 +215,8 @@ def _find_commands(started: StartedProgram, name: str, args: Sequence[Word]) -> 
         for command in filter(None, (_until(args[at:], {";", "+"}) for at in starts)):
             _add_fed_command(started, command)
     if name in _RUNNERS:
-        inner = [rest[1:] for rest in _inner_commands(args, None, 0) if rest[0].value in _RUNNERS[name].split()]
-        started.commands += [command for rest in inner for command in _inner_commands(rest, None, 0)]
+        inner = [rest[1:] for rest in _inner_commands(args) if rest[0].value in _RUNNERS[name].split()]
+        started.commands += [command for rest in inner for command in _inner_commands(rest)]
     if name in _WRAPPERS and not (name == "command" and args and re.match(r"-[pvV]*[vV]", args[0].value)):
         _find_wrapped(started, name, args)
 
@@ -240,12 +233,10 @@ def _find_wrapped(started: StartedProgram, name: str, args: Sequence[Word]) -> N
             _add_fed_command(started, command)
         else:
             started.commands.append(command)
-    if name == "xargs" and (names := re.findall(r"\0-[a-zA-Z0]*?[IiJ]\0?([^\0]*)|\0--rep[^\0]*", _options_text(own))):
-        started.readability = started.readability if names in (["{}"], [""]) else "unreadable"
-
-
-def _options_text(own: Sequence[Word]) -> str:
-    return "".join(f"\0{word.value}" for word in own)
+    options = "".join(f"\0{word.value}" for word in own)
+    placeholders = re.findall(r"\0-[a-zA-Z0]*?[IiJ]\0?([^\0]*)|\0--rep[^\0]*", options) if name == "xargs" else []
+    if placeholders not in ([], ["{}"], [""]):
+        started.readability = "unreadable"
 
 
 def _add_fed_command(started: StartedProgram, command: Sequence[Word]) -> None:
@@ -259,7 +250,7 @@ def _until(args: Sequence[Word], ends: set[str]) -> Sequence[Word]:
     return args[: next((at for at, word in enumerate(args) if word.value in ends), len(args))]
 
 
-def _inner_commands(args: Sequence[Word], valued: str | None, operands: int) -> Iterator[Sequence[Word]]:
+def _inner_commands(args: Sequence[Word], valued: str = _ANY, operands: int = 0) -> Iterator[Sequence[Word]]:
     """The earliest first. Where an option may take the next word as its value or not, both are followed."""
     seen: set[tuple[int, int]] = set()
     starts: set[int] = set()
@@ -283,16 +274,17 @@ def _inner_commands(args: Sequence[Word], valued: str | None, operands: int) -> 
     return (args[at:] for at in sorted(starts) if at < len(args))
 
 
-def _after_option(at: int, option: str, valued: str | None) -> list[int]:
+def _after_option(at: int, option: str, valued: str) -> list[int]:
     if "=" in option or option in _FLAGS:
         return [at + 1]
-    if option.startswith("--") or valued is None:
+    if option.startswith("--") or valued == _ANY:
         return [at + 1, at + 2]
     letter = next((position for position, letter in enumerate(option) if position and letter in valued), None)
     return [at + 2] if letter == len(option) - 1 else [at + 1]
 
 
-def _interpret(started: StartedProgram, code_letters: str, args: Sequence[Word], stdin: Stdin | None, is_shell: bool) -> None:
+def _interpret(started: StartedProgram, name: str, args: Sequence[Word], stdin: Stdin | None) -> None:
+    is_shell, code_letters = name in _SHELLS, _INTERPRETERS.get(name, "c")
     options, operands = _options_and_operands(args)
     letters = "".join(option for option in options if not option.startswith("--"))
     if any(letter in letters for letter in code_letters) or any(map(_TAKES_CODE.match, options)):
@@ -300,15 +292,15 @@ def _interpret(started: StartedProgram, code_letters: str, args: Sequence[Word],
         started.readability = "readable" if is_shell else "foreign"
     elif "m" in letters and code_letters == "c" and not is_shell:
         started.readability = "foreign" if _MODULES_THAT_RUN_CODE & {word.value for word in args} else "readable"
-    elif operands and not (is_shell and "s" in letters) and all(map(_is_file, operands)):
+    elif (
+        operands
+        and not (is_shell and "s" in letters)
+        and all(word.is_known and not _NO_FILE.fullmatch(word.value) for word in operands)
+    ):
         started.files += [word.value for word in operands]
     elif operands or stdin:
         started.readability = "unreadable" if is_shell else "foreign"
         started.scripts += [stdin.text] if stdin and is_shell else []
-
-
-def _is_file(word: Word) -> bool:
-    return word.is_known and not _NO_FILE.fullmatch(word.value)
 
 
 def _options_and_operands(args: Sequence[Word]) -> tuple[list[str], list[Word]]:

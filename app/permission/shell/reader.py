@@ -3,37 +3,18 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from posixpath import basename, normpath
+from posixpath import basename, isdir, normpath
 from typing import TYPE_CHECKING
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Subject
+from app.permission.shell import syntax
 from app.permission.shell.findings import Findings, Invocation, TooComplex
 from app.permission.shell.invocation import build_invocation, flattened, holds_code
-from app.permission.shell.paths import PATH_COMMANDS, PathCheck, is_folder
+from app.permission.shell.paths import PATH_COMMANDS, PathCheck
 from app.permission.shell.programs import StartedProgram, Stdin, changes_programs, may_hold_commands, started_by
-from app.permission.shell.syntax import (
-    WORDS,
-    command_name,
-    heredoc_text,
-    in_background,
-    is_descriptor,
-    is_list_in_pipeline,
-    is_misread,
-    node_text,
-    parse,
-)
 from app.permission.shell.variables import Variables, always_runs
-from app.permission.shell.words import (
-    UNKNOWN,
-    UNKNOWN_WORD,
-    Word,
-    has_glob,
-    has_reserved_characters,
-    read_word,
-    read_words,
-    text_of,
-)
+from app.permission.shell.words import UNKNOWN, UNKNOWN_WORD, Word, has_glob, read_word, read_words, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -44,8 +25,8 @@ _DEPTH_OF_CALL = 12
 _MAX_WORDS = 300
 """Of a command that holds others."""
 _APART = {"subshell", "command_substitution", "process_substitution"}
-_MISPLACED = {"if", "then", "elif", "else", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function"}
-_MISPLACED |= {"in", "]]"}
+_MISPLACED_WORDS = "if then elif else fi do done case esac while until for select function in ]]"
+_MISPLACED = frozenset(_MISPLACED_WORDS.split())
 _GROUP_ENDS = {"}", ")"}
 _DIRECTORY_COMMANDS = {"cd", "pushd", "popd", "chdir"}
 _LIVE_BACKQUOTE = re.compile(r"(?<!\\)(?:\\\\)*`")
@@ -75,12 +56,15 @@ class ShellReader:
         self._depth = depth
         self._in_place = in_place
 
-    def read(self, root: "Node") -> bool:
+    def read(self, script: str) -> bool:
         """Returns whether all of the script is understood. Raises TooComplex."""
+        root = syntax.parse(script)
+        if root is None:
+            return False
         self._findings.count(root.descendant_count)
         self._variables.count(root)
         self._walk(root)
-        return not (root.has_error or is_misread(root) or self._variables.is_contradicted)
+        return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
 
     @contextmanager
     def _deeper(self, by: int = 1) -> Iterator[None]:
@@ -111,16 +95,16 @@ class ShellReader:
             "unset_command": self._declaration,
             "for_statement": self._for,
             **dict.fromkeys(_APART, self._expansions),
-            **dict.fromkeys(WORDS - _APART, self._loose_word),
+            **dict.fromkeys(syntax.WORDS - _APART, self._loose_word),
         }
         with self._deeper():
             readers.get(node.type, self._statements)(node)
 
     def _statements(self, node: "Node") -> None:
-        if node.type == "function_definition" and node_text(node.named_children[0]) in _DIRECTORY_COMMANDS:
+        if node.type == "function_definition" and syntax.node_text(node.named_children[0]) in _DIRECTORY_COMMANDS:
             self._findings.is_unparsable = True
         for child in node.named_children:
-            with self._restoring_directory() if in_background(child) else nullcontext():
+            with self._restoring_directory() if syntax.in_background(child) else nullcontext():
                 self._walk(child)
             self._expect_failed_cd()
 
@@ -131,36 +115,39 @@ class ShellReader:
 
     def _list(self, node: "Node") -> None:
         for child in node.children:
+            if child.is_named:
+                self._walk(child)
+                continue
+            self._findings.has_run = True
             if child.type == "||":
                 self._expect_failed_cd()
-            elif child.is_named:
-                self._walk(child)
 
     def _pipeline(self, node: "Node") -> None:
-        before, lists_files = self._stdin, True
+        stdin, lists_files = self._stdin, True
         for child in node.named_children:
-            with nullcontext() if is_list_in_pipeline(child) else self._restoring_directory():
+            with self._fed_by(stdin), nullcontext() if syntax.is_list_in_pipeline(child) else self._restoring_directory():
                 self._walk(child)
-            lists_files = lists_files and command_name(child) in _LISTS_FILES
-            self._stdin = Stdin(lists_files=lists_files)
-        self._stdin = before
+            lists_files = lists_files and syntax.command_name(child) in _LISTS_FILES
+            stdin = Stdin(lists_files=lists_files)
 
     def _for(self, node: "Node") -> None:
-        values = [read_word(child, self._variables.lookup) for child in node.named_children if child.type in WORDS]
+        values = [read_word(child, self._variables.lookup) for child in node.named_children if child.type in syntax.WORDS]
         variable = node.child_by_field_name("variable")
-        name = node_text(variable) if variable is not None else ""
+        name = syntax.node_text(variable) if variable is not None else ""
         self._variables.set(name, Word("", tuple(one for word in values for one in word.fields)) if values else UNKNOWN_WORD)
         self._statements(node)
         self._variables.set(name, UNKNOWN_WORD)
 
     def _assignment(self, node: "Node") -> None:
-        typed = node_text(node)
+        typed = syntax.node_text(node)
         name, _, value = typed.partition("=")
         self._expansions(node)
         target = node.child_by_field_name("value")
-        if target is not None and target.type in WORDS:
+        if target is not None and target.type in syntax.WORDS:
             word = read_word(target, self._variables.lookup)
-            self._check_words("", [Word(word.text, tuple(f"={one}" for one in word.fields))])
+            self._findings.report(
+                self._paths.outside_of_arguments("", [Word(word.text, tuple(f"={one}" for one in word.fields))])
+            )
             if always_runs(node) and not self._in_place:
                 self._variables.set(name, word)
         belongs_to_command = node.parent is not None and node.parent.type == "command"
@@ -170,13 +157,13 @@ class ShellReader:
     def _declaration(self, node: "Node") -> None:
         if any(child.type != "variable_assignment" for child in node.named_children):
             self._variables.forget_all()
-        if holds_code(node_text(node)):
-            self._findings.add_unreadable(node_text(node))
+        if holds_code(syntax.node_text(node)):
+            self._findings.add_unreadable(syntax.node_text(node))
         self._statements(node)
 
     def _loose_word(self, node: "Node") -> None:
         """A word of a test, a `for` or a `case`, which belongs to no command."""
-        self._check_words("", [read_word(node, self._variables.lookup)])
+        self._findings.report(self._paths.outside_of_arguments("", [read_word(node, self._variables.lookup)]))
         self._expansions(node)
 
     def _expansions(self, node: "Node") -> None:
@@ -186,10 +173,10 @@ class ShellReader:
                 with self._restoring_directory():
                     self._statements(node)
                 return
-            if node.type == "expansion" and re.search(r"@P|:?=", node_text(node)):
+            if node.type == "expansion" and re.search(r"@P|:?=", syntax.node_text(node)):
                 self._variables.forget_all()
-                if "@P" in node_text(node):
-                    self._findings.add_unreadable(node_text(node))
+                if "@P" in syntax.node_text(node):
+                    self._findings.add_unreadable(syntax.node_text(node))
             for child in node.named_children:
                 self._expansions(child)
 
@@ -199,32 +186,37 @@ class ShellReader:
         before = self._paths.directories
         with self._redirected_by(redirects):
             if body is None:
-                self._findings.add(Invocation(Subject(node_text(node)), always=None))
+                self._findings.add(Invocation(Subject(syntax.node_text(node)), always=None))
             else:
                 self._walk(body)
         after = self._paths.directories
-        if body is None or body.type != "list" or command_name(body.named_children[-1]) in {"", "cd"}:
+        if body is None or body.type != "list" or syntax.command_name(body.named_children[-1]) in {"", "cd"}:
             self._paths.directories = tuple(dict.fromkeys([*before, *after]))
         for redirect in redirects:
             self._walk(redirect)
         self._paths.directories = after
 
     @contextmanager
-    def _redirected_by(self, redirects: Sequence["Node"]) -> Iterator[None]:
-        before = self._stdin, self._redirections
-        for redirect in redirects:
-            self._stdin = self._input_of(redirect) or self._stdin
-        typed = " ".join(node_text(redirect) for redirect in redirects if redirect.type == "file_redirect")
-        self._redirections = typed or self._redirections
+    def _fed_by(self, stdin: Stdin | None) -> Iterator[None]:
+        before, self._stdin = self._stdin, stdin
         yield
-        self._stdin, self._redirections = before
+        self._stdin = before
+
+    @contextmanager
+    def _redirected_by(self, redirects: Sequence["Node"]) -> Iterator[None]:
+        before = self._redirections
+        self._redirections = " ".join(syntax.node_text(one) for one in redirects if one.type == "file_redirect") or before
+        inputs = [stdin for stdin in map(self._input_of, redirects) if stdin]
+        with self._fed_by(inputs[-1] if inputs else self._stdin):
+            yield
+        self._redirections = before
 
     def _input_of(self, redirect: "Node") -> Stdin | None:
         match redirect.type:
             case "herestring_redirect":
                 return Stdin(read_word(redirect.named_children[-1], self._variables.lookup).plain)
             case "heredoc_redirect":
-                return Stdin(heredoc_text(redirect)[0])
+                return Stdin(syntax.heredoc_text(redirect)[0])
             case _:
                 return Stdin() if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
 
@@ -232,7 +224,7 @@ class ShellReader:
         """The grammar takes a command's words after a redirection for further targets: such a command is not understood."""
         targets = node.children_by_field_name("destination")
         self._findings.is_unparsable |= len(targets) > 1
-        if targets and not is_descriptor(targets[0]):
+        if targets and not syntax.is_descriptor(targets[0]):
             word = read_word(targets[0], self._variables.lookup)
             self._findings.report(self._paths.outside_of_target(word))
             self._findings.writes(word.value)
@@ -241,25 +233,24 @@ class ShellReader:
 
     def _heredoc(self, node: "Node") -> None:
         """The grammar puts the rest of the line (`<<EOF | sh`) into the heredoc's node."""
-        text, is_expanded = heredoc_text(node)
+        text, is_expanded = syntax.heredoc_text(node)
         if is_expanded and _LIVE_BACKQUOTE.search(text):
             self._findings.add_unreadable(text)
         self._findings.is_unparsable |= bool(node.children_by_field_name("argument"))
-        before, self._stdin = self._stdin, Stdin(text)
-        for child in node.named_children:
-            if child.type == "heredoc_body":
-                self._expansions(child)
-            elif child.type not in {"heredoc_start", "heredoc_end"}:
-                self._walk(child)
-        self._stdin = before
+        with self._fed_by(Stdin(text)):
+            for child in node.named_children:
+                if child.type == "heredoc_body":
+                    self._expansions(child)
+                elif child.type not in {"heredoc_start", "heredoc_end"}:
+                    self._walk(child)
 
     def _command(self, node: "Node") -> None:
-        own = [child for child in node.named_children if child.type == "command_name" or child.type in WORDS]
+        own = [child for child in node.named_children if child.type == "command_name" or child.type in syntax.WORDS]
         others = [child for child in node.named_children if child not in own]
         words = read_words(own, self._variables.lookup)
         with self._redirected_by([child for child in others if child.type.endswith("_redirect")]):
             if words:
-                settings = (node_text(child) for child in others if child.type == "variable_assignment")
+                settings = (syntax.node_text(child) for child in others if child.type == "variable_assignment")
                 self._call(words, any(map(changes_programs, settings)), None if self._in_place else node)
         for child in own:
             self._expansions(child)
@@ -297,10 +288,9 @@ class ShellReader:
         """The command stands before what it starts."""
         started = started_by(bare, flat[1:], self._stdin)
         outer, self._findings.invocations = self._findings.invocations, []
-        stdin, self._stdin = self._stdin, None if bare == "xargs" else self._stdin
-        for command in started.commands:
-            self._call(command)
-        self._stdin = stdin
+        with self._fed_by(None if bare == "xargs" else self._stdin):
+            for command in started.commands:
+                self._call(command)
         unread = [
             script for script in started.scripts if not self._script(script, bare in {"eval", "trap", "alias", "source", "."})
         ]
@@ -319,22 +309,18 @@ class ShellReader:
 
     def _script(self, script: str, in_place: bool) -> bool:
         """Returns whether all of it is understood. What can be read of it is held against the rules in any case."""
-        text = script.replace(UNKNOWN, "")
-        root = None if has_reserved_characters(text) else parse(text)
-        if root is None:
-            return False
         if in_place:
             self._variables.forget_all()
         variables = self._variables if in_place else self._variables.in_child_process()
         depth = self._depth + _DEPTH_OF_SCRIPT
         reader = ShellReader(self._boundary, variables, self._paths.directories, self._findings, depth, in_place)
-        is_understood = reader.read(root)
+        is_understood = reader.read(script.replace(UNKNOWN, ""))
         self._paths.makes_links |= reader._paths.makes_links
         return UNKNOWN not in script and is_understood
 
     def _check_arguments(self, words: Sequence[Word], flat: Sequence[Word], bare: str, started: StartedProgram) -> None:
         inner = [] if started.is_covered else [word for command in started.commands for word in command]
-        self._check_words(bare, [word for word in flat[1:] if word not in inner])
+        self._findings.report(self._paths.outside_of_arguments(bare, [word for word in flat[1:] if word not in inner]))
         takes_paths = any(basename(command[0].value) in PATH_COMMANDS for command in started.commands)
         if bare == "xargs" and takes_paths and not (self._stdin and self._stdin.lists_files):
             self._findings.report([text_of(words)])
@@ -343,9 +329,6 @@ class ShellReader:
                 self._findings.report(self._paths.outside_in_program(word.plain, word.text))
             text = self._stdin.text if self._stdin else ""
             self._findings.report(self._paths.outside_in_program(text, text))
-
-    def _check_words(self, name: str, words: Sequence[Word]) -> None:
-        self._findings.report(self._paths.outside_of_arguments(name, words))
 
     def _change_directory(self, words: Sequence[Word], flat: Sequence[Word], node: "Node | None") -> None:
         """Follows a plain `cd folder`. Any other way to change the directory is reported as typed."""
@@ -356,31 +339,18 @@ class ShellReader:
             return
         self._findings.report(self._paths.outside_of_target(target))
         reached = tuple(normpath(path) for path in self._paths.absolute_paths(target.value))
-        if self._findings.has_run or not _runs_first(node) or not all(map(is_folder, reached)):
+        if self._findings.has_run or not all(map(isdir, reached)):
             self._after_failed_cd += self._paths.directories
         self._paths.directories = reached
 
 
 def _is_plain_cd(node: "Node", flat: Sequence[Word]) -> bool:
     """One known folder, in a script or a subshell, neither in a block nor behind `||`."""
-    if (
-        command_name(node) != "cd"
-        or len(flat) != 2
-        or not flat[1].is_known
-        or has_glob(flat[1].fields[0])
-        or flat[1].value[:1] in "-"
-    ):
+    if syntax.command_name(node) != "cd" or len(flat) != 2:
         return False
-    while node.parent is not None and (node.parent.type in {"list", "redirected_statement"} or is_list_in_pipeline(node)):
-        if node.prev_sibling is not None and node.prev_sibling.type == "||":
-            return False
-        node = node.parent
-    return node.parent is not None and node.parent.type in {"program", *_APART}
-
-
-def _runs_first(node: "Node") -> bool:
-    while node.parent is not None and node.parent.type in {"list", "redirected_statement"}:
-        if node.prev_sibling is not None:
-            return False
-        node = node.parent
-    return True
+    target = flat[1]
+    is_folder_name = target.is_known and not has_glob(target.fields[0]) and target.value[:1] not in {"", "-"}
+    return is_folder_name and syntax.parent_type(syntax.statement_of(node, {"list", "redirected_statement"}, {"||"})) in {
+        "program",
+        *_APART,
+    }

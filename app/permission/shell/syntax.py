@@ -2,19 +2,21 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node, Point
+    from tree_sitter import Language, Node
 
-MAX_BYTES = 512 * 1024
+MAX_CHARACTERS = 512 * 1024
 MAX_NODES = 10_000
 _TIMEOUT_SECONDS = 0.5
 _WORDS = """word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion regex
 process_substitution command_substitution arithmetic_expansion brace_expression extglob_pattern"""
 WORDS = frozenset(_WORDS.split())
+_RESERVED_CHARACTERS = re.compile("[\ue000-\ue07f\uf8ff]")
+"""What `words.py` marks quoted and unknown text with."""
 _CONTINUED_WORD = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
 _LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
 
@@ -29,31 +31,20 @@ def _bash() -> "Language":
 
 def parse(script: str) -> "Node | None":
     """Returns the tree's root, which may hold errors (`has_error`); None if the script is too large, too slow or no text."""
-    try:
-        source = script.encode()
-    except UnicodeEncodeError:
-        return None
-    if len(source) > MAX_BYTES or b"\0" in source:
-        return None
-    root = _parse_in_time(source)
-    return root if root is not None and root.descendant_count <= MAX_NODES else None
-
-
-def _parse_in_time(source: bytes) -> "Node | None":
     from tree_sitter import Parser
 
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
-
-    def read(offset: int, _: "Point") -> bytes:
-        return source[offset : offset + 65536]
-
-    def is_late(_offset: int, _has_error: bool) -> bool:
-        return time.monotonic() > deadline
-
-    try:
-        return Parser(_bash()).parse(read, progress_callback=is_late).root_node
-    except ValueError:  # the parser was stopped
+    if len(script) > MAX_CHARACTERS or _RESERVED_CHARACTERS.search(script):
         return None
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    try:
+        source = script.encode()
+        tree = Parser(_bash()).parse(
+            lambda offset, _: source[offset : offset + 65536],
+            progress_callback=lambda _offset, _has_error: time.monotonic() > deadline,
+        )
+    except ValueError:  # the parser was stopped, or the text holds half a surrogate pair
+        return None
+    return tree.root_node
 
 
 def is_misread(root: "Node") -> bool:
@@ -63,9 +54,10 @@ def is_misread(root: "Node") -> bool:
 
 def _is_misread_node(node: "Node") -> bool:
     """A word holds a blank, or backquotes hold backslashes, which the shell removes before it reads the script."""
-    if node.type == "`":
-        return node.parent is not None and b"\\" in (node.parent.text or b"")
-    return node.type == "word" and _LIVE_BLANK.search(node.text or b"") is not None
+    text = node.text or b""
+    if node.type == "command_substitution":
+        return text.startswith(b"`") and b"\\" in text
+    return node.type == "word" and _LIVE_BLANK.search(text) is not None
 
 
 def nodes_of(root: "Node") -> Iterator["Node"]:
@@ -90,6 +82,21 @@ def is_list_in_pipeline(node: "Node") -> bool:
     body = node.child_by_field_name("body") if node.type == "redirected_statement" else None
     is_first = node.parent is not None and node.parent.type == "pipeline" and node.prev_sibling is None
     return is_first and body is not None and body.type == "list"
+
+
+def statement_of(node: "Node", within: Collection[str], operators: Collection[str]) -> "Node":
+    """The statement that the node is part of through nodes of the types `within`, and as the first of a pipeline's list; the node
+    itself behind one of the operators."""
+    top = node
+    while top.parent is not None and (top.parent.type in within or is_list_in_pipeline(top)):
+        if top.prev_sibling is not None and top.prev_sibling.type in operators:
+            return node
+        top = top.parent
+    return top
+
+
+def parent_type(node: "Node") -> str:
+    return node.parent.type if node.parent is not None else ""
 
 
 def command_name(node: "Node") -> str:

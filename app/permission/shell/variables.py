@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app.permission.shell.syntax import in_background, node_text, nodes_of
+from app.permission.shell.syntax import in_background, node_text, nodes_of, parent_type, statement_of
 from app.permission.shell.words import Word, is_known, unquoted
 
 if TYPE_CHECKING:
@@ -63,10 +63,5 @@ class Variables:
 
 def always_runs(assignment: "Node") -> bool:
     """Whether the assignment is at the top level of the script, or first in a list there, and is not a `+=`."""
-    child, parent = assignment, assignment.parent
-    while parent is not None and parent.type in {"variable_assignments", "declaration_command", "list"}:
-        if parent.type == "list" and parent.children[0] != child:
-            return False
-        child, parent = parent, parent.parent
-    is_simple = assignment.children[1].type == "=" and not in_background(child)
-    return is_simple and parent is not None and parent.type == "program"
+    top = statement_of(assignment, {"variable_assignments", "declaration_command", "list"}, {"&&", "||"})
+    return assignment.children[1].type == "=" and not in_background(top) and parent_type(top) == "program"

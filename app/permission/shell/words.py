@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from app.permission.shell.syntax import node_text
@@ -21,7 +22,6 @@ _SPECIAL = "{},*?[]!^~ \t\n$`\\"
 _HIDE = {ord(char): _PRIVATE + ord(char) for char in _SPECIAL}
 _SHOW = {hidden: char for char, hidden in _HIDE.items()}
 _HIDE_IN_VALUE = {ord(char): _PRIVATE + ord(char) for char in "{},~"}
-_RESERVED_CHARACTERS = re.compile("[\ue000-\ue07f\uf8ff]")
 _MAX_FIELDS = 64
 
 Lookup = Callable[[str], list[str] | None]
@@ -51,10 +51,6 @@ class Word:
 
 
 UNKNOWN_WORD = Word("", (UNKNOWN,))
-
-
-def has_reserved_characters(text: str) -> bool:
-    return _RESERVED_CHARACTERS.search(text) is not None
 
 
 def quoted(text: str) -> str:
@@ -145,14 +141,7 @@ def _joined(node: "Node", lookup: Lookup, children: Iterable["Node"], trim: int,
         pieces += [[_literal(source[start : child.start_byte - offset].decode(), in_quotes)], _readings(child, lookup, in_quotes)]
         start = child.end_byte - offset
     pieces.append([_literal(source[start : len(source) - trim].decode(), in_quotes)])
-    return ["".join(choice) for choice in product(*pieces)] if _product_size(pieces) <= _MAX_FIELDS else [UNKNOWN]
-
-
-def _product_size(pieces: Iterable[Sequence[str]]) -> int:
-    size = 1
-    for piece in pieces:
-        size *= len(piece)
-    return size
+    return ["".join(choice) for choice in product(*pieces)] if prod(map(len, pieces)) <= _MAX_FIELDS else [UNKNOWN]
 
 
 def _literal(raw: str, in_quotes: bool) -> str:
