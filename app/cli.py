@@ -3,28 +3,24 @@
 import asyncio
 import gc
 import logging
-import re
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
+from app import cli_users
+from app.cli_support import database_must_do, fail
+from app.cli_support import settings as read_settings
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
     from app.util.finding import Finding
 
 app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True, add_completion=False)
-token = typer.Typer(help="Bearer tokens, with which clients log in.", no_args_is_help=True)
-app.add_typer(token, name="token")
+app.add_typer(cli_users.token, name="token")
+app.add_typer(cli_users.user, name="user")
 
 DEFAULT_PORT = 4096
 
@@ -40,10 +36,10 @@ def serve(
     """Serve the directory it is started in."""
     from app.api.security import is_loopback
 
-    settings = _settings()
+    settings = read_settings()
     login = _login(settings)
     if not is_loopback(hostname) and login is None:
-        _fail(
+        fail(
             f"Refusing to listen on {hostname} without a login: whoever reaches this server can run commands on this machine. "
             "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
@@ -57,7 +53,7 @@ def serve(
 def _require_data_dir(settings: Settings) -> None:
     from app.storage.engine import require_writable
 
-    with _database_must_do():
+    with database_must_do():
         require_writable(settings.data_dir)
 
 
@@ -77,7 +73,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     from app.mode import mode
 
     bound = _bind(hostname, port)
-    with _database_must_do():
+    with database_must_do():
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
         found = mode(settings)
     server = http_server(application, settings)
@@ -100,7 +96,7 @@ def _bind(hostname: str, port: int) -> socket.socket:
         return _bind_to(hostname, port or DEFAULT_PORT)
     except OSError as error:
         if port:
-            _fail(f"Cannot listen on {hostname}:{port}: {error.strerror}. Choose another with --port.")
+            fail(f"Cannot listen on {hostname}:{port}: {error.strerror}. Choose another with --port.")
         return _bind_to(hostname, 0)
 
 
@@ -130,8 +126,8 @@ def migrate() -> None:
     from app.storage.engine import make_engine
     from app.storage.migrate import HEAD, upgrade
 
-    with _database_must_do():
-        upgrade(make_engine(_settings().resolved_database_url))
+    with database_must_do():
+        upgrade(make_engine(read_settings().resolved_database_url))
     typer.echo(f"The database is at revision {HEAD}.")
 
 
@@ -142,7 +138,7 @@ def doctor(
     """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
     from app.doctor import examine
 
-    findings = asyncio.run(examine(_settings(), Path.cwd()))
+    findings = asyncio.run(examine(read_settings(), Path.cwd()))
     left = [finding for finding in findings if not _report(finding, repair) and finding.level == "fault"]
     if left:
         hint = " `opensession doctor --repair` would repair some." if any(finding.act for finding in left) else ""
@@ -172,81 +168,6 @@ def openapi(
         typer.echo(text, nl=False)
     else:
         output.write_text(text, "utf-8")
-
-
-@token.command("create")
-def create_token(
-    name: Annotated[str, typer.Argument(help="What the token is for; it stands in the audit log.")],
-    days: Annotated[int | None, typer.Option(min=1, help="Days for which it holds; without, until it is revoked.")] = None,
-) -> None:
-    """Make a token and print it: this once, only its hash is kept. From now on every request to the server needs a login."""
-    from app.api.tokens import TokenNameTaken, TokenStore
-
-    if not re.fullmatch(r"[\w.@-]{1,60}", name):
-        _fail("A token's name may have up to 60 letters, digits and . _ @ -")
-    try:
-        made = TokenStore(_settings().data_dir).create(name, days * 24 * 3600 * 1000 if days else None)
-    except TokenNameTaken:
-        _fail(f"There is a token {name} already: revoke it first, or choose another name.")
-    typer.echo(made)
-
-
-@token.command("list")
-def list_tokens() -> None:
-    """The names of the tokens, and how long they hold."""
-    from app.api.tokens import TokenStore
-
-    for entry in TokenStore(_settings().data_dir).entries():
-        typer.echo(f"{entry.name}\tmade {_day(entry.created)}\t{_until(entry.expires, entry.holds())}")
-
-
-def _until(expires: int | None, holds: bool) -> str:
-    if expires is None:
-        return "until revoked"
-    return f"{'until' if holds else 'expired'} {_day(expires)}"
-
-
-def _day(epoch_ms: int) -> str:
-    return datetime.fromtimestamp(epoch_ms / 1000).date().isoformat()
-
-
-@token.command("revoke")
-def revoke_token(name: str) -> None:
-    """Take a token back, at once; open event streams go on until they end."""
-    from app.api.tokens import TokenStore
-
-    if not TokenStore(_settings().data_dir).revoke(name):
-        _fail(f"There is no token {name}.")
-
-
-@contextmanager
-def _database_must_do() -> Iterator[None]:
-    """Prints a database error as one sentence without a traceback."""
-    from app.storage.engine import DatabaseUnusable, StorageError
-
-    try:
-        yield
-    except DatabaseUnusable as error:
-        _fail(str(error))
-    except StorageError as error:
-        _fail(f"The database cannot be used: {getattr(error, 'orig', None) or error}")
-
-
-def _settings() -> Settings:
-    """Prints an invalid value as one sentence without a traceback."""
-    try:
-        return Settings()
-    except ValidationError as invalid:
-        _fail("\n".join(map(_sentence, invalid.errors())))
-
-
-def _sentence(error: "ErrorDetails") -> str:
-    return f"OPENSESSION_{str(error['loc'][0]).upper()}: {error['msg'].removeprefix('Value error, ')}"
-
-
-def _fail(message: str) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(1)
 
 
 def main() -> None:

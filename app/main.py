@@ -21,6 +21,7 @@ from app.api.tokens import TokenStore
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
 from app.settings import Settings
+from app.users.oidc import OidcLogins, OidcSettings
 from app.wiring import Choices, Server
 
 
@@ -46,14 +47,21 @@ def create_app(
     app = _routes(lifespan)
     api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
     server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{socket.gethostname()}:{port}")
-    tokens = TokenStore(settings.data_dir)
-    login = Login(flags.server_username, flags.server_password, tokens, event_tokens=server.event_tokens)
+    login = _login(settings, flags, server)
     app.state.services = server.services
     app.state.server = server
     app.state.login = login
     app.add_middleware(Audit, audit_log=audit_log)
     app.add_middleware(Guard, access=access_of(settings, hostname), login=login, max_body_bytes=settings.max_body_bytes)
     return app
+
+
+def _login(settings: Settings, flags: Flags, server: Server) -> Login:
+    users, tokens = server.services.users.users, TokenStore(settings.data_dir)
+    oidc = None
+    if settings.oidc_issuer and settings.oidc_audience:
+        oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), users)
+    return Login(flags.server_username, flags.server_password, tokens, None, server.event_tokens, users, oidc)
 
 
 def _api_access(app: FastAPI, flags: Flags, url: str) -> ApiAccess:

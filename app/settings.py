@@ -3,7 +3,7 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.util import paths
@@ -79,6 +79,18 @@ class Settings(BaseSettings):
     idle_seconds: float = Field(default=1800, gt=0)
     """Seconds after which a directory that nobody uses is let go of, with all that was loaded of it (default 1800)."""
 
+    oidc_issuer: str | None = None
+    """Identity provider (OpenID Connect) whose bearer tokens are a login: its issuer, `https://login.example.com/realms/work`."""
+
+    oidc_audience: str | None = None
+    """The audience (`aud`) that those tokens must be for."""
+
+    oidc_role_claim: str | None = None
+    """Their claim that says `admin`, `member` or `viewer` (`realm_access.roles`); without this setting everybody is a member."""
+
+    secret_key: str | None = None
+    """Encrypts users' keys (`new,old` while one takes the place of another); default: in `secret.json` in the data directory."""
+
     @field_validator("redis_url")
     @classmethod
     def _require_redis(cls, url: str | None) -> str | None:
@@ -89,6 +101,13 @@ class Settings(BaseSettings):
         if parts.scheme not in _REDIS_SCHEMES or not (parts.hostname or parts.scheme == "unix"):
             raise ValueError("must be redis://host:port/number, rediss://… (TLS) or unix:///path")
         return url
+
+    @model_validator(mode="after")
+    def _require_audience(self) -> "Settings":
+        """Without it a token that was issued for any other program would be a login."""
+        if self.oidc_issuer and not self.oidc_audience:
+            raise ValueError("OPENSESSION_OIDC_ISSUER needs OPENSESSION_OIDC_AUDIENCE too")
+        return self
 
     @property
     def root_dirs(self) -> list[Path]:

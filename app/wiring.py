@@ -10,7 +10,15 @@ from typing import Any
 
 from app.api.draining import Draining
 from app.api.event_tokens import EventTokens, MemoryEventTokens, StoredEventTokens
-from app.api.services import DirectoryServices, EventServices, PendingServices, RunServices, Services, SessionServices
+from app.api.services import (
+    DirectoryServices,
+    EventServices,
+    PendingServices,
+    RunServices,
+    Services,
+    SessionServices,
+    UserServices,
+)
 from app.bus.base import EventBus
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
@@ -55,6 +63,7 @@ from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
+from app.storage import queries
 from app.storage.engine import Database, require_writable
 from app.storage.journal import Journal
 from app.storage.migrate import require_current, upgrade
@@ -65,6 +74,9 @@ from app.tool.truncation import OutputStore
 from app.turn.call_host import HostServices
 from app.turn.titles import Titles
 from app.turn.turn_scope import TurnServices
+from app.users.event_cursors import EventCursors
+from app.users.server_secret import ServerSecret
+from app.users.users import Users
 from app.util import marks
 from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
@@ -95,6 +107,7 @@ class _Storage:
     locks: ServerLocks | None
     leases: Leases
     replicas: Replicas
+    users: Users
 
 
 @dataclass(frozen=True)
@@ -138,6 +151,7 @@ class Server:
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
+        await self._look_for_users()
         await self._core.storage.bus.start()
         await self._core.storage.replicas.start()
         await self._recovery.run()
@@ -147,6 +161,11 @@ class Server:
             self._core.storage.locks.remove_unlocked()
         self._loop = asyncio.get_running_loop()
         self._housekeeping.start()
+
+    async def _look_for_users(self) -> None:
+        """Reads their roots, which sessions that are recovered may work in."""
+        storage = self._core.storage
+        storage.writer.has_owners = bool(await storage.users.all()) or await storage.database.read(queries.has_owned_sessions)
 
     def _hold_lock(self) -> None:
         try:
@@ -237,7 +256,7 @@ def _open_storage(settings: Settings, address: str) -> _Storage:
     replicas = Replicas(database, sql, writer, leases, locks, address, volume)
     if isinstance(bus, SharedBus):
         replicas.cursor = bus.cursor
-    return _Storage(database, sql, writer, store, bus, locks, leases, replicas)
+    return _Storage(database, sql, writer, store, bus, locks, leases, replicas, Users(database, sql))
 
 
 def _bus(settings: Settings, database: Database) -> EventBus:
@@ -263,6 +282,7 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         pending=pending,
         runs=_runs(core, directories, sessions, turns),
         events=_events(core),
+        users=_users(core),
         draining=Draining(),
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),
@@ -292,7 +312,7 @@ def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
 def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
     settings, organisations = core.settings, Organisations(auth.all, os.environ)
     of_each = WorkspaceSettings(settings.data_dir, core.flags, organisations, settings.max_snapshot_bytes)
-    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds)
+    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, core.storage.users.roots)
 
 
 def _sessions(core: _Core) -> SessionServices:
@@ -352,6 +372,11 @@ def _intake(core: _Core, sessions: SessionServices, toolbox: Toolbox) -> Intake:
 def _events(core: _Core) -> EventServices:
     replay = Replay(core.storage.database, core.storage.store, core.storage.bus, core.settings.max_journal_bytes)
     return EventServices(core.storage.bus, replay, core.choices.heartbeat_seconds)
+
+
+def _users(core: _Core) -> UserServices:
+    secret = ServerSecret(core.settings.secret_key, core.settings.data_dir)
+    return UserServices(core.storage.users, EventCursors(secret))
 
 
 def _recovery(core: _Core, services: Services) -> Recovery:

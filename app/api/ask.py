@@ -25,7 +25,8 @@ QuestionPath = Annotated[str, Path(alias="requestID", pattern="^que")]
     responses=documented(400, 403),
 )
 async def permissions(request: ServerRequest, where: Directory) -> Response:
-    return json_bytes(await request.services.pending.permissions.pending_json((await location_of(request, where)).directory))
+    directory = (await location_of(request, where)).directory
+    return json_bytes(await request.services.pending.permissions.pending_json(directory, request.principal.owner_seen))
 
 
 @routes.post(
@@ -63,7 +64,8 @@ async def respond(
     responses=documented(400, 403),
 )
 async def questions(request: ServerRequest, where: Directory) -> Response:
-    return json_bytes(await request.services.pending.questions.pending_json((await location_of(request, where)).directory))
+    directory = (await location_of(request, where)).directory
+    return json_bytes(await request.services.pending.questions.pending_json(directory, request.principal.owner_seen))
 
 
 @routes.post(

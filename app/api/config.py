@@ -6,7 +6,7 @@ import orjson
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire
+from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire, workspace_of
 from app.api.json_route import ServerRequest, router
 from app.config.masking import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
@@ -24,7 +24,7 @@ async def get(request: ServerRequest, where: Directory) -> Response:
 @routes.patch("/config", operation_id="config.update", response_model=Config, tags=["config"], responses=documented(400, 403))
 async def update(request: ServerRequest, where: Directory, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; what is not named stays as it is."""
-    workspace = await request.services.directories.instances.workspaces.get(where)
+    workspace = await workspace_of(request, where)
     await workspace.patch_config(body)
     return json_bytes(orjson.dumps(masked((await workspace.config()).config)))
 

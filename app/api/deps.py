@@ -6,10 +6,12 @@ from urllib.parse import unquote
 from fastapi import Depends, Path, Query, Request
 from fastapi.responses import Response
 
+from app.api.access import entered
 from app.api.json_route import ServerRequest
 from app.project.location import Location
 from app.schema.base import AnyID, Wire
 from app.workspace.instance import Instance
+from app.workspace.workspace import Workspace
 
 
 async def named_directory(
@@ -29,13 +31,19 @@ MessageIdPath = Annotated[str, Path(alias="messageID", pattern="^msg")]
 PartIdPath = Annotated[AnyID, Path(alias="partID")]
 
 
+async def workspace_of(request: ServerRequest, directory: str | None) -> Workspace:
+    """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
+    directory = await entered(request.services, request.principal, directory)
+    return await request.services.directories.instances.workspaces.get(directory)
+
+
 async def location_of(request: ServerRequest, directory: str | None) -> Location:
-    """The place that a request names, else the server's own."""
-    return (await request.services.directories.instances.workspaces.get(directory)).location
+    return (await workspace_of(request, directory)).location
 
 
 async def instance_of(request: ServerRequest, directory: str | None) -> Instance:
-    """The named directory, else the server's own, with all that a turn needs."""
+    """The same with all that a turn needs."""
+    directory = await entered(request.services, request.principal, directory)
     return await request.services.directories.instances.get(directory)
 
 

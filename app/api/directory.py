@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire
+from app.api.access import enters
+from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire, workspace_of
 from app.api.json_route import ServerRequest, router
 from app.intake.mcp_commands import all_commands
 from app.schema.agent import Agent, Command, Skill
@@ -62,14 +63,19 @@ async def path(request: ServerRequest, where: Directory) -> Response:
 
 @routes.get("/project", operation_id="project.list", response_model=list[Project], tags=["project"])
 async def projects(request: ServerRequest) -> Response:
-    return json_bytes(await request.services.directories.projects.all_json())
+    app, principal = request.services, request.principal
+    if principal.sees_all:
+        return json_bytes(await app.directories.projects.all_json())
+    return json_bytes(await app.directories.projects.entered_json(lambda path: enters(app, principal, path)))
 
 
 @routes.get(
     "/project/current", operation_id="project.current", response_model=Project, tags=["project"], responses=documented(400, 403)
 )
 async def current_project(request: ServerRequest, where: Directory) -> Response:
-    return wire(await request.services.directories.projects.get((await location_of(request, where)).project_id))
+    app, principal = request.services, request.principal
+    project = await app.directories.projects.get((await location_of(request, where)).project_id)
+    return wire(project if principal.sees_all else project.with_sandboxes_in(lambda path: enters(app, principal, path)))
 
 
 @routes.patch(
@@ -89,7 +95,7 @@ async def update_project(
 @routes.get("/vcs", operation_id="vcs.get", response_model=VcsInfo, tags=["vcs"], responses=documented(400, 403))
 async def vcs(request: ServerRequest, where: Directory) -> Response:
     """An empty name: HEAD is detached, or the directory lies outside git."""
-    workspace = await request.services.directories.instances.workspaces.get(where)
+    workspace = await workspace_of(request, where)
     return wire(VcsInfo(branch=await request.services.directories.branches.current(workspace)))
 
 

@@ -10,15 +10,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import Header, Query, Request
+from fastapi import Header, Query
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from app.api.access import enters
 from app.api.deps import Directory, documented, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.api.login import Login
 from app.api.services import Services
-from app.bus.base import Event
+from app.bus.base import Audience, Event
 from app.bus.frames import EventFrame, pieces
 from app.bus.listener import Listener
 from app.schema.base import Wire
@@ -70,9 +71,7 @@ async def subscribe(
 ) -> StreamingResponse:
     """The events of one directory."""
     directory = (await location_of(request, where)).directory
-    return await _open(
-        request.services, directory, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor)
-    )
+    return await _open(request, directory, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
 
 
 @routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
@@ -86,7 +85,7 @@ async def subscribe_globally(
     token: Token = None,
 ) -> StreamingResponse:
     """The events of all directories, each with its directory, and the server's own."""
-    return await _open(request.services, None, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
+    return await _open(request, None, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
 
 
 def _resumes_by_itself(user_agent: str) -> bool:
@@ -108,10 +107,11 @@ class _Wanted:
         return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
 
 
-async def _open(app: Services, directory: str | None, wanted: _Wanted) -> StreamingResponse:
+async def _open(request: ServerRequest, directory: str | None, wanted: _Wanted) -> StreamingResponse:
+    app = request.services
     if app.events.bus.listeners() >= app.settings.max_event_streams:
         raise TooManyStreams(app.settings.max_event_streams)
-    listener = app.events.bus.subscribe(directory, deltas=wanted.deltas, ids=wanted.ids)
+    listener = app.events.bus.subscribe(directory, deltas=wanted.deltas, ids=wanted.ids, audience=_audience(request))
     frames = _frames(app, listener, wanted)
     try:
         first = await anext(frames)  # what fails here is still an answer with a status
@@ -119,6 +119,14 @@ async def _open(app: Services, directory: str | None, wanted: _Wanted) -> Stream
         listener.close()
         raise
     return EventStreamResponse(listener, _chained(first, frames))
+
+
+def _audience(request: ServerRequest) -> Audience | None:
+    """None for who hears of everything."""
+    app, principal = request.services, request.principal
+    if principal.sees_all:
+        return None
+    return Audience(principal.name, lambda path: enters(app, principal, path), app.users.cursors.of(principal.name))
 
 
 class EventToken(Wire):
@@ -129,10 +137,10 @@ class EventToken(Wire):
 
 
 @routes.post("/auth/event-token", operation_id="auth.eventToken", response_model=EventToken, tags=["auth"])
-async def event_token(request: Request) -> Response:
+async def event_token(request: ServerRequest) -> Response:
     """A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header."""
     login: Login = request.app.state.login
-    token, expires = await login.event_tokens.issue()
+    token, expires = await login.event_tokens.issue(request.principal)
     return wire(EventToken(token=token, expires=expires))
 
 
@@ -163,7 +171,7 @@ async def _frames(app: Services, listener: Listener, wanted: _Wanted) -> AsyncIt
     elif wanted.cursor is None:
         yield await _greeting(app, listener)
     else:
-        async for piece in _missed(app, listener, _number(wanted.cursor)):
+        async for piece in _missed(app, listener, _number(app, listener, wanted.cursor)):
             yield piece
     listener.repeat(EventFrame(Event(EventServerHeartbeat().wire_json(), journaled=False)), app.events.heartbeat_seconds)
     while (published := await listener.next()) is not None:
@@ -203,7 +211,7 @@ async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterat
 async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
     """Behind the last page the listener goes on."""
     listener.unpause()
-    page = await app.events.replay.page(cursor, listener.directory)
+    page = await app.events.replay.page(cursor, listener.directory, listener.audience)
     if page.last:
         listener.resume(page.upto, await app.events.replay.streaming(listener.directory))
     else:
@@ -211,8 +219,10 @@ async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
     return page
 
 
-def _number(cursor: str) -> int:
+def _number(app: Services, listener: Listener, cursor: str) -> int:
     """A cursor that was never given reads as one that is too old."""
+    if listener.audience is not None:
+        return app.users.cursors.of(listener.audience.owner).open(cursor)
     return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 19 else -1
 
 

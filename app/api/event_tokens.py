@@ -5,9 +5,12 @@ import secrets
 from collections import OrderedDict
 from typing import Protocol
 
+import orjson
+
 from app.storage.engine import Connection
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
+from app.users.principal import OPERATOR, Principal, Role
 from app.util import clock
 
 LIFETIME_MS = 30_000
@@ -15,12 +18,12 @@ MOST = 1_000
 
 
 class EventTokens(Protocol):
-    async def issue(self) -> tuple[str, int]:
-        """A token, and when it expires (epoch milliseconds)."""
+    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
+        """A token for a stream of the principal, and when it expires (epoch milliseconds)."""
         ...
 
-    async def redeem(self, token: str) -> bool:
-        """Only once. Takes no time that tells more than whether there is such a token."""
+    async def redeem(self, token: str) -> Principal | None:
+        """Whose stream it opens. Only once. Takes no time that tells more than whether there is such a token."""
         ...
 
 
@@ -28,17 +31,19 @@ class MemoryEventTokens:
     """Of one server. Of too many that wait, the oldest goes."""
 
     def __init__(self) -> None:
-        self._expiries: OrderedDict[str, int] = OrderedDict()
+        self._issued: OrderedDict[str, tuple[int, Principal]] = OrderedDict()
+        """When each expires, and whose stream it opens."""
 
-    async def issue(self) -> tuple[str, int]:
-        token = secrets.token_urlsafe(32)
-        expires = self._expiries[token] = clock.now_ms() + LIFETIME_MS
-        if len(self._expiries) > MOST:
-            self._expiries.popitem(last=False)
+    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
+        token, expires = secrets.token_urlsafe(32), clock.now_ms() + LIFETIME_MS
+        self._issued[token] = expires, principal
+        if len(self._issued) > MOST:
+            self._issued.popitem(last=False)
         return token, expires
 
-    async def redeem(self, token: str) -> bool:
-        return self._expiries.pop(token, 0) > clock.now_ms()
+    async def redeem(self, token: str) -> Principal | None:
+        expires, principal = self._issued.pop(token, (0, None))
+        return principal if expires > clock.now_ms() else None
 
 
 class StoredEventTokens:
@@ -48,23 +53,29 @@ class StoredEventTokens:
         self._sql = sql
         self._writer = writer
 
-    async def issue(self) -> tuple[str, int]:
+    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
         """Raises StorageError."""
         token = secrets.token_urlsafe(32)
         old = (self._sql.delete_old_event_tokens, [{"lifetime": LIFETIME_MS}])
-        await self._writer.commit(Change([old, (self._sql.put_event_token, [{"hash": _hash(token)}])]))
+        row = {"hash": _hash(token), "principal": orjson.dumps(principal).decode()}
+        await self._writer.commit(Change([old, (self._sql.put_event_token, [row])]))
         return token, clock.now_ms() + LIFETIME_MS
 
-    async def redeem(self, token: str) -> bool:
+    async def redeem(self, token: str) -> Principal | None:
         """Raises StorageError."""
-        deleted: list[int] = []
+        redeemed: list[str] = []
 
         def delete(connection: Connection) -> None:
             wanted = {"given": _hash(token), "lifetime": LIFETIME_MS}
-            deleted[:] = [connection.execute(self._sql.redeem_event_token, wanted).rowcount]
+            redeemed[:] = connection.execute(self._sql.redeem_event_token, wanted).scalars()
 
         await self._writer.commit(Change(work=delete))
-        return deleted == [1]
+        return _principal(redeemed[0]) if redeemed else None
+
+
+def _principal(stored: str) -> Principal:
+    fields = orjson.loads(stored)
+    return Principal(fields["name"], Role(fields["role"]), fields["read_only"], tuple(fields["roots"]))
 
 
 def _hash(token: str) -> str:

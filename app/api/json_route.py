@@ -12,8 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from app.api.access import access_of, principal_of, require_access, require_visible
 from app.api.draining import starts_work
 from app.api.services import Services
+from app.users.principal import OPERATOR, Principal
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -32,6 +34,10 @@ class ServerRequest(Request):
     @property
     def services(self) -> Services:
         return cast(Services, self.app.state.services)
+
+    @property
+    def principal(self) -> Principal:
+        return principal_of(self.scope)
 
     async def json(self) -> Any:
         """Raises json.JSONDecodeError; lone surrogates, NaN, nesting beyond DEEPEST and more than MOST_VALUES are errors."""
@@ -80,9 +86,15 @@ class StrictRoute(APIRoute):
         if starts_work(self.methods or (), self.operation_id):
             handle = _unless_stopping(handle)
 
+        access = access_of(self.operation_id or self.path)
+
         async def strict(request: Request) -> Response:
+            asked = ServerRequest(request.scope, request.receive)
+            if asked.principal is not OPERATOR:
+                require_access(asked.principal, access)
+                await require_visible(asked.services, asked.principal, asked.path_params)
             try:
-                return await handle(ServerRequest(request.scope, request.receive))
+                return await handle(asked)
             except RequestValidationError as refusal:
                 # The frames hold the refusal and it holds them; between them is a body of megabytes, and no collector hurries.
                 traceback.clear_frames(refusal.__traceback__)

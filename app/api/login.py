@@ -1,17 +1,21 @@
-"""Authentication: the password (basic auth), a client's own token (bearer), or a token for one event stream."""
+"""Authentication: the password (basic auth), a client's own token or one of an identity provider (bearer), or a token for one
+event stream. Each says who makes the request: a user, or the operator."""
 
 import base64
 import binascii
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs
 
 from app.api.event_tokens import EventTokens, MemoryEventTokens
 from app.api.throttle import Throttle
-from app.api.tokens import TokenStore
+from app.api.tokens import TokenEntry, TokenStore
+from app.users.oidc import OidcLogins, is_jwt
+from app.users.principal import OPERATOR, Principal
+from app.users.users import Users
 
 ANYONE = "anyone"
 STREAMS = ("/event", "/global/event")
@@ -22,6 +26,7 @@ class AcceptedLogin:
     """`who` is recorded in the audit log."""
 
     who: str
+    principal: Principal = OPERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +37,8 @@ class LoginDenied:
 
 
 class Login:
-    """A login is asked for when there is a password or a token. It stays so while the server runs, whatever becomes of the
-    tokens' file: a server that was closed does not open by itself."""
+    """A login is asked for when there is a password, a token, a user or an identity provider. It stays so while the server runs,
+    whatever becomes of the tokens' file: a server that was closed does not open by itself."""
 
     def __init__(
         self,
@@ -42,12 +47,16 @@ class Login:
         tokens: TokenStore,
         throttle: Throttle | None = None,
         event_tokens: EventTokens | None = None,
+        users: Users | None = None,
+        oidc: OidcLogins | None = None,
     ) -> None:
         self._username = username
         self._password = _digest(f"{username}:{password}".encode()) if password is not None else None
         self._tokens = tokens
         self._throttle = throttle or Throttle()
-        self._required = password is not None
+        self._users = users
+        self._oidc = oidc
+        self._required = password is not None or oidc is not None
         self.event_tokens = event_tokens or MemoryEventTokens()
 
     def is_required(self) -> bool:
@@ -56,12 +65,12 @@ class Login:
 
     async def admit(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """`check`; a request without a login may bring a token for one event stream. Raises StorageError."""
-        checked = self.check(scope, authorization)
-        if isinstance(checked, LoginDenied) and not _parts(authorization)[0] and await self._redeems(scope):
-            return AcceptedLogin("event token")
+        checked = await self.check(scope, authorization)
+        if isinstance(checked, LoginDenied) and not _parts(authorization)[0] and (principal := await self._redeemed(scope)):
+            return AcceptedLogin("event token", principal)
         return checked
 
-    def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
+    async def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
         guessed, and whoever shares an address with a guesser is not locked out."""
         if not self.is_required():
@@ -69,8 +78,25 @@ class Login:
         scheme, credentials = _parts(authorization)
         if not scheme:
             return LoginDenied()
-        name = self._tokens.owner(credentials) if scheme == "bearer" else None
-        return AcceptedLogin(f"token {name}") if name else self._by_password(scheme, credentials, _address(scope))
+        if scheme == "bearer":
+            if self._oidc is not None and is_jwt(credentials):
+                return await self._by_identity_provider(self._oidc, credentials)
+            if entry := self._tokens.find(credentials):
+                return await self._by_token(entry)
+        return self._by_password(scheme, credentials, _address(scope))
+
+    async def _by_identity_provider(self, oidc: OidcLogins, token: str) -> AcceptedLogin | LoginDenied:
+        """One that does not hold is no guess at a password, and is not counted as one: many users may share an address."""
+        principal = await oidc.principal(token)
+        return AcceptedLogin(f"user {principal.name}", principal) if principal else LoginDenied()
+
+    async def _by_token(self, entry: TokenEntry) -> AcceptedLogin | LoginDenied:
+        if entry.user is None:
+            return AcceptedLogin(f"token {entry.name}", replace(OPERATOR, read_only=entry.read_only))
+        user = await self._users.get(entry.user) if self._users else None
+        if user is None:
+            return LoginDenied()
+        return AcceptedLogin(f"user {user.name}, token {entry.name}", user.principal(read_only=entry.read_only))
 
     def _by_password(self, scheme: str, credentials: str, address: str) -> AcceptedLogin | LoginDenied:
         wait = self._throttle.wait(address)
@@ -86,11 +112,11 @@ class Login:
         given = _digest(_decoded(credentials))
         return self._password is not None and hmac.compare_digest(given, self._password)
 
-    async def _redeems(self, scope: Mapping[str, Any]) -> bool:
+    async def _redeemed(self, scope: Mapping[str, Any]) -> Principal | None:
         if scope["method"] != "GET" or scope["path"] not in STREAMS:
-            return False
+            return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        return len(given) == 1 and await self.event_tokens.redeem(given[0])
+        return await self.event_tokens.redeem(given[0]) if len(given) == 1 else None
 
 
 def _digest(login: bytes) -> bytes:

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.access import PRINCIPAL
 from app.api.audit import WHO
 from app.api.bounded_requests import WHOLE
 from app.api.errors import named, storage_unavailable
@@ -141,8 +142,8 @@ class Guard:
         match admission:
             case LoginDenied(retry_after=seconds):
                 return _denied(seconds)
-            case AcceptedLogin(who=who):
-                scope[WHO] = who
+            case AcceptedLogin(who=who, principal=principal):
+                scope[WHO], scope[PRINCIPAL] = who, principal
         return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
 
     async def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:

@@ -6,6 +6,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from app import __version__
+from app.api.access import AdminsOnly
 from app.api.deps import TRUE, documented, json_bytes
 from app.api.draining import ServerStopping
 from app.api.json_route import ServerRequest, router
@@ -69,6 +70,8 @@ async def health(request: ServerRequest, replicas: ListReplicas = False) -> Resp
         return json_bytes(Unhealthy(reason=reason).wire_json(), 503, RETRY_AFTER)
     if not replicas:
         return json_bytes(Health().wire_json())
+    if not request.principal.sees_all:
+        raise AdminsOnly
     listed = [ReplicaHealth.model_validate(each, from_attributes=True) for each in await app.replicas.all()]
     return json_bytes(Health(replicas=listed).wire_json())
 

@@ -25,6 +25,8 @@ from app.session.status import Statuses
 from app.session.store import Store
 from app.settings import Settings
 from app.tool.toolbox import Toolbox
+from app.users.event_cursors import EventCursors
+from app.users.users import Users
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances
 
@@ -80,6 +82,12 @@ class EventServices:
 
 
 @dataclass(frozen=True)
+class UserServices:
+    users: Users
+    cursors: EventCursors
+
+
+@dataclass(frozen=True)
 class Services:
     settings: Settings
     directories: DirectoryServices
@@ -87,6 +95,7 @@ class Services:
     pending: PendingServices
     runs: RunServices
     events: EventServices
+    users: UserServices
     draining: Draining
     replicas: Replicas
     health: HealthCheck

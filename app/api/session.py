@@ -6,6 +6,7 @@ from fastapi import Query
 from fastapi.responses import Response
 
 from app.agent.definitions import find as find_agent
+from app.api.access import AdminsOnly, require_session
 from app.api.audit import CREATED
 from app.api.deps import (
     TRUE,
@@ -21,9 +22,11 @@ from app.api.deps import (
 from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
 from app.schema.base import MessageID
+from app.schema.errors import BadRequest
 from app.schema.part import ModelRef
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_automatically
+from app.users.oidc import PREFIX as OIDC_PREFIX
 
 routes = router(prefix="/session", tags=["session"])
 
@@ -47,6 +50,7 @@ async def list_sessions(
             updated_since=start,
             search=search,
             limit=None if limit is None else max(int(min(limit, 1_000_000)), 1),
+            owner=request.principal.owner_seen,
         )
     )
 
@@ -60,7 +64,9 @@ async def create(request: ServerRequest, where: Directory, body: CreateInput | N
         find_agent(instance.agents, wanted.agent)
     if wanted.model is not None:
         instance.models.find(ModelRef(provider_id=wanted.model.provider_id, model_id=wanted.model.id))
-    session = await request.services.sessions.service.create(instance.location, wanted)
+    if wanted.parent_id is not None:
+        await require_session(request.services, request.principal, wanted.parent_id)
+    session = await request.services.sessions.service.create(instance.location, wanted, request.principal.name)
     request.scope[CREATED] = session.id
     if shares_automatically(instance.config, instance.flags) and session.parent_id is None:
         session = await request.services.sessions.shares.share(instance.location, session.id, public_base(request))
@@ -69,7 +75,11 @@ async def create(request: ServerRequest, where: Directory, body: CreateInput | N
 
 @routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))
 async def status(request: ServerRequest, where: Directory) -> Any:
-    statuses = await request.services.sessions.statuses.of_directory((await location_of(request, where)).directory)
+    sessions, owner = request.services.sessions, request.principal.owner_seen
+    statuses = await sessions.statuses.of_directory((await location_of(request, where)).directory)
+    if owner is not None:
+        seen = await sessions.service.owned(statuses, owner)
+        statuses = {session_id: value for session_id, value in statuses.items() if session_id in seen}
     return json_bytes(b"{%b}" % b",".join(b'"%b":%b' % (sid.encode(), value.wire_json()) for sid, value in statuses.items()))
 
 
@@ -82,8 +92,21 @@ async def get(request: ServerRequest, session_id: SessionIdPath) -> Response:
 async def update(
     request: ServerRequest, where: Directory, session_id: SessionIdPath, body: UpdateInput | None = None
 ) -> Response:
-    location = await session_location(request, session_id, where)
-    return wire(await request.services.sessions.service.update(location, session_id, body or UpdateInput()))
+    location, wanted = await session_location(request, session_id, where), body or UpdateInput()
+    if wanted.owner is not None:
+        await _require_giving(request, wanted.owner)
+    session = await request.services.sessions.service.update(location, session_id, wanted)
+    if wanted.owner is not None and wanted.owner != (session.owner or ""):
+        session = await request.services.sessions.service.give(location, session_id, wanted.owner)
+    return wire(session)
+
+
+async def _require_giving(request: ServerRequest, owner: str) -> None:
+    """Raises AdminsOnly, and BadRequest for an unknown user."""
+    if not request.principal.may_manage:
+        raise AdminsOnly
+    if owner and not owner.startswith(OIDC_PREFIX) and await request.services.users.users.get(owner) is None:
+        raise BadRequest(f"There is no user {owner}: `opensession user list` names them", ["owner"], owner)
 
 
 @routes.delete("/{sessionID}", operation_id="session.delete", response_model=bool, responses=documented(400, 404))
@@ -97,7 +120,7 @@ async def delete(request: ServerRequest, where: Directory, session_id: SessionId
     "/{sessionID}/children", operation_id="session.children", response_model=list[Session], responses=documented(400, 404)
 )
 async def children(request: ServerRequest, session_id: SessionIdPath) -> Response:
-    return json_bytes(await request.services.sessions.service.children_json(session_id))
+    return json_bytes(await request.services.sessions.service.children_json(session_id, request.principal.owner_seen))
 
 
 @routes.get("/{sessionID}/todo", operation_id="session.todo", response_model=list[Todo], responses=documented(400, 404))

@@ -18,12 +18,15 @@ PREFIX = "ost_"
 
 @dataclass(frozen=True, slots=True)
 class TokenEntry:
-    """`created` and `expires` in epoch milliseconds; without `expires` it holds until it is revoked."""
+    """`created` and `expires` in epoch milliseconds; without `expires` it holds until it is revoked. `user`: None for a token of
+    the operator."""
 
     name: str
     hash: str
     created: int
     expires: int | None = None
+    user: str | None = None
+    read_only: bool = False
 
     def holds(self) -> bool:
         return self.expires is None or self.expires > clock.now_ms()
@@ -52,15 +55,26 @@ class TokenStore:
             self._stamp = stamp
         return self._entries
 
-    def create(self, name: str, lifetime_ms: int | None = None) -> str:
+    def require_login(self) -> None:
+        """As if a token had been created: from now on every request needs a login."""
+        with self._file.updating() as content:
+            content.setdefault("", {})
+
+    def create(self, name: str, lifetime_ms: int | None = None, *, user: str | None = None, read_only: bool = False) -> str:
         """Returns the new token, which cannot be read later. Raises TokenNameTaken."""
         token = PREFIX + secrets.token_urlsafe(32)
         now = clock.now_ms()
-        expires = {"expires": now + lifetime_ms} if lifetime_ms else {}
+        fields = {
+            "hash": _hash(token),
+            "created": now,
+            "expires": now + lifetime_ms if lifetime_ms else None,
+            "user": user,
+            "readOnly": read_only or None,
+        }
         with self._file.updating() as content:
             if name in content:
                 raise TokenNameTaken(name)
-            content[name] = {"hash": _hash(token), "created": now, **expires}
+            content[name] = {field: value for field, value in fields.items() if value is not None}
         return token
 
     def revoke(self, name: str) -> bool:
@@ -68,10 +82,15 @@ class TokenStore:
         with self._file.updating() as content:
             return content.pop(name, None) is not None
 
-    def owner(self, token: str) -> str | None:
-        """The name of a token that holds. All are compared, in constant time."""
+    def revoke_all_of(self, user: str) -> None:
+        with self._file.updating() as content:
+            for name in [name for name, fields in content.items() if isinstance(fields, dict) and fields.get("user") == user]:
+                del content[name]
+
+    def find(self, token: str) -> TokenEntry | None:
+        """A token that holds. All are compared, in constant time."""
         given = _hash(token)
-        matching = [entry.name for entry in self.entries() if hmac.compare_digest(entry.hash, given) and entry.holds()]
+        matching = [entry for entry in self.entries() if hmac.compare_digest(entry.hash, given) and entry.holds()]
         return matching[0] if matching else None
 
 
@@ -82,7 +101,9 @@ def _hash(token: str) -> str:
 def _entries(content: dict[str, Any]) -> list[TokenEntry]:
     """Ignores entries in any other form than this module writes."""
     return [
-        TokenEntry(name, fields["hash"], fields["created"], fields.get("expires"))
+        TokenEntry(
+            name, fields["hash"], fields["created"], fields.get("expires"), fields.get("user"), bool(fields.get("readOnly"))
+        )
         for name, fields in content.items()
         if isinstance(fields, dict) and isinstance(fields.get("hash"), str) and fields["hash"].isascii() and "created" in fields
     ]

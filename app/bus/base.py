@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Event:
     """Something that happened in a directory (None: to the whole server). `payload` is the JSON `{"type": …, "properties": …}`.
 
-    `session_id` keeps the order within a session. A journaled event has got its journal sequence when it is published.
+    `session_id` keeps the order within a session. A journaled event has got its journal sequence when it is published. `owner` is
+    the user whose session it is of (empty: nobody's), None for an event of no session; the writer finds it out.
     """
 
     payload: bytes
@@ -23,6 +24,7 @@ class Event:
     session_id: str | None = None
     journaled: bool = True
     seq: int | None = None
+    owner: str | None = None
 
     @classmethod
     def of(
@@ -35,8 +37,35 @@ class Event:
     ) -> "Event":
         return cls(event.wire_json(), directory, session_id, journaled)
 
-    def numbered(self, seq: int) -> "Event":
-        return Event(self.payload, self.directory, self.session_id, self.journaled, seq)
+    def stored(self, owner: str | None, seq: int | None) -> "Event":
+        return Event(self.payload, self.directory, self.session_id, self.journaled, seq, owner)
+
+
+class CursorSeal(Protocol):
+    """Writes the ids of events so that they tell nothing to who is sent them."""
+
+    def seal(self, seq: int) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """A user who does not hear of everybody's sessions: only of those of `owner`, and what is of no session in the directories
+    that `enters` allows. A gap between the ids, or how fast they grow, would tell of the others: `cursors` hides it."""
+
+    owner: str
+    enters: Callable[[str], bool]
+    cursors: CursorSeal
+
+    def hears(self, event: "Event | PartDelta") -> bool:
+        """What concerns the whole server, or a sign-in to an MCP server, is for admins."""
+        if event.owner is not None:
+            return event.owner != "" and event.owner == self.owner
+        if isinstance(event, PartDelta) or event.directory is None or _SIGN_IN in event.payload[:60]:
+            return False
+        return self.enters(event.directory)
+
+
+_SIGN_IN = b'"mcp.browser.open.failed"'
 
 
 ENDED = sys.maxsize
@@ -68,6 +97,8 @@ class PartDelta(NamedTuple):
     part_type: str = "text"
     generation: int = 0
     """Of the lease that its turn runs under."""
+    owner: str = ""
+    """The user whose session it is of."""
 
 
 class EventBus(Protocol):
@@ -77,9 +108,17 @@ class EventBus(Protocol):
 
     def publish_delta(self, delta: PartDelta) -> None: ...
 
-    def subscribe(self, directory: str | None, *, deltas: bool = False, ids: bool = False, keeps_open: bool = True) -> "Listener":
+    def subscribe(
+        self,
+        directory: str | None,
+        *,
+        deltas: bool = False,
+        ids: bool = False,
+        keeps_open: bool = True,
+        audience: Audience | None = None,
+    ) -> "Listener":
         """Listen to a directory, or with None to all. `deltas`: part frames carry only what the part gained. `ids`: events carry
-        their sequence. `keeps_open`: the directory counts as in use."""
+        their sequence. `keeps_open`: the directory counts as in use. `audience`: None for who hears of everything."""
 
     async def start(self) -> None:
         """Before the first event is published."""

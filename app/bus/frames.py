@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
-from app.bus.base import Event, PartDelta
+from app.bus.base import CursorSeal, Event, PartDelta
 from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated
 
 PIECE_BYTES = 256 * 1024
@@ -22,16 +22,18 @@ Encoded = tuple[bytes, ...]
 
 
 class Format(NamedTuple):
-    """How a stream writes its frames: `global_` with the directory of each, `ids` with the sequence of events that have one."""
+    """How a stream writes its frames: `global_` with the directory of each, `ids` with the sequence of events that have one, as
+    `cursors` write it."""
 
     global_: bool = False
     ids: bool = False
+    cursors: CursorSeal | None = None
 
 
 def _encode(form: Format, payload: bytes, directory: str | None, seq: int | None) -> Encoded:
     before, after = b"data: ", b"\n\n"
     if form.ids and seq is not None:
-        before = b"id: %d\ndata: " % seq
+        before = b"id: %b\ndata: " % (form.cursors.seal(seq) if form.cursors else b"%d" % seq)
     if form.global_:
         before += _wrapping(directory)
         after = b"}\n\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from app.bus.base import ENDED, StreamingParts
+from app.bus.base import ENDED, Audience, StreamingParts
 from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, pieces
 from app.bus.merging import merge_waiting
 
@@ -52,12 +52,15 @@ class _Resumption:
 class Listener:
     """`directory` is None for all directories. `form` is how its frames are written."""
 
-    def __init__(self, bus: Bus, directory: str | None, *, deltas: bool, ids: bool, keeps_open: bool) -> None:
+    def __init__(
+        self, bus: Bus, directory: str | None, *, deltas: bool, ids: bool, keeps_open: bool, audience: Audience | None = None
+    ) -> None:
         self._bus = bus
         self.directory = directory
         self.deltas = deltas
         self.keeps_open = keeps_open
-        self.form = Format(global_=directory is None, ids=ids)
+        self.audience = audience
+        self.form = Format(global_=directory is None, ids=ids, cursors=audience.cursors if audience else None)
         self.fell_behind = False
         self._frames: deque[Frame] = deque()
         self._pieces: Iterator[bytes] = iter(())
@@ -90,7 +93,8 @@ class Listener:
         waiting = [frame for frame in self._frames if isinstance(frame, EventFrame)]
         self._clear()
         for frame in (*waiting, *map(EventFrame, streaming.events)):
-            self.push(frame)
+            if self.hears(frame):
+                self.push(frame)
 
     def _clear(self) -> None:
         self._frames.clear()
@@ -98,6 +102,11 @@ class Listener:
         self._merge_above = MERGE_ABOVE
 
     # Into the queue.
+
+    def hears(self, frame: Frame) -> bool:
+        if self.audience is None:
+            return True
+        return self.audience.hears(frame.event if isinstance(frame, EventFrame) else frame.delta)
 
     def push(self, frame: Frame) -> None:
         if self.closed or self._paused:

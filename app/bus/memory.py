@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from app.bus.base import Event, PartDelta, StreamingParts
+from app.bus.base import Audience, Event, PartDelta, StreamingParts
 from app.bus.frames import EventFrame, Frame
 from app.bus.listener import Listener
 from app.bus.merging import PartMerger
@@ -20,8 +20,16 @@ class MemoryBus:
         self._in_burst = False
         self._closed = False
 
-    def subscribe(self, directory: str | None, *, deltas: bool = False, ids: bool = False, keeps_open: bool = True) -> Listener:
-        listener = Listener(self, directory, deltas=deltas, ids=ids, keeps_open=keeps_open)
+    def subscribe(
+        self,
+        directory: str | None,
+        *,
+        deltas: bool = False,
+        ids: bool = False,
+        keeps_open: bool = True,
+        audience: Audience | None = None,
+    ) -> Listener:
+        listener = Listener(self, directory, deltas=deltas, ids=ids, keeps_open=keeps_open, audience=audience)
         self._listeners.setdefault((directory, deltas), set()).add(listener)
         if self._closed:
             listener.close()
@@ -93,7 +101,8 @@ class MemoryBus:
     def _send(self, frame: Frame, deltas: bool) -> None:
         for listener in self._of(frame.directory, deltas):
             try:
-                listener.push(frame)
+                if listener.hears(frame):
+                    listener.push(frame)
             except Exception:
                 log.exception("an event could not be put before a client; it is disconnected")
                 listener.close()

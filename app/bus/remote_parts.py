@@ -27,6 +27,7 @@ class Gain(NamedTuple):
     size: int
     generation: int
     whole: str | None
+    owner: str
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class RemotePart:
     session_id: str
     body: dict[str, Any]
     size: int
+    owner: str = ""
     pieces: list[str] = field(default_factory=list)
 
     def append(self, text: str) -> None:
@@ -70,7 +72,7 @@ class RemoteParts:
 
     def _introduced(self, gain: Gain) -> PartDelta | Event:
         body = orjson.loads(gain.whole or "{}")
-        part = RemotePart(gain.directory, gain.session_id, body, len(body["text"]))
+        part = RemotePart(gain.directory, gain.session_id, body, len(body["text"]), gain.owner)
         _remember(self._parts, gain.part_id, part)
         if gain.size == len(gain.text):
             return self._delta(gain, partial(part.first_characters, gain.size))
@@ -87,6 +89,7 @@ class RemoteParts:
             render,
             gain.field,
             gain.part_type,
+            owner=gain.owner,
         )
 
     def ended(self, part_id: str) -> None:
@@ -100,7 +103,7 @@ class RemoteParts:
 
 def _shown(part: RemotePart) -> Event:
     shown = EventMessagePartUpdated.around(b'{"part":%b}' % part.first_characters(part.size))
-    return Event.of(shown, part.directory, part.session_id, journaled=False)
+    return Event.of(shown, part.directory, part.session_id, journaled=False).stored(part.owner, None)
 
 
 def _remember(known: OrderedDict[str, Any], key: str, value: Any) -> None:

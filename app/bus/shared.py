@@ -8,10 +8,11 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from app.bus.base import Event, PartDelta, StreamingParts
+from app.bus.base import Audience, Event, PartDelta, StreamingParts
 from app.bus.frames import Frame, PartFrame
 from app.bus.listener import Listener
 from app.bus.memory import MemoryBus
@@ -103,7 +104,7 @@ class SharedBus:
 
     def _deliver(self, event: Event) -> None:
         if event.session_id is None and (found := _SESSION.search(event.payload)):
-            event = Event(event.payload, event.directory, found[1].decode(), event.journaled, event.seq)
+            event = replace(event, session_id=found[1].decode())
         if ended := _PART.match(event.payload):
             self._remote.ended(ended[1].decode())
         self._local.publish(event)
@@ -127,7 +128,8 @@ class SharedBus:
         elif frame.event.seq is not None:
             event = frame.event
             small = len(event.payload) <= LARGEST_SENT
-            link.send([_EVENT, event.seq, event.directory, event.payload.decode()] if small else [_HINT, event.seq])
+            whole = [_EVENT, event.seq, event.directory, event.payload.decode(), event.owner]
+            link.send(whole if small else [_HINT, event.seq])
 
     def _gain(self, frame: PartFrame) -> Gain:
         delta = frame.delta
@@ -143,6 +145,7 @@ class SharedBus:
             delta.size,
             delta.generation,
             whole.decode() if whole else None,
+            delta.owner,
         )
 
     def _is_due(self, part_id: str) -> bool:
@@ -160,8 +163,8 @@ class SharedBus:
     def _receive(self, item: list[Any]) -> None:
         kind, *rest = item
         if kind == _EVENT:
-            seq, directory, payload = rest
-            self._ordered.offer([Event(payload.encode(), directory, None, True, seq)])
+            seq, directory, payload, owner = rest
+            self._ordered.offer([Event(payload.encode(), directory, None, True, seq, owner)])
         elif kind == _HINT:
             self._ordered.hint(*rest)
         elif kind == _GAIN and (announced := self._remote.gain(Gain(*rest))) is not None:
@@ -169,8 +172,16 @@ class SharedBus:
 
     # Listening.
 
-    def subscribe(self, directory: str | None, *, deltas: bool = False, ids: bool = False, keeps_open: bool = True) -> Listener:
-        return self._local.subscribe(directory, deltas=deltas, ids=ids, keeps_open=keeps_open)
+    def subscribe(
+        self,
+        directory: str | None,
+        *,
+        deltas: bool = False,
+        ids: bool = False,
+        keeps_open: bool = True,
+        audience: Audience | None = None,
+    ) -> Listener:
+        return self._local.subscribe(directory, deltas=deltas, ids=ids, keeps_open=keeps_open, audience=audience)
 
     def streaming(self, directory: str | None) -> StreamingParts:
         return self._remote.streaming(directory)

@@ -54,6 +54,7 @@ class SubagentSessions:
             rules = child_rules(parent, agent.permission, own)
             title = f"{request.description} (@{agent.name} subagent)"
             session = new_session(caller.instance.location, title, caller.session.id, rules)
+            session.owner = above.owner
             change = self._store.change(session.id, caller.instance.location.directory)
             change.create_session(session)
             await self._store.commit(change)

@@ -211,6 +211,17 @@ class PendingRequests(Generic[R, T]):
             raise RequestNotPending(request_id)
         return PendingRequest(row.directory, request)
 
+    async def require_seen(self, request_id: str, sees: Callable[[str], bool]) -> None:
+        """`sees` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
+
+        def owner(connection: Connection) -> str | None:
+            session_id = queries.session_of_request(connection, request_id)
+            return queries.owners(connection, [session_id]).get(session_id) if session_id else None
+
+        found = await self._database.read(owner)
+        if found is None or not sees(found):
+            raise RequestNotPending(request_id)
+
     async def of_session(self, session_id: str) -> list[PendingRequest[R, T]]:
         """Those that wait, on whatever server."""
         rows = await self._database.read(lambda connection: queries.session_requests(connection, self._kind.name, session_id))
@@ -252,9 +263,12 @@ class PendingRequests(Generic[R, T]):
         if pending is not None and not pending.answer.done():
             pending.answer.set_result(answer)
 
-    async def all_json(self, directory: str) -> bytes:
+    async def all_json(self, directory: str, owner: str | None = None) -> bytes:
+        """With `owner` those of one user's sessions."""
         withdrawn = set(self._withdrawn)  # a row may be read that is gone, and forgotten here, when it has been read
-        bodies = await self._database.read(lambda connection: queries.pending_requests(connection, self._kind.name, directory))
+        bodies = await self._database.read(
+            lambda connection: queries.pending_requests(connection, self._kind.name, directory, owner)
+        )
         requests = [(body, self._kind.parse(body)) for body in bodies]
         hidden = withdrawn | self._withdrawn.keys()
         return b"[%b]" % b",".join(body.encode() for body, request in requests if request and request.id not in hidden)

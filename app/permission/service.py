@@ -107,8 +107,8 @@ class Permissions:
         rows = await self._database.read(lambda connection: queries.approvals(connection, project_id))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
-    async def pending_json(self, directory: str) -> bytes:
-        return await self.pending.all_json(directory)
+    async def pending_json(self, directory: str, owner: str | None = None) -> bytes:
+        return await self.pending.all_json(directory, owner)
 
     async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> None:
         """Stores the reply with its consequences in one transaction. `always` approves the request's patterns for the project

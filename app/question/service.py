@@ -34,8 +34,8 @@ class Questions:
             raise QuestionRejected()
         return answers
 
-    async def pending_json(self, directory: str) -> bytes:
-        return await self.pending.all_json(directory)
+    async def pending_json(self, directory: str, owner: str | None = None) -> bytes:
+        return await self.pending.all_json(directory, owner)
 
     async def reply(self, request_id: str, answers: list[Answer]) -> None:
         """Raises RequestNotPending."""

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Literal
 
 from app.schema.base import Wire
@@ -30,3 +31,7 @@ class Project(Wire):
     commands: ProjectCommands | None = None
     time: ProjectTime
     sandboxes: list[str] = []
+
+    def with_sandboxes_in(self, enters: Callable[[str], bool]) -> "Project":
+        """Without the checkouts in directories that `enters` does not allow."""
+        return self.model_copy(update={"sandboxes": [path for path in self.sandboxes if enters(path)]})

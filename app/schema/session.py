@@ -78,6 +78,7 @@ class Session(Wire):
     time: SessionTime
     permission: Ruleset | None = None
     revert: Revert | None = None
+    owner: Annotated[str | None, Field(description="The user it belongs to, on a server with users")] = None
 
 
 class Todo(Wire):
@@ -149,6 +150,7 @@ class UpdateInput(Wire):
     metadata: SessionMetadata | None = None
     permission: Ruleset | None = None
     time: UpdateTime | None = None
+    owner: Annotated[str | None, Field(description="Give it to another user, empty: to nobody; for admins")] = None
 
 
 class ForkInput(Wire):

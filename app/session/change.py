@@ -33,6 +33,10 @@ from app.util import clock
 UNKNOWN_BASIS = '["unknown","unknown","unknown"]'
 
 
+def _as_owned_by(owner: str, session: Session) -> Session:
+    return session.model_copy(update={"owner": owner or None})
+
+
 class SessionChange:
     def __init__(
         self, sql: Statements, directory: str, session_id: str, lease: Lease | None = None, chain: Chain | None = None
@@ -57,6 +61,17 @@ class SessionChange:
     def update_session(self, session: Session) -> None:
         self._put_session(session)
         self.announce(EventSessionUpdated.around(b'{"info":%b}' % session.wire_json()))
+
+    def give_session(self, session: Session, before: str) -> None:
+        """Its owner is another one than `before`, for whom it is deleted; for the new one it is created."""
+        info = b'{"info":%b}' % session.wire_json()
+        self._put_session(session)
+        self._announce_to(before, EventSessionDeleted.around(b'{"info":%b}' % _as_owned_by(before, session).wire_json()))
+        self._announce_to(session.owner or "", EventSessionCreated.around(info))
+        self._announce_to(session.owner or "", EventSessionUpdated.around(info))
+
+    def _announce_to(self, owner: str, event: RenderedEvent) -> None:
+        self.change.events.append(Event.of(event, self._directory, self.session_id).stored(owner, None))
 
     def put_session_unannounced(self, session: Session) -> None:
         """Stores it without an event; a later change announces it."""

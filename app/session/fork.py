@@ -67,6 +67,7 @@ def _until(stored: queries.StoredMessages, session_id: str, message_id: str | No
 def _copy(location: Location, original: Session, stored: queries.StoredMessages) -> _Copied:
     session = new_session(location, title.of_fork(original.title), permission=original.permission)
     session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
+    session.owner = original.owner
     new_ids = {row.id: ids.ascending("message") for row in stored.messages}
     messages = [
         {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from app.bus.base import ENDED, Event, EventBus, StreamingParts
+from app.bus.base import ENDED, Audience, Event, EventBus, StreamingParts
 from app.schema.event import EventMessagePartUpdated
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
@@ -39,16 +39,18 @@ class Replay:
     async def head(self) -> int:
         return (await self._database.read(queries.journal_span))[1]
 
-    async def page(self, cursor: int, directory: str | None) -> ReplayPage:
+    async def page(self, cursor: int, directory: str | None, audience: Audience | None = None) -> ReplayPage:
         """What comes after a cursor, of one directory or with None of all: PAGE_BYTES, or one event if that is larger."""
+        owner = audience.owner if audience else None
 
         def read(connection: Connection) -> ReplayPage:
             oldest, newest = queries.journal_span(connection)
             if cursor < oldest - 1 or cursor > newest:
                 return ReplayPage([], newest, resync=True)
-            rows, last = queries.events_after(connection, cursor, directory, PAGE_BYTES)
-            events = [Event(row.payload.encode(), row.directory, None, True, row.seq) for row in rows]
-            return ReplayPage(events, newest if last else rows[-1].seq, last)
+            rows, last = queries.events_after(connection, cursor, directory, PAGE_BYTES, owner)
+            events = [Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner) for row in rows]
+            heard = [event for event in events if audience is None or audience.hears(event)]
+            return ReplayPage(heard, newest if last else rows[-1].seq, last)
 
         return await self._database.read(read)
 
@@ -64,7 +66,8 @@ class Replay:
             found.known[part.id] = ENDED if ending else _text_length(part)
             if not ending:
                 shown = EventMessagePartUpdated.around(b'{"part":%b}' % part.wire_json())
-                found.events.append(Event.of(shown, where, part.session_id, journaled=False))
+                event = Event.of(shown, where, part.session_id, journaled=False)
+                found.events.append(event.stored(self._store.owner_of_streaming(part.session_id), None))
         return found
 
     async def trim(self) -> None:

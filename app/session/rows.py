@@ -33,6 +33,7 @@ def session_row(session: Session) -> dict[str, Any]:
         "project_id": session.project_id,
         "directory": session.directory,
         "parent_id": session.parent_id,
+        "owner": session.owner or "",
         "title_folded": fold(session.title),
         "updated": session.time.updated,
         "body": session.wire_json().decode(),

@@ -5,13 +5,16 @@ session that were posted before it.
 """
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 
 from app.bus.base import Event, EventBus, PartDelta
 from app.storage.writer import Chain
 
 log = logging.getLogger(__name__)
+
+MOST_OWNERS = 10_000
+"""A session that streams is among the latest: its parts' first text is announced as an event."""
 
 
 class Sequencer:
@@ -21,6 +24,8 @@ class Sequencer:
         """Per session, for each change that is not committed yet: the deltas that wait for it."""
         self._announcements = 0
         self._latest: dict[str, int] = {}
+        self._owners: OrderedDict[str, str] = OrderedDict()
+        """Of the sessions that belong to users, those that something was announced of lately."""
 
     def expect(self, sessions: Iterable[str]) -> None:
         """A change that concerns these sessions was posted. `announce` or `withdraw` follow in the order of posting."""
@@ -30,6 +35,7 @@ class Sequencer:
     def announce(self, sessions: Iterable[str], events: Sequence[Event]) -> None:
         """Publish what was committed, then the deltas that waited for it."""
         for event in events:
+            self._note_owner(event)
             self._publish(event)
         self._announcements += 1
         self._latest.update((session_id, self._announcements) for session_id in sessions if session_id in self._latest)
@@ -60,6 +66,19 @@ class Sequencer:
     def forget(self, session_id: str) -> None:
         self._latest.pop(session_id, None)
 
+    def owner(self, session_id: str) -> str:
+        """Of a session that streams; empty for nobody's."""
+        return self._owners.get(session_id, "")
+
+    def _note_owner(self, event: Event) -> None:
+        if event.session_id is None or event.owner == self._owners.get(event.session_id, ""):
+            return
+        self._owners.pop(event.session_id, None)
+        if event.owner:
+            self._owners[event.session_id] = event.owner
+        if len(self._owners) > MOST_OWNERS:
+            self._owners.popitem(last=False)
+
     def _publish(self, event: Event) -> None:
         try:
             self._bus.publish(event)
@@ -70,6 +89,7 @@ class Sequencer:
         if chain and chain.failure:
             return
         try:
-            self._bus.publish_delta(delta)
+            owner = self._owners.get(delta.session_id)
+            self._bus.publish_delta(delta._replace(owner=owner) if owner else delta)
         except Exception:
             log.exception("a delta of part %s of session %s could not be published", delta.part_id, delta.session_id)

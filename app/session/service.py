@@ -1,6 +1,6 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -18,7 +18,7 @@ from app.session.change import SessionChange
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.rows import json_array
-from app.session.store import Store
+from app.session.store import Store, unknown_session
 from app.storage import queries, tables
 from app.storage.queries import SessionFilter
 from app.util import clock, ids
@@ -45,11 +45,16 @@ class SessionService:
         self._leases = leases
         self._gate = gate
 
-    async def create(self, location: Location, wanted: CreateInput) -> Session:
+    async def create(self, location: Location, wanted: CreateInput, owner: str = "") -> Session:
+        """A child belongs to whom its parent belongs to, another session to `owner`."""
         async with self._parent_locked(wanted.parent_id):
-            rules = inherited_rules(await self._rules_of(wanted.parent_id), wanted.permission or [])
+            parent = await self._parent(wanted.parent_id)
+            rules = inherited_rules(_rules(parent), wanted.permission or [])
             session = new_session(location, wanted.title, wanted.parent_id, rules or wanted.permission)
+            session.owner = parent.owner if parent else owner or None
             session.agent, session.model, session.metadata = wanted.agent, wanted.model, wanted.metadata
+            if session.owner:
+                self._store.note_owners()
             change = self._store.change(session.id, location.directory)
             change.create_session(session)
             await self._store.commit(change)
@@ -64,14 +69,25 @@ class SessionService:
         async with self._gate.hold(parent_id, HoldKind.READ), self._store.lock(parent_id):
             yield
 
-    async def _rules_of(self, parent_id: str | None) -> Ruleset:
-        """Empty for a parent that does not exist: clients may name any id."""
+    async def _parent(self, parent_id: str | None) -> Session | None:
+        """None also for a parent that does not exist: clients may name any id."""
         if parent_id is None:
-            return []
+            return None
         try:
-            return (await self._store.session(parent_id)).permission or []
+            return await self._store.session(parent_id)
         except NotFound:
-            return []
+            return None
+
+    async def require_seen(self, session_id: str, sees: Callable[[str], bool]) -> None:
+        """`sees` is told the session's owner. Raises NotFound."""
+        owners = await self._store.query(queries.owners, [session_id])
+        if session_id not in owners or not sees(owners[session_id]):
+            raise unknown_session(session_id)
+
+    async def owned(self, session_ids: Iterable[str], owner: str) -> frozenset[str]:
+        """Those of the sessions that belong to a user."""
+        owners = await self._store.query(queries.owners, list(session_ids))
+        return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
     async def list_json(
         self,
@@ -82,22 +98,22 @@ class SessionService:
         updated_since: float | None = None,
         search: str | None = None,
         limit: int | None = None,
-        parent_id: str | None = None,
+        owner: str | None = None,
     ) -> bytes:
-        """Sessions of the whole project, newest created first."""
-        wanted = SessionFilter(location.project_id, directory, roots_only, updated_since, search, limit, parent_id)
+        """Sessions of the whole project, newest created first; with `owner` those of one user."""
+        wanted = SessionFilter(location.project_id, directory, roots_only, updated_since, search, limit, owner=owner)
         return await self._store.sessions_json(wanted)
 
-    async def children_json(self, session_id: str) -> bytes:
+    async def children_json(self, session_id: str, owner: str | None = None) -> bytes:
         session = await self._store.session(session_id)
-        return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id))
+        return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id, owner=owner))
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
         restrict the descendants too. The rules of a child session can only be restricted."""
         async with self._locked_tree(session_id) as tree:
             *descendants, session = tree
-            limits = await self._rules_of(session.parent_id)
+            limits = _rules(await self._parent(session.parent_id))
             change = self._store.change(session_id, location.directory)
             change.update_session(_edited(session, wanted, limits))
             if wanted.permission:
@@ -105,6 +121,28 @@ class SessionService:
                     change.update_session(child)
             await self._store.commit(change)
         return session
+
+    async def give(self, location: Location, session_id: str, owner: str) -> Session:
+        """To another user, with all its descendants; the empty name: to nobody. Whoever had it is told that it is gone; its
+        events so far stay theirs, as what they have heard already. Raises NotFound, SessionBusy, BadRequest for a child."""
+        async with AsyncExitStack() as holds:
+            for each in await self._store.session_tree(session_id):
+                await holds.enter_async_context(self._gate.hold(each.id, HoldKind.EDIT))
+            tree = await holds.enter_async_context(self._locked_tree(session_id))
+            session = tree[-1]
+            if session.parent_id is not None:
+                raise BadRequest("A child session belongs to whom its parent belongs to: give that away", ["owner"], owner)
+            self._store.note_owners()
+            for each in reversed(tree):
+                await self._store.commit(self._given(location, each, owner))
+        return session
+
+    def _given(self, location: Location, session: Session, owner: str) -> SessionChange:
+        before, session.owner = session.owner or "", owner or None
+        change = self._store.change(session.id, location.directory)
+        change.change.work = partial(self._leases.require_free, session_id=session.id)
+        change.give_session(session, before)
+        return change
 
     async def remove(self, location: Location, session_id: str) -> None:
         """Deletes a session and its descendants in one transaction, and announces children first. The caller holds all of
@@ -171,6 +209,10 @@ class SessionService:
     async def _refuse_reverted(self, session_id: str, message_id: str, reverted_to: str) -> None:
         if await self._store.query(queries.is_at_or_after, session_id, message_id, reverted_to):
             raise MessageReverted(session_id, message_id)
+
+
+def _rules(session: Session | None) -> Ruleset:
+    return (session.permission if session else None) or []
 
 
 def _edited(session: Session, wanted: UpdateInput, limits: Ruleset) -> Session:

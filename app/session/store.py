@@ -219,6 +219,9 @@ class Store:
             for part in self.live_parts(session).values()
         ]
 
+    def owner_of_streaming(self, session_id: str) -> str:
+        return self._sequencer.owner(session_id)
+
     async def first_writes(self) -> None:
         """Wait until every part that is on its way to the disk for the first time is stored and announced."""
         if self._first_writes:
@@ -309,12 +312,12 @@ class Store:
         return body.encode()
 
     async def session(self, session_id: str) -> Session:
-        return read_session(session_id, await self.session_json(session_id))
+        return self._known(session_id, await self.session_json(session_id))
 
     async def session_and_waiting_prompts(self, session_id: str) -> tuple[Session, int]:
         """And how many prompts its turn has yet to answer."""
         body, waiting = await self._read_both(session_id, queries.waiting_prompts)
-        return read_session(session_id, body), waiting
+        return self._known(session_id, body), waiting
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
@@ -352,14 +355,14 @@ class Store:
         """The session and its live messages, as of one moment."""
         body, stored = await self._read(session_id, queries.live_messages)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
-        return read_session(session_id, body), messages
+        return self._known(session_id, body), messages
 
     async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
         body, stored = await self._read_message(session_id, message_id)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
         if not messages:
             raise NotFound(f"Message {message_id} of session {session_id} is damaged")
-        return read_session(session_id, body), messages[0]
+        return self._known(session_id, body), messages[0]
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt."""
@@ -387,6 +390,16 @@ class Store:
             unwritten, self._unwritten = self._unwritten, {}
             self._write_live(unwritten.values())
         await self._writer.drain()
+
+    def note_owners(self) -> None:
+        """From now on it is looked up whose session an event is of."""
+        self._writer.has_owners = True
+
+    def _known(self, session_id: str, body: str | bytes) -> Session:
+        session = read_session(session_id, body)
+        if session.owner:
+            self.note_owners()
+        return session
 
     async def _read_message(self, session_id: str, message_id: str) -> tuple[str, queries.StoredMessages]:
         body, stored = await self._read(session_id, lambda c, s: queries.one_message(c, s, message_id))

@@ -24,4 +24,4 @@ class Journal:
     async def after(self, cursor: int) -> Sequence[Event]:
         """What comes after a sequence: PAGE_BYTES, or one event if that is larger."""
         rows, _ = await self._database.read(lambda connection: queries.events_after(connection, cursor, None, PAGE_BYTES))
-        return [Event(row.payload.encode(), row.directory, None, True, row.seq) for row in rows]
+        return [Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner) for row in rows]

@@ -19,13 +19,29 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    or_,
     select,
     text,
 )
 
 from app.storage.now import now_ms
 from app.storage.statements import newest_answered
-from app.storage.tables import APPROVAL, COUNTER, EVENT, LEASE, MESSAGE, PART, PENDING_REQUEST, PROJECT, REPLICA, SESSION, SHARE
+from app.storage.tables import (
+    APPROVAL,
+    COUNTER,
+    EVENT,
+    LEASE,
+    MESSAGE,
+    PART,
+    PENDING_REQUEST,
+    PROJECT,
+    REPLICA,
+    SESSION,
+    SHARE,
+    USAGE,
+    USER,
+    USER_KEY,
+)
 
 # Sessions.
 
@@ -41,6 +57,8 @@ class SessionFilter:
     search: str | None = None
     limit: int | None = None
     parent_id: str | None = None
+    owner: str | None = None
+    """None: whoever they belong to."""
 
 
 def session_body(connection: Connection, session_id: str) -> str | None:
@@ -63,6 +81,8 @@ def _sessions(wanted: SessionFilter) -> Select[Any]:
         query = query.where(SESSION.c.parent_id.is_(None))
     if wanted.parent_id is not None:
         query = query.where(SESSION.c.parent_id == wanted.parent_id)
+    if wanted.owner is not None:
+        query = query.where(SESSION.c.owner == wanted.owner, SESSION.c.owner != literal_column("''"))
     if wanted.updated_since is not None:
         query = query.where(SESSION.c.updated >= literal(wanted.updated_since, Float))
     if wanted.search:
@@ -71,6 +91,17 @@ def _sessions(wanted: SessionFilter) -> Select[Any]:
     if wanted.limit is not None:
         query = query.limit(wanted.limit)
     return query
+
+
+def owners(connection: Connection, session_ids: Collection[str]) -> dict[str, str]:
+    """Of the sessions that there are."""
+    rows = connection.execute(select(SESSION.c.id, SESSION.c.owner).where(SESSION.c.id.in_(session_ids)))
+    return {row.id: row.owner for row in rows}
+
+
+def has_owned_sessions(connection: Connection) -> bool:
+    query = select(SESSION.c.seq).where(SESSION.c.owner != literal_column("''")).limit(1)
+    return connection.execute(query).scalar_one_or_none() is not None
 
 
 def fold(text: str) -> str:
@@ -374,8 +405,11 @@ _REQUESTS = select(PENDING_REQUEST.c.directory, PENDING_REQUEST.c.body).order_by
 _WAITING_REQUESTS = _REQUESTS.where(PENDING_REQUEST.c.answer.is_(None))
 
 
-def pending_requests(connection: Connection, kind: str, directory: str) -> list[str]:
+def pending_requests(connection: Connection, kind: str, directory: str, owner: str | None = None) -> list[str]:
+    """`owner`: only those of the sessions of a user."""
     wanted = _WAITING_REQUESTS.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.directory == directory)
+    if owner is not None:
+        wanted = wanted.where(PENDING_REQUEST.c.session_id.in_(select(SESSION.c.id).where(SESSION.c.owner == owner)))
     return [row.body for row in connection.execute(wanted)]
 
 
@@ -387,6 +421,11 @@ def pending_request(connection: Connection, kind: str, request_id: str) -> Row[A
 def session_requests(connection: Connection, kind: str, session_id: str) -> Sequence[Row[Any]]:
     wanted = _WAITING_REQUESTS.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.session_id == session_id)
     return connection.execute(wanted).all()
+
+
+def session_of_request(connection: Connection, request_id: str) -> str | None:
+    query = select(PENDING_REQUEST.c.session_id).where(PENDING_REQUEST.c.id == request_id)
+    return connection.execute(query).scalar_one_or_none()
 
 
 def is_pending(connection: Connection, request_id: str) -> bool:
@@ -407,13 +446,17 @@ def orphaned_requests(connection: Connection, kind: str, sessions: Collection[st
     return connection.execute(query.order_by(PENDING_REQUEST.c.seq)).all()
 
 
-def events_after(connection: Connection, seq: int, directory: str | None, max_bytes: int) -> tuple[list[Row[Any]], bool]:
+def events_after(
+    connection: Connection, seq: int, directory: str | None, max_bytes: int, owner: str | None = None
+) -> tuple[list[Row[Any]], bool]:
     """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
-    these are all. Reads hardly more rows than it returns."""
-    columns = (EVENT.c.seq, EVENT.c.directory, EVENT.c.payload, EVENT.c.bytes)
-    query = select(*columns).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
+    these are all. `owner`: without those of other users' sessions. Reads hardly more rows than it returns."""
+    columns = (EVENT.c.seq, EVENT.c.directory, EVENT.c.payload, EVENT.c.bytes, EVENT.c.owner)
+    query: Select[Any] = select(*columns).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
     if directory is not None:
         query = query.where(EVENT.c.directory == directory)
+    if owner is not None:
+        query = query.where(or_(EVENT.c.owner == owner, EVENT.c.owner.is_(None)))
     rows: list[Row[Any]] = []
     size = 0
     with connection.execute(query, execution_options=_ROW_BY_ROW) as found:
@@ -515,3 +558,20 @@ def project_bytes(connection: Connection, project_id: str) -> int:
 def _bytes(connection: Connection, body: ColumnElement[str]) -> ColumnElement[int]:
     """SQLite has `octet_length` only since 3.43."""
     return func.length(cast(body, LargeBinary)) if connection.dialect.name == "sqlite" else func.octet_length(body)
+
+
+# Users.
+
+
+def users(connection: Connection) -> Sequence[Row[Any]]:
+    return connection.execute(select(USER).order_by(USER.c.created, USER.c.name)).all()
+
+
+def user_keys(connection: Connection, name: str | None = None) -> Sequence[Row[Any]]:
+    """Of one user or of all; encrypted."""
+    query = select(USER_KEY).order_by(USER_KEY.c.name, USER_KEY.c.provider_id)
+    return connection.execute(query if name is None else query.where(USER_KEY.c.name == name)).all()
+
+
+def usage(connection: Connection, name: str, day: str) -> Row[Any] | None:
+    return connection.execute(select(USAGE).where(USAGE.c.name == name, USAGE.c.day == day)).one_or_none()

@@ -26,6 +26,9 @@ from app.storage.tables import (
     SESSION,
     SHARE,
     TODO,
+    USAGE,
+    USER,
+    USER_KEY,
 )
 
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
@@ -48,6 +51,7 @@ class Statements:
         self._make_replicas()
         self._make_directory_states()
         self._make_event_tokens()
+        self._make_users()
         self.rank: dict[int, int] = {
             id(statement): position
             for position, statement in enumerate(
@@ -162,8 +166,19 @@ class Statements:
         since = self._now - bindparam("lifetime", type_=BigInteger)
         self.put_event_token = self._insert(EVENT_TOKEN).values(created=self._now)
         self.delete_old_event_tokens = delete(EVENT_TOKEN).where(EVENT_TOKEN.c.created <= since)
-        self.redeem_event_token = delete(EVENT_TOKEN).where(
-            EVENT_TOKEN.c.hash == bindparam("given"), EVENT_TOKEN.c.created > since
+        valid = (EVENT_TOKEN.c.hash == bindparam("given"), EVENT_TOKEN.c.created > since)
+        self.redeem_event_token = delete(EVENT_TOKEN).where(*valid).returning(EVENT_TOKEN.c.principal)
+
+    def _make_users(self) -> None:
+        self.put_user = self._upsert(USER, ["name"], keep=frozenset({"created"}))
+        self.delete_user = _delete(USER, name="gone")
+        self.delete_user_keys = _delete(USER_KEY, name="gone")
+        self.put_user_key = self._upsert(USER_KEY, ["name", "provider_id"])
+        self.delete_user_key = _delete(USER_KEY, name="gone", provider_id="gone_provider")
+        added = self._insert(USAGE)
+        self.add_usage = added.on_conflict_do_update(
+            index_elements=["name", "day"],
+            set_={"cost": USAGE.c.cost + added.excluded.cost, "tokens": USAGE.c.tokens + added.excluded.tokens},
         )
 
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:

@@ -36,6 +36,7 @@ class SessionRow(SQLModel, table=True):
     __table_args__ = (
         Index("session_by_project", "project_id", "seq"),
         Index("session_by_parent", "parent_id", "seq"),
+        _partial_index("session_by_owner", "owner", "project_id", "seq", where="owner <> ''"),
         Index("session_reverting", "seq", sqlite_where=text("reverting = 1"), postgresql_where=text("reverting")),
         {"sqlite_autoincrement": True},
     )
@@ -45,6 +46,8 @@ class SessionRow(SQLModel, table=True):
     project_id: str
     directory: str
     parent_id: str | None = None
+    owner: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    """The user it belongs to; empty for nobody's, as on a server without users."""
     title_folded: str
     updated: int = Field(sa_type=BigInteger)
     body: str = Field(sa_type=Text)
@@ -167,6 +170,8 @@ class EventRow(SQLModel, table=True):
     payload: str = Field(sa_type=Text)
     bytes: int = Field(sa_column=Column(Integer, nullable=False, server_default="0"))
     """The size of the payload. It is in the index, so that trimming the journal reads no payload."""
+    owner: str | None = None
+    """The user whose session it is of, empty for nobody's; None for an event of no session."""
 
 
 class LeaseRow(SQLModel, table=True):
@@ -217,12 +222,47 @@ class DirectoryStateRow(SQLModel, table=True):
 
 
 class EventTokenRow(SQLModel, table=True):
-    """A login for one event stream. `created` in epoch milliseconds."""
+    """A login for one event stream, of the `principal` (JSON). `created` in epoch milliseconds."""
 
     __tablename__: ClassVar[str] = "event_token"
 
     hash: str = Field(primary_key=True)
     created: int = Field(sa_type=BigInteger)
+    principal: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'{}'")})
+
+
+class UserRow(SQLModel, table=True):
+    """`roots` is a JSON list of directories. `max_cost` (dollars) and `max_tokens` are for a day."""
+
+    __tablename__: ClassVar[str] = "user_account"
+
+    name: str = Field(primary_key=True)
+    role: str
+    roots: str = Field(sa_type=Text)
+    created: int = Field(sa_type=BigInteger)
+    max_cost: float | None = None
+    max_tokens: int | None = Field(default=None, sa_type=BigInteger)
+
+
+class UserKeyRow(SQLModel, table=True):
+    """A user's own key of a provider; `body` is encrypted."""
+
+    __tablename__: ClassVar[str] = "user_key"
+
+    name: str = Field(primary_key=True)
+    provider_id: str = Field(primary_key=True)
+    body: str = Field(sa_type=Text)
+
+
+class UsageRow(SQLModel, table=True):
+    """What a user's model calls took on a day (UTC, `2026-01-31`)."""
+
+    __tablename__: ClassVar[str] = "user_usage"
+
+    name: str = Field(primary_key=True)
+    day: str = Field(primary_key=True)
+    cost: float
+    tokens: int = Field(sa_type=BigInteger)
 
 
 class CounterRow(SQLModel, table=True):
@@ -241,5 +281,6 @@ def _table(model: type[SQLModel]) -> Any:
 SESSION, MESSAGE, PART = _table(SessionRow), _table(MessageRow), _table(PartRow)
 TODO, DIFF, SHARE = _table(TodoRow), _table(DiffRow), _table(ShareRow)
 PROJECT, APPROVAL, PENDING_REQUEST = _table(ProjectRow), _table(ApprovalRow), _table(PendingRequestRow)
+USER, USER_KEY, USAGE = _table(UserRow), _table(UserKeyRow), _table(UsageRow)
 EVENT, LEASE, COUNTER, REPLICA = _table(EventRow), _table(LeaseRow), _table(CounterRow), _table(ReplicaRow)
 DIRECTORY_STATE, EVENT_TOKEN = _table(DirectoryStateRow), _table(EventTokenRow)

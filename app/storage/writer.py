@@ -19,6 +19,7 @@ from sqlalchemy.sql.base import Executable
 from app.bus.base import Event
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
+from app.storage import queries
 from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
 from app.util import clock
@@ -123,6 +124,8 @@ class Writer:
         self._database = database
         self._retry_seconds = retry_seconds
         self._sql = statements
+        self.has_owners = False
+        """Whether sessions may belong to users. Until then nobody asks the database whose a session is."""
         self._announcer = announcer
         self._queue: deque[_Waiting] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -224,13 +227,22 @@ class Writer:
             waiting.done.set_result(None)
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
+        owners = self._owners(connection, changes, {})
         for group in _split_at_work(changes):
             if group[0].work:
                 group[0].work(connection)
             self._check_leases(connection, {change.lease for change in group if change.lease})
             for statement, rows in _grouped(group, self._sql.rank):
                 connection.execute(statement, rows)
-        return self._journal(connection, changes)
+        return self._journal(connection, changes, self._owners(connection, changes, owners))
+
+    def _owners(self, connection: Connection, changes: list[Change], known: dict[str, str]) -> dict[str, str]:
+        """Whose sessions the changes announce something of. Looked up before the writes for sessions that are deleted, and after
+        them for new ones."""
+        if not self.has_owners:
+            return known
+        unknown = {event.session_id for change in changes for event in change.events if event.session_id} - known.keys()
+        return known | queries.owners(connection, unknown) if unknown else known
 
     def _check_leases(self, connection: Connection, leases: set[Lease]) -> None:
         """Each once, however many changes are made under it."""
@@ -241,10 +253,10 @@ class Writer:
         if rows and connection.execute(self._sql.check_lease, rows).rowcount != len(rows):
             raise StaleLease(f"another server runs {' or '.join(lease.session_id for lease in leases)} now")
 
-    def _journal(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
+    def _journal(self, connection: Connection, changes: list[Change], owners: Mapping[str, str]) -> list[list[Event]]:
         count = sum(event.journaled for change in changes for event in change.events)
         if not count:
-            return [change.events for change in changes]
+            return [[_stored(event, owners, None) for event in change.events] for change in changes]
         seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count
         rows: list[dict[str, Any]] = []
         now = clock.now_ms()
@@ -252,19 +264,31 @@ class Writer:
         for change in changes:
             events: list[Event] = []
             for event in change.events:
-                if event.journaled:
-                    seq += 1
-                    rows.append(_journal_row(event, seq, now))
-                    event = event.numbered(seq)
-                events.append(event)
+                seq += event.journaled
+                events.append(_stored(event, owners, seq if event.journaled else None))
+            rows.extend(_journal_row(event, now) for event in events if event.journaled)
             numbered.append(events)
         connection.execute(self._sql.put_event, rows)
         return numbered
 
 
-def _journal_row(event: Event, seq: int, now: int) -> dict[str, Any]:
+def _stored(event: Event, owners: Mapping[str, str], seq: int | None) -> Event:
+    """An event may name its owner, where a session changes hands."""
+    if event.owner is not None or event.session_id is None:
+        return event.stored(event.owner, seq)
+    return event.stored(owners.get(event.session_id, ""), seq)
+
+
+def _journal_row(event: Event, now: int) -> dict[str, Any]:
     payload = event.payload
-    return {"seq": seq, "directory": event.directory, "time": now, "payload": payload.decode(), "bytes": len(payload)}
+    return {
+        "seq": event.seq,
+        "directory": event.directory,
+        "time": now,
+        "payload": payload.decode(),
+        "bytes": len(payload),
+        "owner": event.owner,
+    }
 
 
 def _fail(done: asyncio.Future[None], error: Exception) -> None:

@@ -3,25 +3,34 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.project.discovery import discover
 from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
+from app.users.principal import is_within
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 
 
 class Workspaces:
-    """`home`: the server's own directory, the default. `roots`: other directory trees that clients may use."""
+    """`home`: the server's own directory, the default. `roots`: other directory trees that clients may use; `user_roots`: those
+    of users."""
 
     def __init__(
-        self, settings: WorkspaceSettings, home: Path, roots: Sequence[Path], projects: Projects, idle_seconds: float = 1800
+        self,
+        settings: WorkspaceSettings,
+        home: Path,
+        roots: Sequence[Path],
+        projects: Projects,
+        idle_seconds: float = 1800,
+        user_roots: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._settings = settings
         self._idle_seconds = idle_seconds
         self.home = str(home.resolve())
-        self._roots = [self.home, *(str(root.resolve()) for root in roots)]
+        self.roots = [self.home, *(str(root.resolve()) for root in roots)]
+        self._user_roots = user_roots
         self._projects = projects
         self._open: dict[str, Workspace] = {}
         self._opening: dict[str, asyncio.Task[Workspace]] = {}
@@ -35,7 +44,7 @@ class Workspaces:
 
     def allows(self, real: str) -> bool:
         """Whether a path, given without symlinks, is in a tree that clients may use."""
-        return any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
+        return is_within(real, self.roots) or is_within(real, self._user_roots())
 
     def all_open(self) -> list[Workspace]:
         return list(self._open.values())
@@ -65,7 +74,7 @@ class Workspaces:
         await asyncio.to_thread(self._check, path)
         found = await discover(Path(path))
         if path == self.home and str(found.checkout) != "/":
-            self._roots.append(str(found.checkout))
+            self.roots.append(str(found.checkout))
         workspace = Workspace(self._settings, path, found)
         if workspace.head is not None:
             await workspace.head.refresh()

@@ -64,7 +64,7 @@ async def test_every_route_wants_a_login(tmp_path: Path, monkeypatch: pytest.Mon
     assert set(served) == open_routes and throttled
 
 
-def test_guessing_is_slow_and_tells_nothing_by_its_time(tmp_path: Path, figure: Any) -> None:
+async def test_guessing_is_slow_and_tells_nothing_by_its_time(tmp_path: Path, figure: Any) -> None:
     """The clock of the throttle is set so that it never refuses; then it is left as it is."""
     patient = Login("opencode", PASSWORD, TokenStore(tmp_path), Throttle(now=iter(range(0, 10**9, 100)).__next__))
     taken: dict[str, list[float]] = {"first letter wrong": [], "last letter wrong": [], "much longer": []}
@@ -72,11 +72,11 @@ def test_guessing_is_slow_and_tells_nothing_by_its_time(tmp_path: Path, figure: 
     for _ in range(ROUNDS):
         for kind, guess in guesses.items():
             began = time.perf_counter_ns()
-            assert isinstance(patient.check(visit(), basic(guess)), LoginDenied)
+            assert isinstance(await patient.check(visit(), basic(guess)), LoginDenied)
             taken[kind].append(time.perf_counter_ns() - began)
     medians = {kind: statistics.median(times) / 1000 for kind, times in taken.items()}
     strict = Login("opencode", PASSWORD, TokenStore(tmp_path))
-    compared = sum(strict.check(visit(), basic("guess")) == LoginDenied() for _ in range(ROUNDS))
+    compared = sum([await strict.check(visit(), basic("guess")) == LoginDenied() for _ in range(ROUNDS)])
     figure(
         ", ".join(f"{kind}: {median:.1f} µs" for kind, median in medians.items())
         + f"; of {ROUNDS} guesses in a minute {compared + 1} were compared"

@@ -115,6 +115,22 @@ def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> No
         assert (held.owner, held.generation) == ("gone", 7)
 
 
+def test_what_was_stored_before_there_were_users_is_nobodys(engine: Engine) -> None:
+    """Its events too: none of the users may be sent them but those who see everything."""
+    upgrade_to(engine, "0010")
+    with engine.begin() as connection:
+        for into, values in (
+            ("session (id, project_id, directory, title_folded, updated, body)", "'ses_1', 'p', '/d', 't', 1, '{}'"),
+            ("event_journal (seq, directory, time, payload, bytes)", "1, '/d', 1, '{}', 2"),
+        ):
+            connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
+    upgrade(engine)
+    with engine.begin() as connection:
+        assert queries.owners(connection, ["ses_1"]) == {"ses_1": ""}
+        assert connection.execute(text("SELECT owner FROM event_journal")).scalars().all() == [""]
+        assert queries.events_after(connection, 0, None, 1000, "anna") == ([], True)
+
+
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:
     upgrade(engine)
     before = schema(tmp_path / "opensession.db")

@@ -13,10 +13,11 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Received:
-    """One frame: its `id:` if it had one, and its data."""
+    """One frame: its `id:` if it had one, as it came (`cursor`) and as a number, and its data."""
 
     id: int | None
     data: dict[str, Any]
+    cursor: str | None = None
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -84,13 +85,14 @@ class EventReader:
                 self._came.notify_all()
 
     async def _read_frames(self, response: httpx.Response) -> None:
-        event_id: int | None = None
+        cursor: str | None = None
         async for line in response.aiter_lines():
             self.characters += len(line) + 1
             if line.startswith("id:"):
-                event_id = int(line[3:])
+                cursor = line[3:].strip()
             elif line.startswith("data:"):
-                self.seen.append(Received(event_id, json.loads(line[5:])))
-                event_id = None
+                number = int(cursor) if cursor and cursor.isdigit() else None
+                self.seen.append(Received(number, json.loads(line[5:]), cursor))
+                cursor = None
                 async with self._came:
                     self._came.notify_all()

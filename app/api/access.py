@@ -1,0 +1,131 @@
+"""Who may do what: one gate that every route stands behind.
+
+`ACCESS` has every operation; one that is missing is for admins. A route that names a session, or a request that waits for an
+answer, is reached by those alone who may see it: for others there is no such thing. What a route lists it filters itself, by
+`Principal.owner_seen`.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from app.schema.errors import DirectoryForbidden, ServiceError
+from app.users.principal import OPERATOR, Principal, may_enter
+
+if TYPE_CHECKING:
+    from app.api.services import Services
+
+PRINCIPAL = "opensession.principal"
+"""Where in a request's scope the one is noted who makes it."""
+
+
+class ReadOnly(ServiceError):
+    status = 403
+    name = "ReadOnlyError"
+
+    def __init__(self) -> None:
+        super().__init__("This login may read and change nothing: it is a viewer's, or its token is read-only.")
+
+
+class AdminsOnly(ServiceError):
+    status = 403
+    name = "AdminsOnlyError"
+
+    def __init__(self) -> None:
+        super().__init__("Only an admin of this server may do this.")
+
+
+class Permitted(Enum):
+    ANYONE = "whoever may log in, and where no login is needed everybody"
+    WRITER = "who may change what is theirs"
+    ADMIN = "admins"
+
+
+_READ = (
+    "session.list session.status session.get session.children session.todo session.diff session.messages session.message "
+    "share.session permission.list question.list event.subscribe global.event auth.eventToken global.health lsp.status "
+    "formatter.status mcp.status experimental.resource.list config.get config.providers provider.list provider.auth path.get "
+    "project.list project.current vcs.get app.agents command.list app.skills tool.ids tool.list find.text find.files "
+    "find.symbols file.list file.read file.status plugin.list /doc / /page/{name} /s/{shareID} /mcp/oauth/callback"
+)
+_WRITE = (
+    "session.create session.update session.delete session.fork session.abort session.prompt session.prompt_async "
+    "session.deleteMessage part.update part.delete session.command session.shell session.init session.summarize session.revert "
+    "session.unrevert session.share session.unshare permission.reply permission.respond question.reply question.reject app.log "
+    "auth.set auth.remove"
+)
+_MANAGE = (
+    "global.dispose instance.dispose config.update project.update mcp.add mcp.connect mcp.disconnect mcp.auth.start "
+    "mcp.auth.callback mcp.auth.authenticate mcp.auth.remove"
+)
+ACCESS: Mapping[str, Permitted] = {
+    operation: access
+    for access, operations in ((Permitted.ANYONE, _READ), (Permitted.WRITER, _WRITE), (Permitted.ADMIN, _MANAGE))
+    for operation in operations.split()
+}
+"""By the operation's id, or the path of a route that has none."""
+
+
+def access_of(operation: str) -> Permitted:
+    return ACCESS.get(operation, Permitted.ADMIN)
+
+
+def principal_of(scope: Mapping[str, Any]) -> Principal:
+    principal: Principal = scope.get(PRINCIPAL, OPERATOR)
+    return principal
+
+
+def require_access(principal: Principal, access: Permitted) -> None:
+    """Raises ReadOnly, AdminsOnly."""
+    if access is Permitted.ANYONE:
+        return
+    if not principal.may_write:
+        raise ReadOnly
+    if access is Permitted.ADMIN and not principal.may_manage:
+        raise AdminsOnly
+
+
+async def require_visible(app: "Services", principal: Principal, parameters: Mapping[str, str]) -> None:
+    """Of what the path names. Raises NotFound, as for what does not exist."""
+    if principal.sees_all:
+        return
+    for name, of_parameter in _NAMED.items():
+        if name in parameters:
+            await of_parameter(app, principal, parameters[name])
+
+
+async def require_session(app: "Services", principal: Principal, session_id: str) -> None:
+    """Raises NotFound."""
+    if not principal.sees_all:
+        await app.sessions.service.require_seen(session_id, principal.sees)
+
+
+async def _require_request(app: "Services", principal: Principal, request_id: str) -> None:
+    await app.pending.permissions.pending.require_seen(request_id, principal.sees)
+
+
+_NAMED: Mapping[str, Callable[["Services", Principal, str], Awaitable[None]]] = {
+    "sessionID": require_session,
+    "requestID": _require_request,
+    "permissionID": _require_request,
+}
+
+
+async def entered(app: "Services", principal: Principal, directory: str | None) -> str | None:
+    """The directory to work in, None for the server's own: of a member whose roots do not have that, the first root. Raises
+    DirectoryForbidden, whether there is such a directory or not."""
+    if principal is OPERATOR:
+        return directory
+    await app.users.users.all()
+    wanted = directory or app.directories.instances.workspaces.home
+    if enters(app, principal, os.path.realpath(wanted)):  # noqa: ASYNC240  no slower than the look-ups that follow
+        return directory
+    if directory is None and principal.roots:
+        return principal.roots[0]
+    raise DirectoryForbidden(f"{wanted} is not a directory that you may work in.", directory=directory)
+
+
+def enters(app: "Services", principal: Principal, real: str) -> bool:
+    """Of a path without symlinks."""
+    return may_enter(principal, real, app.directories.instances.workspaces.roots, app.users.users.roots())

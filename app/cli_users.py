@@ -1,0 +1,155 @@
+"""The commands `opensession user` and `opensession token`: who may log in."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from app.cli_support import database_must_do, fail, settings
+from app.users.principal import Role
+
+if TYPE_CHECKING:
+    from app.users.users import User, Users
+
+T = TypeVar("T")
+
+user = typer.Typer(help="The people who use the server.", no_args_is_help=True)
+token = typer.Typer(help="Bearer tokens, with which clients log in.", no_args_is_help=True)
+
+_NAME = r"[\w.@:|-]{1,200}"
+_TOKEN_NAME = r"[\w.@-]{1,60}"
+
+DayCost = Annotated[float | None, typer.Option(min=0, help="Dollars that their model calls may cost a day.")]
+DayTokens = Annotated[int | None, typer.Option(min=0, help="Tokens that their model calls may take a day.")]
+
+
+@user.command("add")
+def add_user(
+    name: Annotated[str, typer.Argument(help="As it stands in the audit log; oidc:SUBJECT for one of the identity provider.")],
+    role: Annotated[Role, typer.Option(help="admin: everything; member: their own sessions; viewer: reads everything.")],
+    root: Annotated[list[Path] | None, typer.Option(help="A directory that a member works in; may be given again.")] = None,
+    max_cost: DayCost = None,
+    max_tokens: DayTokens = None,
+) -> None:
+    """Add a user. From now on every request to the server needs a login."""
+    from app.api.tokens import TokenStore
+    from app.users.users import User, UserNameTaken
+
+    if not re.fullmatch(_NAME, name):
+        fail("A user's name may have up to 200 letters, digits and . _ @ : | -")
+    if root and role is not Role.MEMBER:
+        fail("Only members have roots: an admin works everywhere, a viewer sees everything.")
+    roots = tuple(_directory(path) for path in root or ())
+    TokenStore(settings().data_dir).require_login()
+    try:
+        _run(lambda users: users.add(User(name, role, roots, max_cost=max_cost, max_tokens=max_tokens)))
+    except UserNameTaken:
+        fail(f"There is a user {name} already.")
+
+
+def _directory(path: Path) -> str:
+    real = path.expanduser().resolve()
+    if not real.is_dir():
+        fail(f"There is no directory {path}.")
+    return str(real)
+
+
+@user.command("list")
+def list_users() -> None:
+    """The users with their roles, roots and limits."""
+    for each in _run(_all).values():
+        limits = [f"{each.max_cost:g} dollars a day"] if each.max_cost is not None else []
+        limits += [f"{each.max_tokens} tokens a day"] if each.max_tokens is not None else []
+        typer.echo("\t".join([each.name, each.role.value, f"added {_day(each.created)}", *each.roots, *limits]))
+
+
+async def _all(users: "Users") -> "dict[str, User]":
+    return dict(await users.all())
+
+
+@user.command("remove")
+def remove_user(name: str) -> None:
+    """Remove a user with their tokens and keys. Their sessions stay: admins see them, and can give them to somebody else."""
+    from app.api.tokens import TokenStore
+
+    TokenStore(settings().data_dir).revoke_all_of(name)
+    if not _run(lambda users: users.remove(name)):
+        fail(f"There is no user {name}.")
+
+
+@token.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="What the token is for; it stands in the audit log.")],
+    user: Annotated[str | None, typer.Option(help="Whose it is; without, it may do everything.")] = None,
+    days: Annotated[int | None, typer.Option(min=1, help="Days for which it holds; without, until it is revoked.")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
+) -> None:
+    """Make a token and print it: this once, only its hash is kept. From now on every request to the server needs a login."""
+    from app.api.tokens import TokenNameTaken, TokenStore
+
+    if not re.fullmatch(_TOKEN_NAME, name):
+        fail("A token's name may have up to 60 letters, digits and . _ @ -")
+    if user is not None and user not in _run(_all):
+        fail(f"There is no user {user}: add them with `opensession user add`.")
+    lifetime = days * 24 * 3600 * 1000 if days else None
+    try:
+        made = TokenStore(settings().data_dir).create(name, lifetime, user=user, read_only=read_only)
+    except TokenNameTaken:
+        fail(f"There is a token {name} already: revoke it first, or choose another name.")
+    typer.echo(made)
+
+
+@token.command("list")
+def list_tokens() -> None:
+    """The names of the tokens, whose they are, and how long they hold."""
+    from app.api.tokens import TokenStore
+
+    for entry in TokenStore(settings().data_dir).entries():
+        whose = [f"user {entry.user}"] if entry.user else []
+        whose += ["read-only"] if entry.read_only else []
+        typer.echo("\t".join([entry.name, f"made {_day(entry.created)}", _until(entry.expires, entry.holds()), *whose]))
+
+
+def _until(expires: int | None, holds: bool) -> str:
+    if expires is None:
+        return "until revoked"
+    return f"{'until' if holds else 'expired'} {_day(expires)}"
+
+
+def _day(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1000).date().isoformat()
+
+
+@token.command("revoke")
+def revoke_token(name: str) -> None:
+    """Take a token back, at once; open event streams go on until they end."""
+    from app.api.tokens import TokenStore
+
+    if not TokenStore(settings().data_dir).revoke(name):
+        fail(f"There is no token {name}.")
+
+
+def _run(work: "Callable[[Users], Awaitable[T]]") -> T:
+    """On the database that the server uses; the embedded one is made or migrated."""
+    from app.storage.engine import Database
+    from app.storage.migrate import require_current, upgrade
+    from app.storage.statements import Statements
+    from app.users.users import Users
+
+    async def run() -> T:
+        database = Database(settings().resolved_database_url)
+        try:
+            if settings().database_url is None:
+                upgrade(database.engine)
+            else:
+                require_current(database.engine)
+            return await work(Users(database, Statements(database.dialect)))
+        finally:
+            database.close()
+
+    with database_must_do():
+        return asyncio.run(run())

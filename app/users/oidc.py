@@ -1,0 +1,183 @@
+"""Bearer tokens of an identity provider (OpenID Connect): who its JSON Web Tokens say somebody is.
+
+Signatures are checked against the provider's published keys, which are fetched again when they are old, or when a token names one
+that is not known: not more often than each REFETCH_SECONDS, whatever tokens are sent. PyJWT does the cryptography; it is
+imported with the first token.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from app.users.principal import Principal, Role, highest_role
+from app.users.users import Users
+from app.util.failure_log import FailureLog
+
+if TYPE_CHECKING:
+    import httpx
+    from jwt import PyJWK
+
+log = logging.getLogger(__name__)
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Asymmetric ones alone: with the others, the public key would be enough to make a token."""
+LEEWAY_SECONDS = 60
+KEYS_SECONDS = 600.0
+REFETCH_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
+PREFIX = "oidc:"
+"""Before the names of the provider's users, so that none of them is taken for a user of `opensession user`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    issuer: str
+    audience: str
+    role_claim: str | None = None
+
+
+class ProviderKeys:
+    """The identity provider's public keys by their id."""
+
+    def __init__(self, issuer: str, refetch_seconds: float = REFETCH_SECONDS) -> None:
+        self._issuer = issuer
+        self._refetch_seconds = refetch_seconds
+        self._keys: dict[str | None, PyJWK] = {}
+        self._fetched_at = self._tried_at = float("-inf")
+        self._fetching = asyncio.Lock()
+        self._failures = FailureLog(log, f"fetching the keys of {issuer}")
+
+    async def get(self, key_id: str | None) -> "PyJWK | None":
+        if self._is_due(key_id):
+            async with self._fetching:
+                if self._is_due(key_id):
+                    await self._refresh()
+        return self._keys.get(key_id)
+
+    def _is_due(self, key_id: str | None) -> bool:
+        now = time.monotonic()
+        is_wanted = key_id not in self._keys or now - self._fetched_at > KEYS_SECONDS
+        return is_wanted and now - self._tried_at > self._refetch_seconds
+
+    async def _refresh(self) -> None:
+        """Keeps the keys that there are where the provider does not answer."""
+        self._tried_at = time.monotonic()
+        try:
+            self._keys = await self._fetch()
+        except Exception as error:  # noqa: BLE001  whatever is wrong with the provider, its users cannot log in now
+            self._failures.failed(error)
+            return
+        self._fetched_at = time.monotonic()
+        self._failures.worked()
+
+    async def _fetch(self) -> "dict[str | None, PyJWK]":
+        import httpx
+
+        async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
+            discovered = await _json(client, self._issuer.rstrip("/") + "/.well-known/openid-configuration")
+            if discovered.get("issuer") != self._issuer:
+                raise ValueError(f"it names another issuer: {discovered.get('issuer')!r}")
+            keys_url = str(discovered["jwks_uri"])
+            if urlsplit(keys_url).scheme != "https" and urlsplit(self._issuer).scheme == "https":
+                raise ValueError(f"its jwks_uri is not https: {keys_url}")
+            return _signing_keys(await _json(client, keys_url))
+
+
+async def _json(client: "httpx.AsyncClient", url: str) -> dict[str, Any]:
+    response = await client.get(url)
+    response.raise_for_status()
+    answer = response.json()
+    if not isinstance(answer, dict):
+        raise ValueError(f"{url} answered no JSON object")
+    return answer
+
+
+def _signing_keys(published: Mapping[str, Any]) -> "dict[str | None, PyJWK]":
+    """Without those that are for something else, or of an unknown kind."""
+    from jwt import PyJWK
+    from jwt.exceptions import PyJWTError
+
+    found: dict[str | None, PyJWK] = {}
+    for entry in published.get("keys", ()):
+        if entry.get("kty") not in ("RSA", "EC", "OKP") or entry.get("use", "sig") != "sig":
+            continue
+        try:
+            key = PyJWK(entry)
+        except PyJWTError:
+            continue
+        if key.algorithm_name in ALGORITHMS:
+            found[entry.get("kid")] = key
+    return found
+
+
+class OidcLogins:
+    def __init__(self, settings: OidcSettings, users: Users, keys: ProviderKeys | None = None) -> None:
+        self._settings = settings
+        self._users = users
+        self._keys = keys or ProviderKeys(settings.issuer)
+
+    async def principal(self, token: str) -> Principal | None:
+        """None for a token that does not hold, or that says no role of ours. Roots and limits are those of `opensession user add
+        oidc:SUBJECT`, if there is one; so is the role where no claim says it."""
+        claims = await self._claims(token)
+        if claims is None:
+            return None
+        name = PREFIX + claims["sub"]
+        user = await self._users.get(name)
+        role = self._role(claims, user.role if user else Role.MEMBER)
+        return Principal(name, role, roots=user.roots if user else ()) if role else None
+
+    async def _claims(self, token: str) -> dict[str, Any] | None:
+        import jwt
+
+        try:
+            header = jwt.get_unverified_header(token)
+            key = await self._keys.get(header.get("kid")) if header.get("alg") in ALGORITHMS else None
+            if key is None or key.algorithm_name != header["alg"]:
+                return None
+            return _checked(token, key, self._settings)
+        except jwt.InvalidTokenError as error:
+            log.info("a token of %s was refused: %s", self._settings.issuer, error)
+            return None
+
+    def _role(self, claims: Mapping[str, Any], without_claim: Role) -> Role | None:
+        if self._settings.role_claim is None:
+            return without_claim
+        said = _claim(claims, self._settings.role_claim)
+        return highest_role(said if isinstance(said, list) else [said])
+
+
+def is_jwt(token: str) -> bool:
+    return token.count(".") == 2
+
+
+def _checked(token: str, key: "PyJWK", settings: OidcSettings) -> dict[str, Any]:
+    """Raises InvalidTokenError."""
+    import jwt
+
+    claims: dict[str, Any] = jwt.decode(
+        token,
+        key,
+        algorithms=[key.algorithm_name],
+        audience=settings.audience,
+        issuer=settings.issuer,
+        leeway=LEEWAY_SECONDS,
+        options={"require": ["exp", "iss", "aud", "sub"]},
+    )
+    if not claims["sub"] or len(claims["sub"]) > 200:
+        raise jwt.InvalidTokenError("its subject is empty or longer than 200 characters")
+    return claims
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """`realm_access.roles` is a claim within another, unless there is one of just that name."""
+    if name in claims:
+        return claims[name]
+    value: Any = claims
+    for step in name.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value

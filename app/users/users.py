@@ -1,0 +1,93 @@
+"""The stored users. `opensession user` writes them; servers read them again each second."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.storage import queries
+from app.storage.engine import Database
+from app.storage.statements import Statements
+from app.users.principal import Principal, Role
+from app.util import clock
+
+FRESH_SECONDS = 1.0
+"""What is changed on one server or by a command counts on all others so much later at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """`created` in epoch milliseconds; `max_cost` (dollars) and `max_tokens` are for a day, None: the server's settings."""
+
+    name: str
+    role: Role
+    roots: tuple[str, ...] = ()
+    created: int = 0
+    max_cost: float | None = None
+    max_tokens: int | None = None
+
+    def principal(self, *, read_only: bool = False) -> Principal:
+        return Principal(self.name, self.role, read_only, self.roots)
+
+
+class UserNameTaken(Exception):
+    pass
+
+
+class Users:
+    def __init__(self, database: Database, sql: Statements) -> None:
+        self._database = database
+        self._sql = sql
+        self._users: Mapping[str, User] = {}
+        self._read_at = float("-inf")
+
+    async def all(self) -> Mapping[str, User]:
+        """By name, as they were a second ago at most."""
+        if time.monotonic() - self._read_at > FRESH_SECONDS:
+            began = time.monotonic()
+            rows = await self._database.read(queries.users)
+            self._users, self._read_at = {row.name: _user(row) for row in rows}, began
+        return self._users
+
+    async def get(self, name: str) -> User | None:
+        return (await self.all()).get(name)
+
+    def roots(self) -> list[str]:
+        """Of all users, as they were last read."""
+        return [root for user in self._users.values() for root in user.roots]
+
+    async def add(self, user: User) -> None:
+        """Raises UserNameTaken."""
+        row = {
+            "name": user.name,
+            "role": user.role.value,
+            "roots": orjson.dumps(user.roots).decode(),
+            "created": clock.now_ms(),
+            "max_cost": user.max_cost,
+            "max_tokens": user.max_tokens,
+        }
+
+        def add(connection: Any) -> None:
+            if any(each.name == user.name for each in queries.users(connection)):
+                raise UserNameTaken(user.name)
+            connection.execute(self._sql.put_user, [row])
+
+        await self._database.write(add)
+        self._read_at = float("-inf")
+
+    async def remove(self, name: str) -> bool:
+        """With the user's keys. Their sessions stay, and are seen by admins. False if there is no such user."""
+
+        def remove(connection: Any) -> bool:
+            connection.execute(self._sql.delete_user_keys, [{"gone": name}])
+            return bool(connection.execute(self._sql.delete_user, [{"gone": name}]).rowcount)
+
+        found = await self._database.write(remove)
+        self._read_at = float("-inf")
+        return found
+
+
+def _user(row: Any) -> User:
+    return User(row.name, Role(row.role), tuple(orjson.loads(row.roots)), row.created, row.max_cost, row.max_tokens)
