@@ -27,7 +27,7 @@ class Gain(NamedTuple):
     size: int
     generation: int
     whole: str | None
-    owner: str
+    owner: str = ""
 
 
 @dataclass(slots=True)
