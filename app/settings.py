@@ -1,6 +1,7 @@
 """Settings of the process, from the environment. A project's own configuration is `opencode.json` (config/)."""
 
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -44,7 +45,11 @@ class Settings(BaseSettings):
     """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
 
     shutdown_seconds: float = Field(default=7, ge=0)
-    """Seconds that running turns may take to finish when the server is told to stop (default 7); then they are aborted."""
+    """Seconds that running turns may take to finish when the server is told to stop (default 7); then they are interrupted."""
+
+    interrupted: Literal["continue", "settle"] = "continue"
+    """What becomes of a turn whose server stopped or died: another server, or the next start, goes on with it (`continue`, the
+    default) or ends it with an error (`settle`)."""
 
     max_body_bytes: int = Field(default=32 * 1024 * 1024, gt=0)
     """Bytes that the body of a request may have (default 32 MiB); a larger one is answered with 413."""

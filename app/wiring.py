@@ -109,6 +109,11 @@ class _Storage:
     replicas: Replicas
     users: Users
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other servers may use the database too."""
+        return self.database.dialect != "sqlite"
+
 
 @dataclass(frozen=True)
 class _Core:
@@ -197,12 +202,14 @@ class Server:
         self.services.draining.begin()
 
     async def wind_down(self) -> None:
-        """Before `stop`, while clients are connected: running turns have the grace period to finish and are aborted then, which
-        clients are told. Then event streams end, which have no end of their own. There is no `server.instance.disposed`:
+        """Before `stop`, while clients are connected: running turns have the grace period to finish, then are handed over or
+        aborted. Then event streams end, which have no end of their own. There is no `server.instance.disposed`:
         OpenCode's terminal client would load all anew, from a server that answers no more, and end itself."""
         self.refuse_work()
         await self._recovery.close()
         await self._within_grace_period(self._work_done())
+        if self._core.storage.is_shared and self.settings.interrupted == "continue":
+            await self.services.runs.runner.hand_over()
         await self.services.runs.runner.close()
         self._core.storage.bus.close()
 
@@ -383,7 +390,9 @@ def _recovery(core: _Core, services: Services) -> Recovery:
     instances, runs = services.directories.instances, services.runs
     pending = (services.pending.permissions.pending, services.pending.questions.pending)
     reverts = UnfinishedReverts(core.storage.store, instances, runs.actions)
-    return Recovery(core.storage.store, core.storage.leases, pending, instances, runs.prompts, reverts)
+    continues = core.settings.interrupted == "continue"
+    storage = core.storage
+    return Recovery(storage.store, storage.leases, pending, instances, runs.prompts, reverts, continues=continues)
 
 
 def _housekeeping(core: _Core, services: Services) -> Housekeeping:

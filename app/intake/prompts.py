@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from app.intake.subagent import SubagentSessions
 from app.intake.user_message import Intake, StoredPrompt
-from app.runs.runner import Run, Runner
-from app.schema.errors import NotFound, ServiceError
+from app.runs.runner import NoAnswer, Run, Runner
+from app.schema.errors import NotFound
 from app.schema.message import MessageWithParts, PromptInput
 from app.session.gate import HoldKind, SessionGate
 from app.turn.turn import Turn
@@ -16,12 +16,6 @@ from app.turn.turn_scope import TurnScope, TurnServices
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
-
-
-class NoAnswer(ServiceError):
-    """The turn ended before it could store so much as an error: the database is out of reach."""
-
-    name = "NoAnswerError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +58,9 @@ class Prompts:
         """Answer what is stored, as `Runner.start` does."""
         return self._runner.start(session_id, instance, self._run_turn, nested=nested)
 
+    def is_running(self, session_id: str) -> bool:
+        return self._runner.is_running(session_id)
+
     def scope(self, instance: Instance, session_id: str) -> TurnScope:
         return TurnScope(self._services, self._subagents, instance, session_id)
 
@@ -79,10 +76,7 @@ class Prompts:
         """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
         if accepted.run is not None:
             await accepted.run.over.wait()
-            if accepted.run.fenced:
-                raise NoAnswer(
-                    "The database could not be reached for some seconds: the turn goes on, or ends, on another server."
-                )
+            accepted.run.require_here()
         prompt_id = accepted.message.info.id
         answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else None
         answered = answered or await self._store.answer_json(session_id)

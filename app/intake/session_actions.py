@@ -91,6 +91,7 @@ class SessionActions:
             await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
             run = self._prompts.start(session_id, instance)
         await run.over.wait()
+        run.require_here()
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""

@@ -22,7 +22,7 @@ from app.schema.question import QuestionRequest
 from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
-from app.storage.writer import Change, Rows, Writer
+from app.storage.writer import Change, Lease, Rows, StaleLease, Writer
 from app.util.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ class PendingRequest(Generic[R, T]):
     directory: str
     request: R
     is_orphaned: bool = False
+    lease: Lease | None = None
+    """Under which it was asked: once another server has taken the session over, the row is that server's."""
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def row(self, kind: str) -> dict[str, Any]:
@@ -111,10 +113,11 @@ class PendingRequests(Generic[R, T]):
         self._removing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    def add(self, directory: str, request: R) -> PendingRequest[R, T]:
+    def add(self, directory: str, request: R, lease: Lease | None = None) -> PendingRequest[R, T]:
         """Call `wait` with the result at once. A request with the same content as an orphan continues under the orphan's id, so
         that a dialog that a client still shows stays valid."""
         pending = self._orphan_like(request) or PendingRequest(directory, request)
+        pending.lease = lease
         self._pending[pending.request.id] = pending
         return pending
 
@@ -125,9 +128,8 @@ class PendingRequests(Generic[R, T]):
             if pending.is_orphaned:
                 await self._ask_again(pending)
             else:
-                await self._writer.commit(
-                    Change([(self._sql.put_request, [pending.row(self._kind.name)])], [self._asked(pending)])
-                )
+                row = pending.row(self._kind.name)
+                await self._writer.commit(Change([(self._sql.put_request, [row])], [self._asked(pending)], pending.lease))
             self._look_soon()
             return await pending.answer
         finally:
@@ -143,7 +145,7 @@ class PendingRequests(Generic[R, T]):
                 raise RequestNotPending(pending.request.id)
 
         with suppress(RequestNotPending):
-            await self._writer.commit(Change(events=[self._asked(pending)], work=require))
+            await self._writer.commit(Change(events=[self._asked(pending)], lease=pending.lease, work=require))
         await self._look()
 
     def _look_soon(self) -> None:
@@ -172,27 +174,27 @@ class PendingRequests(Generic[R, T]):
     def _withdraw(self, *withdrawn: PendingRequest[R, T]) -> None:
         """Takes effect on this server at once. The rows are deleted now or, if the database refuses, as soon as it accepts
         writes."""
-        self._withdrawn.update((pending.request.id, pending) for pending in withdrawn)
-        self._remove(withdrawn)
+        for pending in withdrawn:
+            self._withdrawn[pending.request.id] = pending
+            self._remove(pending)
 
-    def _remove(self, withdrawn: Sequence[PendingRequest[R, T]]) -> asyncio.Future[None]:
-        """Deletes their rows. The withdrawal of one that was answered is not announced: its answer was."""
-        change = Change()
+    def _remove(self, pending: PendingRequest[R, T]) -> asyncio.Future[None]:
+        """Deletes its row. The withdrawal of one that was answered is not announced: its answer was."""
+        change = Change(lease=pending.lease)
 
         def delete(connection: Connection) -> None:
-            waiting = [pending for pending in withdrawn if queries.is_pending(connection, pending.request.id)]
-            change.events[:] = [self._kind.withdrawn(pending.directory, pending.request) for pending in waiting]
-            connection.execute(self._sql.delete_request, [{"gone": pending.request.id} for pending in withdrawn])
+            waits = queries.is_pending(connection, pending.request.id)
+            change.events[:] = [self._kind.withdrawn(pending.directory, pending.request)] if waits else []
+            connection.execute(self._sql.delete_request, {"gone": pending.request.id})
 
         change.work = delete
         stored = self._writer.post(change)
-        stored.add_done_callback(lambda _: self._removed(stored, withdrawn))
+        stored.add_done_callback(lambda _: self._removed(stored, pending))
         return stored
 
-    def _removed(self, stored: asyncio.Future[None], withdrawn: Sequence[PendingRequest[R, T]]) -> None:
-        if stored.exception() is None:
-            for pending in withdrawn:
-                self._withdrawn.pop(pending.request.id, None)
+    def _removed(self, stored: asyncio.Future[None], pending: PendingRequest[R, T]) -> None:
+        if stored.exception() is None or isinstance(stored.exception(), StaleLease):
+            self._withdrawn.pop(pending.request.id, None)
         elif self._removing is None or self._removing.done():
             self._removing = asyncio.create_task(self._remove_later(), name="withdraw requests")
 
@@ -201,7 +203,7 @@ class PendingRequests(Generic[R, T]):
         while self._withdrawn:
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_RETRY_SECONDS)
-            await asyncio.wait({self._remove(list(self._withdrawn.values()))})
+            await asyncio.wait([self._remove(pending) for pending in self._withdrawn.values()])
 
     async def find(self, request_id: str) -> PendingRequest[R, T]:
         """One that waits, on whatever server. Raises RequestNotPending."""

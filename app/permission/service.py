@@ -17,7 +17,7 @@ from app.schema.permission import Action, PermissionRequest, Reply, Rule, Rulese
 from app.storage import queries
 from app.storage.engine import Database
 from app.storage.statements import Statements
-from app.storage.writer import Rows, Writer
+from app.storage.writer import Lease, Rows, Writer
 
 PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
 """The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
@@ -26,13 +26,14 @@ PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
 @dataclass(frozen=True, slots=True)
 class PermissionCheck:
     """What a tool call needs permission for. `subjects` describe the patterns for the rules in more detail than clients see;
-    without them the rules match the request's patterns."""
+    without them the rules match the request's patterns. `lease`: of the run that asks."""
 
     location: Location
     request: PermissionRequest
     ruleset: Ruleset
     subjects: Sequence[Subject] = ()
     plugin_decision: PluginDecision | None = None
+    lease: Lease | None = None
 
     def decide(self, approved: Ruleset) -> rules.PermissionDecision:
         return rules.decide_permission(self.request.permission, self.subjects or self.request.patterns, self.ruleset, approved)
@@ -76,7 +77,7 @@ class Permissions:
                 (await self._wait(check)).require_allowed()
 
     async def _wait(self, check: PermissionCheck) -> PermissionAnswer:
-        pending = self.pending.add(check.location.directory, check.request)
+        pending = self.pending.add(check.location.directory, check.request, check.lease)
         self._checks[pending.request.id] = check
         try:
             return await self.pending.wait(pending)

@@ -15,7 +15,7 @@ from app.schema.event import (
 from app.schema.question import Answer, QuestionRequest
 from app.storage.engine import Database
 from app.storage.statements import Statements
-from app.storage.writer import Writer
+from app.storage.writer import Lease, Writer
 
 QuestionAnswers = list[Answer] | None
 """The chosen labels for each question; None if the user dismissed the questions."""
@@ -26,10 +26,10 @@ class Questions:
         kind = RequestKind("question", QuestionRequest.model_validate_json, _write_answers, orjson.loads, _asked, _rejected)
         self.pending: PendingRequests[QuestionRequest, QuestionAnswers] = PendingRequests(kind, database, sql, writer)
 
-    async def ask(self, directory: str, request: QuestionRequest) -> list[Answer]:
+    async def ask(self, directory: str, request: QuestionRequest, lease: Lease | None = None) -> list[Answer]:
         """Returns the chosen labels for each question. Raises QuestionRejected if the user dismisses them. A question that was
         asked before a restart continues under its id."""
-        answers = await self.pending.wait(self.pending.add(directory, request))
+        answers = await self.pending.wait(self.pending.add(directory, request, lease))
         if answers is None:
             raise QuestionRejected()
         return answers

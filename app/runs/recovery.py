@@ -1,14 +1,16 @@
-"""What a crash left open is put right at the next start, and by the other servers of the same database.
+"""What a server that died, or was stopped, left open is put right at the next start, and by the other servers of its database.
 
-- An answer that was being written gets an error, its tools end as interrupted: no tool is run twice.
+- An answer that was being written is gone on with: its tool calls end as interrupted, so that no tool is run twice, and the model
+  is asked again. It gets an error instead when that was tried too often, is too late, or is not wanted.
 - An answer in which a call waited for a person goes on waiting: that call had not begun.
 - A prompt that was stored and not begun is answered now.
-- A revert or unrevert that was putting files back is undone: nobody was told of it.
+- A revert or unrevert that was putting files back is undone: its client has heard of neither.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Sequence
+import time
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,14 +19,12 @@ from app.runs.runner import Run
 from app.schema.errors import MessageError, ServiceError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
-from app.schema.permission import PermissionRequest
-from app.schema.question import QuestionRequest
-from app.session.lease import Leases
+from app.session.lease import Interruption, Leases
 from app.session.store import Store
 from app.storage import queries
 from app.turn import stored_error
 from app.turn.errors import TurnFailure, to_message_error
-from app.turn.interrupted import mark_interrupted
+from app.turn.interrupted import mark_for_resumption, mark_interrupted
 from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
@@ -32,18 +32,34 @@ from app.workspace.instances import Instances
 log = logging.getLogger(__name__)
 
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
-
+MOST_TAKEOVERS = 2
+"""Of one turn, that go on with it: a turn that kills its servers must not kill them all."""
+LONGEST_INTERRUPTION_SECONDS = 600.0
+"""After which nobody expects a turn to go on."""
+ABANDONED_AFTER_SECONDS = 3.0
+"""How long a prompt may be stored without a run of it: longer than any server takes to begin one."""
 
 LOOK_SECONDS = 1.0
 LONGEST_LOOK_SECONDS = 60.0
 
 
-@dataclass
-class Recovered:
-    """Sessions whose turn goes on, by the directory it ran in; `settled` counts the answers that were closed."""
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """What a dead server left open in one session: `answers` that were being written, `prompts` that wait for one."""
 
-    resume: dict[str, str] = field(default_factory=dict)
-    settled: int = 0
+    session_id: str
+    interruption: Interruption | None
+    """None when it is not known how the session's run ended."""
+    answers: list[str] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
+
+    def may_go_on(self) -> bool:
+        interruption = self.interruption
+        return (
+            interruption is not None
+            and interruption.takeovers <= MOST_TAKEOVERS
+            and interruption.seconds <= LONGEST_INTERRUPTION_SECONDS
+        )
 
 
 class Recovery:
@@ -57,15 +73,21 @@ class Recovery:
         instances: Instances,
         turns: "TurnStarter",
         reverts: "UnfinishedReverts",
+        *,
+        continues: bool = True,
     ) -> None:
+        """`continues`: interrupted turns go on; otherwise they end with an error."""
         self._store = store
         self._leases = leases
         self._pending = pending
         self._instances = instances
         self._turns = turns
         self._reverts = reverts
-        self._taken_over: set[str] = set()
+        self._continues = continues
+        self._taken_over: dict[str, Interruption] = {}
         """What is to be recovered still."""
+        self._abandoned: dict[str, float] = {}
+        """When each session was first seen with a prompt that no server runs."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -90,6 +112,8 @@ class Recovery:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    # Looking for what is to be recovered.
+
     async def _watch(self) -> None:
         failures, pause = FailureLog(log, "recovering what dead servers left"), LOOK_SECONDS
         while True:
@@ -97,6 +121,7 @@ class Recovery:
             try:
                 if await self._recover_dead():
                     await self._reverts.undo()
+                await self._begin_abandoned()
                 failures.worked()
                 pause = LOOK_SECONDS
             except Exception as error:  # noqa: BLE001  whatever it is, the next look may succeed
@@ -108,46 +133,111 @@ class Recovery:
         dead = self._leases.dead(await self._store.query(queries.leases))
         if dead:
             self._taken_over |= await self._leases.take_over(dead)
-        sessions = frozenset(self._taken_over)
-        if sessions:
-            await self._recover(sessions)
-        return bool(sessions)
+        taken_over = dict(self._taken_over)
+        if taken_over:
+            await self._recover(taken_over)
+        return bool(taken_over)
 
-    async def _recover(self, sessions: frozenset[str] | None) -> None:
+    async def _begin_abandoned(self) -> None:
+        """Prompts whose server died between storing them and running them."""
+        now = time.monotonic()
+        found = {row.session_id: row.directory for row in await self._store.query(queries.abandoned_sessions)}
+        waiting = [session_id for session_id in found if not self._turns.is_running(session_id)]
+        self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
+        due = {each: found[each] for each, since in self._abandoned.items() if now - since >= ABANDONED_AFTER_SECONDS}
+        if due:
+            await self._resume(due)
+
+    # Recovering.
+
+    async def _recover(self, sessions: Mapping[str, Interruption] | None) -> None:
         """Those whose leases were taken over, or all that no server works on."""
-        waiting = [request for pending in self._pending for request in await pending.adopt_orphans(sessions)]
-        recovered = await self._settle(sessions, waiting)
-        opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in recovered.resume.items()))
-        resumed = {session_id: instance for session_id, instance in opened if instance is not None}
-        self._drop_left({request.session_id for request in waiting} - resumed.keys())
-        for session_id, instance in resumed.items():
-            run = self._turns.start(session_id, instance)
-            self._start(self._drop_left_after(run, session_id), f"resumed {session_id}")
+        asked = None if sessions is None else frozenset(sessions)
+        waiting = [request for pending in self._pending for request in await pending.adopt_orphans(asked)]
+        calls = {(request.session_id, request.tool.call_id) for request in waiting if request.tool is not None}
+        orphans = await self._orphans(sessions)
+        going_on = {left.session_id: directory for left in orphans if (directory := await self._close_or_keep(left, calls))}
+        resumed = await self._resume(going_on)
+        self._drop_requests({request.session_id for request in waiting} - resumed)
         if sessions:  # behind the starts, so that what goes on is busy all the time
             await self._leases.recovered(sessions)
-            self._taken_over -= sessions
-        if recovered.settled or resumed:
-            log.warning("closed %d interrupted answers, resumed %d sessions", recovered.settled, len(resumed))
+            for session_id in sessions:
+                self._taken_over.pop(session_id, None)
+        if orphans:
+            log.warning("went on with %d interrupted turns, ended %d", len(resumed), len(orphans) - len(resumed))
 
-    async def _drop_left_after(self, run: Run, session_id: str) -> None:
+    async def _orphans(self, sessions: Mapping[str, Interruption] | None) -> list[Orphans]:
+        asked = None if sessions is None else frozenset(sessions)
+        found: dict[str, Orphans] = {}
+        for session_id, message_id, role in await self._store.query(queries.orphaned_messages, asked):
+            left = found.setdefault(session_id, Orphans(session_id, (sessions or {}).get(session_id)))
+            (left.answers if role == "assistant" else left.prompts).append(message_id)
+        return list(found.values())
+
+    async def _close_or_keep(self, left: Orphans, calls: Collection[tuple[str, str]]) -> str | None:
+        """Closes what does not go on. Returns the directory in which the session's turn goes on, if it does."""
+        try:
+            return await self._recover_session(left, calls)
+        except ServiceError as damage:
+            log.error("session %s could not be recovered: %s", left.session_id, damage)
+            return None
+
+    async def _recover_session(self, left: Orphans, calls: Collection[tuple[str, str]]) -> str | None:
+        session = await self._store.session(left.session_id)
+        goes_on = self._continues and left.may_go_on() and session.parent_id is None
+        directory = None
+        for message_id in left.answers:
+            message = await self._store.message(left.session_id, message_id)
+            is_of_turn = goes_on and isinstance(message.info, AssistantMessage) and message.info.parent_id in left.prompts
+            directory = await self._recover_answer(message, calls, goes_on=is_of_turn) or directory
+        if directory or not left.prompts:
+            return directory
+        if goes_on or not await self._is_begun(left):
+            return session.directory
+        await self._close_prompts(left.session_id, session.directory)
+        return None
+
+    async def _recover_answer(
+        self, message: MessageWithParts, calls: Collection[tuple[str, str]], *, goes_on: bool
+    ) -> str | None:
+        info = message.info
+        assert isinstance(info, AssistantMessage)
+        tools = [part for part in message.parts if isinstance(part, ToolPart)]
+        waiting = {part.id for part in tools if (info.session_id, part.call_id) in calls}
+        if not (waiting or goes_on):
+            await mark_interrupted(self._store, message, to_message_error(TurnFailure(REASON)))
+            return None
+        await mark_for_resumption(self._store, message, waiting)
+        return info.path.cwd
+
+    async def _is_begun(self, left: Orphans) -> bool:
+        """Whether the newest prompt has an answer: an interrupted one, whose error says so."""
+        return bool(await self._store.query(queries.answers_to, left.session_id, left.prompts[-1]))
+
+    async def _close_prompts(self, session_id: str, directory: str) -> None:
+        change = self._store.change(session_id, directory)
+        change.close_prompts()
+        await self._store.commit(change)
+
+    # Going on.
+
+    async def _resume(self, directories: Mapping[str, str]) -> set[str]:
+        """Starts the turns of sessions, each in its directory; returns those that could be started."""
+        opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in directories.items()))
+        resumed = {session_id: instance for session_id, instance in opened if instance is not None}
+        for session_id, instance in resumed.items():
+            run = self._turns.start(session_id, instance)
+            self._start(self._drop_requests_after(run, session_id), f"resumed {session_id}")
+        return set(resumed)
+
+    async def _drop_requests_after(self, run: Run, session_id: str) -> None:
         await run.over.wait()
-        self._drop_left({session_id})
+        self._drop_requests({session_id})
 
-    def _drop_left(self, sessions: Collection[str]) -> None:
+    def _drop_requests(self, sessions: Collection[str]) -> None:
+        """Those that no call has asked again."""
         for pending in self._pending:
             pending.withdraw_orphans(sessions)
-
-    async def _settle(
-        self, sessions: frozenset[str] | None, requests: Sequence[PermissionRequest | QuestionRequest]
-    ) -> Recovered:
-        waiting = {(request.session_id, request.tool.call_id) for request in requests if request.tool is not None}
-        recovered = Recovered()
-        for session_id, message_id, role in await self._store.query(queries.orphaned_messages, sessions):
-            try:
-                await self._recover_one(session_id, message_id, role, waiting, recovered)
-            except ServiceError as damage:
-                log.error("%s of session %s could not be recovered: %s", message_id, session_id, damage)
-        return recovered
 
     async def _open(self, session_id: str, directory: str) -> tuple[str, Instance | None]:
         """What the session's turn goes on with; None where its directory cannot be used, which is then its answer."""
@@ -164,40 +254,11 @@ class Recovery:
         except ServiceError as damage:
             log.error("session %s could not be recovered: %s", session_id, damage)
 
-    async def _recover_one(
-        self, session_id: str, message_id: str, role: str, waiting: set[tuple[str, str]], recovered: Recovered
-    ) -> None:
-        if role == "assistant":
-            await self._recover_answer(await self._store.message(session_id, message_id), waiting, recovered)
-        else:
-            await self._recover_prompt(session_id, message_id, recovered)
-
-    async def _recover_answer(self, message: MessageWithParts, waiting: set[tuple[str, str]], recovered: Recovered) -> None:
-        info = message.info
-        assert isinstance(info, AssistantMessage)
-        calls = {part.id for part in message.parts if isinstance(part, ToolPart) and (info.session_id, part.call_id) in waiting}
-        await mark_interrupted(self._store, message, to_message_error(TurnFailure(REASON)), keep=calls)
-        if calls:
-            recovered.resume[info.session_id] = info.path.cwd
-        else:
-            recovered.settled += 1
-
-    async def _recover_prompt(self, session_id: str, message_id: str, recovered: Recovered) -> None:
-        """One without any answer is answered now; the answer of another was interrupted, and its error says so."""
-        answers = await self._store.query(queries.answers_to, session_id, message_id)
-        if not answers:
-            recovered.resume.setdefault(session_id, (await self._store.session(session_id)).directory)
-        elif session_id not in recovered.resume:
-            await self._close_prompts(session_id, (await self._store.session(session_id)).directory)
-
-    async def _close_prompts(self, session_id: str, directory: str) -> None:
-        change = self._store.change(session_id, directory)
-        change.close_prompts()
-        await self._store.commit(change)
-
 
 class TurnStarter(Protocol):
     def start(self, session_id: str, instance: Instance) -> Run: ...
+
+    def is_running(self, session_id: str) -> bool: ...
 
 
 class Unreverter(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from app.runs.turn_end_retries import TurnEndRetries
-from app.schema.errors import Aborted, MessageError, NotFound, SessionBusy
+from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy as BusyStatus
 from app.schema.session import Idle
@@ -32,6 +32,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_RUNNING = 100
+
+
+class NoAnswer(ServiceError):
+    """The turn ended here before it could store so much as an error: the database is out of reach, or the server stops."""
+
+    name = "NoAnswerError"
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +64,11 @@ class Run:
     """The newest prompt that another server has accepted meanwhile."""
     task: asyncio.Task[Any] | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def require_here(self) -> None:
+        """Raises NoAnswer when it stopped before its end."""
+        if self.fenced:
+            raise NoAnswer("This server stopped in the middle of the turn, which goes on or ends on another or after a restart.")
 
     async def begin(self) -> None:
         """Wait for the hold. Raises CancelledError when it was aborted by then."""
@@ -208,7 +219,7 @@ class Runner:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._leases.unconfirmed():
-                self._fence()
+                self._fence_unconfirmed()
             try:
                 self._abort_soon(await self._leases.aborted_runs())
                 failures.worked()
@@ -221,19 +232,32 @@ class Runner:
             self._aborting.add(task)
             task.add_done_callback(self._aborting.discard)
 
-    def _fence(self) -> None:
-        """The database has not heard of this server for so long that another takes its sessions over. What runs here ends without
-        a word: the database refuses what it still writes, and files cannot refuse."""
+    def _fence_unconfirmed(self) -> None:
+        """The database has not heard of this server for so long that another takes its sessions over."""
         for session_id, runs in self._runs.items():
-            if not any(run.begun for run in runs):
-                continue
-            log.error(
-                "%s: the heartbeat could not be written; its run stops here, and goes on where the database is heard", session_id
-            )
-            self._store.hold(self._leases.abandon(session_id))
-            for run in runs:
-                run.fenced = True
-                run.abort()
+            if any(run.begun for run in runs):
+                log.error("%s: its run stops here, because no heartbeat could be written; another server goes on", session_id)
+                self._fence(session_id)
+
+    def _fence(self, session_id: str) -> None:
+        """What runs here ends without a word: the database refuses what it still writes, and files cannot refuse."""
+        self._store.hold(self._leases.abandon(session_id))
+        for run in self._runs[session_id]:
+            run.fenced = True
+            run.abort()
+
+    async def hand_over(self) -> None:
+        """Turns stop where they are. Whoever looks next goes on with them: another server, or this one when it starts again."""
+        turns = [session_id for session_id, runs in self._runs.items() if all(run.instance is not None for run in runs)]
+        await self._store.drain()
+        held = [lease for session_id in turns if (lease := self._leases.held(session_id)) is not None]
+        runs = [run for session_id in turns for run in self._runs.get(session_id, ())]
+        for session_id in turns:
+            if session_id in self._runs:
+                self._fence(session_id)
+        for run in runs:
+            await run.over.wait()
+        await self._leases.hand_over([lease for lease in held if self._leases.held(lease.session_id) is None])
 
     def discard(self, session_id: str) -> None:
         """The session is deleted, and held for that: a turn that waits for the hold's end has nothing to answer."""
@@ -316,7 +340,7 @@ class Runner:
         """Under the lease: without it the answer may be one that another server writes."""
         if run.fenced or run.discarded:
             return
-        if not self._leases.holds(session_id):
+        if self._leases.held(session_id) is None:
             await self._take_lease(session_id, run)
         unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id)
         if unanswered or not run.waited:

@@ -48,6 +48,14 @@ class LeaseStatus:
     status_json: str
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """`takeovers`: how many servers in a row died with the same run. `seconds`: since the last one's heartbeat."""
+
+    takeovers: int
+    seconds: float
+
+
 class Leases:
     """The leases of this process. `owner` is a new random name at each start."""
 
@@ -81,15 +89,11 @@ class Leases:
                 await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
     def drop(self, session_id: str) -> None:
-        if session_id in self._held:
-            self._drop([session_id])
+        if (lease := self._held.pop(session_id, None)) is not None:
+            self._writer.post(Change([(self._sql.free_lease, [_key(lease)])]))
 
-    def _drop(self, sessions: Collection[str]) -> asyncio.Future[None]:
-        dropped = [self._held.pop(session_id) for session_id in sessions if session_id in self._held]
-        return self._writer.post(Change([(self._sql.delete_lease, [_key(lease)]) for lease in dropped]))
-
-    def holds(self, session_id: str) -> bool:
-        return session_id in self._held
+    def held(self, session_id: str) -> Lease | None:
+        return self._held.get(session_id)
 
     def abandon(self, session_id: str) -> Lease:
         """Without a word to the database: the lease becomes stale, and whoever takes it over goes on from what is stored. Returns
@@ -139,6 +143,12 @@ class Leases:
         """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
         return bool(self._held) and self._locks is None and self.heartbeat_age() > CONFIRMED_WITHIN_SECONDS
 
+    async def hand_over(self, abandoned: Sequence[Lease]) -> None:
+        """Whoever looks next takes them over, as from a dead server; that counts as no takeover."""
+        rows = [{**_key(lease), "stale_ms": 2 * DEAD_AFTER_MS} for lease in abandoned]
+        if rows:
+            await self._writer.commit(Change([(self._sql.hand_over_lease, rows)]))
+
     async def close(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.cancel()
@@ -160,7 +170,7 @@ class Leases:
             raise LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
         return self._put(connection, session_id, held.generation + 1 if held else 1, status)
 
-    def _put(self, connection: Connection, session_id: str, generation: int, status: LeaseStatus | None = None) -> Lease:
+    def _put(self, connection: Connection, session_id: str, generation: int, status: LeaseStatus | None) -> Lease:
         row = {
             "session_id": session_id,
             "owner": self.owner,
@@ -184,36 +194,40 @@ class Leases:
         """Those of `queries.leases` whose servers are dead, and what this server has abandoned."""
         return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
 
-    async def take_over(self, dead: Sequence[Any]) -> set[str]:
-        """Takes over leases; returns the sessions that no other server took over first. Nothing runs in them until
+    async def take_over(self, dead: Sequence[Any]) -> dict[str, Interruption]:
+        """Takes over leases of `dead`; returns the sessions that no other server took over first. Nothing runs in them until
         `recovered`."""
         sessions = {held.session_id for held in dead}
         for session_id in sessions:
             self._recovering.setdefault(session_id, asyncio.Event())
-        taken: list[Lease] = []
+        taken: dict[str, Interruption] = {}
 
         def take(connection: Connection) -> None:
-            taken[:] = [
-                self._put(connection, held.session_id, held.generation + 1)
-                for held in dead
-                if connection.execute(self._sql.delete_lease, _key(held)).rowcount
-            ]
+            taken.clear()
+            for held in dead:
+                row = {**_key(held), "new_owner": self.owner}
+                takeovers = connection.execute(self._sql.take_over_lease, row).scalar_one_or_none()
+                if takeovers is not None:
+                    taken[held.session_id] = Interruption(takeovers, held.age / 1000)
 
         try:
             await self._writer.commit(Change(work=take))
         except BaseException:
             self._unblock(sessions)
             raise
-        for lease in taken:
-            self._remember(lease)
-        self._unblock(sessions - {lease.session_id for lease in taken})
-        return {lease.session_id for lease in taken}
+        for held in dead:
+            if held.session_id in taken:
+                self._remember(Lease(held.session_id, self.owner, held.generation + 1))
+        self._unblock(sessions - taken.keys())
+        return taken
 
     async def recovered(self, sessions: Collection[str]) -> None:
-        """Returns when the leases are dropped: what is asked of sessions without one finds these."""
-        dropped = self._drop(sessions)
+        """Returns when the leases are free: what is asked of sessions without one finds these. How often they were taken over is
+        forgotten when their next run ends."""
+        leases = [self._held.pop(session_id) for session_id in sessions if session_id in self._held]
+        freed = self._writer.post(Change([(self._sql.free_recovered_lease, [_key(lease)]) for lease in leases]))
         self._unblock(sessions)
-        await asyncio.wait({dropped})  # one that cannot be stored becomes stale
+        await asyncio.wait({freed})  # one that cannot be stored becomes stale
 
     def _unblock(self, sessions: Collection[str]) -> None:
         for session_id in sessions:

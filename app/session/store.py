@@ -297,6 +297,9 @@ class Store:
     def release(self, session_id: str) -> None:
         self._leases.pop(session_id, None)
 
+    def lease(self, session_id: str) -> Lease | None:
+        return self._leases.get(session_id)
+
     # Reading.
 
     async def query(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     delete,
+    exists,
     false,
     func,
     literal,
@@ -342,6 +343,25 @@ def orphaned_messages(connection: Connection, sessions: Collection[str] | None =
     return [(row.session_id, row.id, row.role) for row in connection.execute(query).all()]
 
 
+def abandoned_sessions(connection: Connection) -> Sequence[Row[Any]]:
+    """(session_id, directory) of sessions with a prompt without any answer that no server works on."""
+    return connection.execute(_ABANDONED_SESSIONS).all()
+
+
+_ANSWER = MESSAGE.alias("answer")
+_ABANDONED_SESSIONS = (
+    select(MESSAGE.c.session_id, SESSION.c.directory)
+    .join(SESSION, SESSION.c.id == MESSAGE.c.session_id)
+    .where(MESSAGE.c.open, MESSAGE.c.role == "user", MESSAGE.c.session_id.not_in(_HELD_SESSIONS))
+    .where(
+        ~exists()
+        .where(_ANSWER.c.session_id == MESSAGE.c.session_id, _ANSWER.c.role == "assistant")
+        .where(or_(_ANSWER.c.open, _ANSWER.c.parent_id == MESSAGE.c.id))
+    )
+    .distinct()
+)
+
+
 def _in_or_not_leased(session_id: ColumnElement[str], sessions: Collection[str] | None) -> ColumnElement[bool]:
     return session_id.not_in(_HELD_SESSIONS) if sessions is None else session_id.in_(sessions)
 
@@ -529,7 +549,7 @@ def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
 
 def _leases(connection: Connection) -> Select[Any]:
     age = (now_ms(connection.dialect.name) - LEASE.c.heartbeat).label("age")
-    return select(LEASE.c.session_id, LEASE.c.owner, LEASE.c.generation, age)
+    return select(LEASE.c.session_id, LEASE.c.owner, LEASE.c.generation, LEASE.c.takeovers, age)
 
 
 def replicas(connection: Connection) -> Sequence[Row[Any]]:

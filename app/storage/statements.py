@@ -133,10 +133,21 @@ class Statements:
             LEASE.c.session_id == bindparam("lease_session"),
             LEASE.c.generation == bindparam("lease_generation"),
         )
-        self.delete_lease = (
+        of_owner = (*of_generation, LEASE.c.owner == bindparam("lease_owner"))
+        freed = {"owner": "", "status": None, "directory": None, "aborting": False}
+        self.free_lease = update(LEASE).where(*of_owner).values(**freed, takeovers=0)
+        self.free_recovered_lease = update(LEASE).where(*of_owner).values(**freed)
+        self.take_over_lease = (
             update(LEASE)
-            .where(*of_generation, LEASE.c.owner == bindparam("lease_owner"))
-            .values(owner="", status=None, directory=None, aborting=False)
+            .where(*of_owner)
+            .values(owner=bindparam("new_owner"), heartbeat=self._now, generation=LEASE.c.generation + 1)
+            .values(takeovers=LEASE.c.takeovers + 1, aborting=False)
+            .returning(LEASE.c.takeovers)
+        )
+        self.hand_over_lease = (
+            update(LEASE)
+            .where(*of_owner)
+            .values(heartbeat=self._now - bindparam("stale_ms", type_=BigInteger), takeovers=LEASE.c.takeovers - 1)
         )
         self.abort_run = update(LEASE).where(*of_generation).values(aborting=True)
         self.put_lease_status = (

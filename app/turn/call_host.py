@@ -16,6 +16,7 @@ from app.schema.question import Answer, QuestionInfo, QuestionRequest
 from app.schema.session import Session, Todo
 from app.session.store import Store
 from app.session.todos import read_todos
+from app.storage.writer import Lease
 from app.tool.base import SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.turn import hooks
 from app.turn.part_writer import PartWriter
@@ -70,7 +71,7 @@ class CallHost:
         ruleset = [*caller.agent.permission, *(caller.session.permission or [])]
         plugin_decision = hooks.permission_decision(caller.instance.extensions.hooks)
         await self._services.permissions.ask(
-            PermissionCheck(caller.instance.location, shown, ruleset, needed.subjects, plugin_decision)
+            PermissionCheck(caller.instance.location, shown, ruleset, needed.subjects, plugin_decision, self._lease())
         )
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
@@ -80,7 +81,7 @@ class CallHost:
         request = QuestionRequest(
             id=ids.ascending("question"), session_id=self._caller.session.id, questions=questions, tool=self._ref()
         )
-        return await self._services.questions.ask(self._caller.instance.location.directory, request)
+        return await self._services.questions.ask(self._caller.instance.location.directory, request, self._lease())
 
     async def run_subagent(self, request: SubagentRequest) -> ToolResult:
         return await self._caller.subagents.run(self._caller, self._part, request)
@@ -103,6 +104,9 @@ class CallHost:
         change = self._services.store.change(self._caller.session.id, self._caller.instance.location.directory)
         change.announce(EventFileEdited(properties=FileRef(file=str(path))))
         self._services.store.post(change)
+
+    def _lease(self) -> Lease | None:
+        return self._services.store.lease(self._caller.session.id)
 
     def _ref(self) -> CallRef:
         return CallRef(message_id=self._part.message_id, call_id=self._part.call_id)

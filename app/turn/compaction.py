@@ -81,7 +81,7 @@ async def request(
     change = scope.store.change(scope.session_id, scope.directory)
     if instead_of is not None:
         change.remove_message(instead_of.id)
-    change.put_message(message)
+    change.put_message(message, waits=True)
     change.put_part(CompactionPart(id=ids.ascending("part"), session_id=scope.session_id, message_id=message.id, auto=auto))
     await scope.store.commit(change)
 
@@ -167,7 +167,7 @@ async def _ask_to_continue(scope: TurnScope, user: UserMessage, unanswered: str)
     if unanswered:
         said += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"
     text = scope.synthetic_text(message, said)
-    await scope.write_message(message, [text.model_copy(update={"time": Span(start=now, end=now)})])
+    await scope.write_message(message, [text.model_copy(update={"time": Span(start=now, end=now)})], waits=True)
 
 
 def _unanswered(history: Sequence[MessageWithParts]) -> str:

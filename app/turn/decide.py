@@ -45,7 +45,7 @@ class AskModel:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """An answer is open because an earlier server waited for the user in it."""
+    """An answer is open because an earlier server stopped, or died, in it."""
 
     message: MessageWithParts
 
@@ -56,8 +56,8 @@ Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel
 def next_action(history: Sequence[MessageWithParts]) -> Decision:
     """`history`: the messages since the last compaction, in the store's order."""
     user = last_user(history)
-    if history and _is_open(history[-1]):
-        return Resume(history[-1])
+    if (interrupted := _open_answer(history)) is not None:
+        return Resume(interrupted)
     if user is None:
         return GiveUp("The session has no user message to answer.")
     if _is_answered(history, user):
@@ -74,8 +74,11 @@ def next_action(history: Sequence[MessageWithParts]) -> Decision:
             return AskModel(user, finished)
 
 
-def _is_open(message: MessageWithParts) -> bool:
-    return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
+def _open_answer(history: Sequence[MessageWithParts]) -> MessageWithParts | None:
+    """Prompts may have come behind it."""
+    answer = next((message for message in reversed(history) if isinstance(message.info, AssistantMessage)), None)
+    is_open = answer is not None and isinstance(answer.info, AssistantMessage) and answer.info.time.completed is None
+    return answer if is_open else None
 
 
 def last_user(history: Sequence[MessageWithParts]) -> UserMessage | None:

@@ -12,8 +12,22 @@ from app.session.store import Store
 from app.util import clock
 
 
-async def mark_interrupted(store: Store, message: MessageWithParts, error: MessageError, keep: Collection[str] = ()) -> None:
-    """Closes an answer and its open parts with the error. With `keep`, these parts and the answer itself stay open."""
+async def mark_interrupted(store: Store, message: MessageWithParts, error: MessageError) -> None:
+    """Closes an answer and its open parts with the error."""
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    info.error = info.error or error
+    await _close(store, message, closes_answer=True)
+
+
+async def mark_for_resumption(store: Store, message: MessageWithParts, waiting: Collection[str] = ()) -> None:
+    """Closes the open parts but those that wait for the user. The answer stays open for the turn that goes on with it; a summary
+    does not: it is requested again."""
+    assert isinstance(message.info, AssistantMessage)
+    await _close(store, message, closes_answer=bool(message.info.summary), keep=waiting)
+
+
+async def _close(store: Store, message: MessageWithParts, *, closes_answer: bool, keep: Collection[str] = ()) -> None:
     info = message.info
     assert isinstance(info, AssistantMessage)
     async with store.lock(info.session_id):
@@ -22,12 +36,11 @@ async def mark_interrupted(store: Store, message: MessageWithParts, error: Messa
             closed = None if part.id in keep else interrupted_part(part)
             if closed is not None:
                 change.put_part(closed)
-        if not keep:
-            info.error = info.error or error
+        if closes_answer:
             info.time.completed = clock.now_ms()
             change.put_message(info)
-            if info.summary:
-                change.update_session(compacting(await store.session(info.session_id), since=None))
+        if info.summary:
+            change.update_session(compacting(await store.session(info.session_id), since=None))
         await store.commit(change)
 
 

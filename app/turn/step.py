@@ -81,7 +81,7 @@ class Step:
             self._tree, ready = await asyncio.gather(self._track(), request())
             finish = await self._ask(calls, ready)
             await calls.finish()
-            await self._close(finish, calls)
+            await self._close(finish, called=calls.started)
             self.used_tokens = counted(self.message.tokens) or estimate_request(ready) + estimate(self.writer.answer_text())
         except asyncio.CancelledError:
             await asyncio.shield(self._fail(calls, aborted()))
@@ -98,15 +98,20 @@ class Step:
         return self._outcome(calls)
 
     async def resume(self, calls: ToolCalls, parts: Sequence[Part]) -> StepOutcome:
-        """Finishes a step that waited for the user when an earlier server stopped."""
+        """Finishes a step in which an earlier server stopped: runs the calls that waited for the user."""
+        start = next((part for part in parts if isinstance(part, StepStartPart)), None)
+        self._tree = start.snapshot if start else None
         try:
-            self._tree = next((part.snapshot for part in parts if isinstance(part, StepStartPart)), None)
             for part in parts:
                 if isinstance(part, ToolPart) and isinstance(part.state, Running):
                     self.writer.adopt(part)
                     calls.resume(part)
             await calls.finish()
-            await self._close(None, calls)
+            if start is None:
+                self.message.finish = "unknown"
+                await self._complete()
+            else:
+                await self._close(None, called=any(isinstance(part, ToolPart) for part in parts))
         except asyncio.CancelledError:
             await asyncio.shield(self._fail(calls, aborted()))
             raise
@@ -178,18 +183,18 @@ class Step:
 
     # Closing.
 
-    async def _close(self, finish: Finish | None, calls: ToolCalls) -> None:
-        """Stores the step's end: usage, snapshot and patch. A step without tool calls changed no files."""
-        reason = _reason(finish, calls)
+    async def _close(self, finish: Finish | None, *, called: bool) -> None:
+        """Stores the step's end: usage, snapshot and patch. A step that has `called` no tools changed no files."""
+        reason = _reason(finish, called)
         tokens, cost = tokens_and_cost(finish.usage if finish else Usage(), self._model.cost)
         message = self.message
         message.finish, message.tokens, message.cost = reason, tokens, message.cost + cost
-        tree = await self._track() if calls.started else self._tree
+        tree = await self._track() if called else self._tree
         self.writer.finish_open_parts()
         self.writer.step_finish(reason, tree, cost, tokens)
         self.writer.enqueue_message()
         await self._put_patch(tree)
-        if reason == "length" and not calls.started and not self.writer.has_text():
+        if reason == "length" and not called and not self.writer.has_text():
             self._announce_error(MessageOutputLengthError())
         await self._complete()
 
@@ -232,8 +237,8 @@ class Step:
             self.writer.patch(before, files)
 
 
-def _reason(finish: Finish | None, calls: ToolCalls) -> FinishReason:
+def _reason(finish: Finish | None, called: bool) -> FinishReason:
     """The tool calls of the step take precedence over the provider's finish reason."""
-    if calls.started:
+    if called:
         return "tool-calls"
     return "unknown" if finish is None or finish.reason == "tool-calls" else finish.reason

@@ -111,10 +111,13 @@ class TurnScope:
         """Updates the diffs of the session and the prompt. Returns the bytes announced."""
         return await self.services.summaries.update(self.instance.location, self.instance.trees, self.session_id, prompt_id)
 
-    def write_message(self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = ()) -> Awaitable[None]:
-        """Writes a message and its first parts in one commit. Await the result if later reads must see it."""
+    def write_message(
+        self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False
+    ) -> Awaitable[None]:
+        """Writes a message and its first parts in one commit. Await the result if later reads must see it. `waits`: for an
+        answer."""
         change = self.store.change(self.session_id, self.directory)
-        change.put_message(message)
+        change.put_message(message, waits=waits)
         for part in parts:
             change.put_part(part)
         return self.store.post(change)

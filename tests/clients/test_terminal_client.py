@@ -51,6 +51,7 @@ def program(node_modules: Path) -> Path:
 @pytest.fixture(scope="module")
 def model() -> Iterator[ModelServer]:
     with model_server() as running:
+        running.think_seconds = 1  # the client loads a new session beside its first events, and forgets what it heard meanwhile
         yield running
 
 

@@ -40,12 +40,12 @@ async def test_what_a_killed_server_left_is_recovered_when_its_leases_are_stale(
         await client.prompt(asking, path="prompt_async")
         (request,) = await client.condition("/permission", bool)
     killed = time.monotonic()
-    servers.play([[say("Went on.")], [say("Anew.")]])
+    servers.play([[say("Anew.")], [say("Went on.")]])
     await asyncio.sleep(1)
     async with servers.start() as client:
         answers = time.monotonic() - killed
         assert await client.get("/permission") == [request]
-        await client.condition(f"/session/{cut}/message", lambda found: "error" in found[-1]["info"])
+        await client.condition(f"/session/{cut}/message", lambda found: texts(found[-1]) == ["Anew."])
         await client.condition("/session/status", lambda found: list(found) == [asking])
         took = time.monotonic() - killed
         assert took < max(RECOVERED_WITHIN, answers + LOOKED_WITHIN)
@@ -56,9 +56,8 @@ async def test_what_a_killed_server_left_is_recovered_when_its_leases_are_stale(
         assert texts((await messages(client, asking))[-1]) == ["Went on."]
         assert tools(await messages(client, cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
         assert (servers.workspace / "log.txt").read_text().split() == ["ran"]
-        assert texts(await client.prompt(cut)) == ["Anew."]
         assert await client.get("/permission") == []
-    figure(f"settled, and asked again, {took:.1f} s after the kill; the next server answered after {answers:.1f} s")
+    figure(f"gone on with, and asked again, {took:.1f} s after the kill; the next server answered after {answers:.1f} s")
 
 
 async def test_a_prompt_after_the_start_waits_for_the_recovery(servers: Servers) -> None:
@@ -68,13 +67,13 @@ async def test_a_prompt_after_the_start_waits_for_the_recovery(servers: Servers)
         await client.prompt(session, path="prompt_async")
         await client.condition(f"/session/{session}/message", lambda found: "shown" in str(found))
         await asyncio.sleep(0.5)
-    servers.play([[say("Anew.")]])
+    servers.play([[say("Anew.")], [say("Anew.")]])
     await asyncio.sleep(3)
     async with servers.start() as client:
         assert texts(await client.prompt(session)) == ["Anew."]
         found = await messages(client, session)
         assert_settled(found)
-        assert [message["info"].get("error", {}).get("name") for message in found] == [None, "UnknownError", None, None]
+        assert not [message for message in found if "error" in message["info"]]
 
 
 async def test_a_server_leaves_alone_what_another_living_one_runs(servers: Servers) -> None:

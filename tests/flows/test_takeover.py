@@ -1,17 +1,20 @@
 """What a server leaves that dies while another of the same database runs is recovered by that one."""
 
 import asyncio
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from running_app import running_app
-from turns import assert_settled, bash, configured, pending, say, statuses, texts, tools, until
+from running_app import RunningApp, running_app
+from turns import Message, Step, assert_settled, bash, configured, pending, requests, say, statuses, texts, tools, until
 
 from app.session.lease import DEAD_AFTER_MS
+from app.storage import queries
 from app.util import clock
 
 ASK = {"permission": {"bash": {"*": "allow", "make *": "ask"}}}
@@ -28,6 +31,8 @@ def copy_database(data: Path, to: Path) -> None:
     to.mkdir()
     with closing(sqlite3.connect(data / "opensession.db")) as source, closing(sqlite3.connect(to / "opensession.db")) as target:
         source.backup(target)
+    if (data / "snapshot").exists():
+        shutil.copytree(data / "snapshot", to / "snapshot")
 
 
 def let_leases_become_stale() -> None:
@@ -45,12 +50,13 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         await dying.prompt_async(asking, "Go")
         request = await pending(dying)
         await asyncio.to_thread(copy_database, dying.data_dir, copy)
-    async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Went on.")], [say("Anew.")]]) as app:
+    async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Anew.")], [say("Went on.")]]) as app:
         assert "error" not in (await app.messages(cut))[-1]["info"]
         assert await statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
         let_leases_become_stale()
         await until(lambda: app.services.runs.runner.is_running(asking), "the takeover")
-        assert (await app.messages(cut))[-1]["info"]["error"]["name"] == "UnknownError"
+        await until(lambda: not app.services.runs.runner.is_running(cut), "the end of the turn")
+        assert texts((await app.messages(cut))[-1]) == ["Anew."]
         assert tools(await app.messages(cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
         assert await app.get("/permission") == [request]
         await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
@@ -58,23 +64,143 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         for session in (cut, asking):
             assert_settled(await app.messages(session))
         assert texts((await app.messages(asking))[-1]) == ["Went on."]
-        assert texts(await app.prompt(cut, "Again")) == ["Anew."]
 
 
-async def test_a_prompt_waits_until_its_session_is_recovered(tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    async with running_app(tmp_path, turns=[[bash("echo shown; sleep 60")]]) as dying:
+async def cut_off(base: Path, turns: list[list[Step]], shown: str, *, child: bool = False) -> tuple[Path, str]:
+    """A session whose server dies when the model's answer shows `shown`, and the data directory that is left."""
+    left = base / "left"
+    async with running_app(base, turns=turns) as dying:
         session = (await dying.create_session())["id"]
+        if child:
+            session = (await dying.post("/session", {"parentID": session}))["id"]
         await dying.prompt_async(session, "Go")
-        while "shown" not in str(await dying.messages(session)):
+        while shown not in str(await dying.messages(session)):
             await asyncio.sleep(0.01)
-        await asyncio.to_thread(copy_database, dying.data_dir, copy)
-    async with running_app(tmp_path, data_dir=copy, turns=[[say("Anew.")]]) as app:
-        let_leases_become_stale()
+        await asyncio.to_thread(copy_database, dying.data_dir, left)
+    let_leases_become_stale()
+    return left, session
+
+
+def change_leases(data: Path, assignment: str) -> None:
+    with closing(sqlite3.connect(data / "opensession.db")) as database:
+        database.execute(f"UPDATE run_lease SET {assignment}")
+        database.commit()
+
+
+async def ended(app: RunningApp, session: str) -> list[Message]:
+    await until(lambda: not app.services.runs.runner.is_running(session), "the end of the turn")
+    found = await app.messages(session)
+    assert_settled(found)
+    assert await statuses(app) == {}
+    return found
+
+
+LONG_TURN = [[bash("echo shown; echo ran >> log.txt; sleep 60")]]
+
+
+async def test_a_turn_goes_on_in_a_new_step_without_running_its_tool_again(tmp_path: Path) -> None:
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.")]]) as app:
+        prompt, interrupted, answer = await ended(app, session)
+        (request,) = requests(app)
+    assert texts(answer) == ["Went on."] and answer["info"]["parentID"] == prompt["info"]["id"]
+    assert interrupted["info"]["finish"] == "tool-calls" and "error" not in interrupted["info"]
+    assert "step-finish" in [part["type"] for part in interrupted["parts"]]
+    assert "[Tool execution was interrupted]" in str(request.messages)
+    assert (tmp_path / "workspace" / "log.txt").read_text().split() == ["ran"]
+
+
+async def test_the_files_that_an_interrupted_tool_changed_can_be_reverted(tmp_path: Path) -> None:
+    left, session = await cut_off(tmp_path, [[bash("echo new > made.txt; echo shown; sleep 60")]], "shown")
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.")]]) as app:
+        prompt, *_ = await ended(app, session)
+        await app.post(f"/session/{session}/revert", {"messageID": prompt["info"]["id"]})
+        assert not (tmp_path / "workspace" / "made.txt").exists()
+
+
+async def test_half_a_text_stays_and_the_model_is_asked_again(tmp_path: Path) -> None:
+    left, session = await cut_off(tmp_path, [[say("Half a text. And more.", chunks=20, delay=0.2)]], "Half")
+    async with running_app(tmp_path, data_dir=left, turns=[[say("A whole one.")]]) as app:
+        _, interrupted, answer = await ended(app, session)
+    assert texts(interrupted)[0].startswith("Ha") and interrupted["info"]["finish"] == "unknown"
+    assert texts(answer) == ["A whole one."]
+
+
+async def test_a_prompt_behind_an_interrupted_answer_is_answered_with_it(tmp_path: Path) -> None:
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Anew.")], [say("Both.")]]) as app:
+        await app.prompt(session, "Again")
+        found = await ended(app, session)
+    assert not [message for message in found if "error" in message["info"]]
+    assert texts(found[-1]) in (["Anew."], ["Both."])
+
+
+async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    async with running_app(tmp_path, turns=[[say("Hello.")], [say("Half a summary of it.", chunks=10, delay=0.5)]]) as dying:
+        session = (await dying.create_session())["id"]
+        answer = (await dying.prompt(session, "Hi"))["info"]
+        model = {name: answer[name] for name in ("providerID", "modelID")}
+        summing = asyncio.create_task(dying.post(f"/session/{session}/summarize", model))
+        while "Half" not in str(await dying.messages(session)):
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(copy_database, dying.data_dir, left)
+        summing.cancel()
+    let_leases_become_stale()
+    async with running_app(tmp_path, data_dir=left, turns=[[say("The summary.")]]) as app:
+        found = await ended(app, session)
+        print([r.model.id for r in app.provider.requests], found)
+        (request,) = requests(app)
+    assert texts(found[-1]) == ["The summary."] and found[-1]["info"]["summary"]
+    assert "error" not in found[-2]["info"] and "Half" not in str(request.messages)
+
+
+@pytest.mark.parametrize(
+    ("leases", "settings"),
+    [
+        ("takeovers = 2", {}),
+        ("heartbeat = heartbeat - 600000", {}),
+        ("takeovers = 0", {"interrupted": "settle"}),
+    ],
+    ids=["the third time", "after ten minutes", "by the setting"],
+)
+async def test_a_turn_that_does_not_go_on_ends_with_an_error(tmp_path: Path, leases: str, settings: dict[str, Any]) -> None:
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
+    change_leases(left, leases)
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Anew.")]], **settings) as app:
+        _, interrupted = await ended(app, session)
+        assert interrupted["info"]["error"]["name"] == "UnknownError"
         assert texts(await app.prompt(session, "Again")) == ["Anew."]
-        found = await app.messages(session)
-        assert_settled(found)
-        assert [message["info"].get("error", {}).get("name") for message in found] == [None, "UnknownError", None, None]
+
+
+async def test_takeovers_are_counted_until_the_run_ends(tmp_path: Path) -> None:
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.", chunks=50, delay=0.1)]]) as app:
+        (taken,) = await app.services.sessions.store.query(queries.leases)
+        assert taken.session_id == session and taken.takeovers == 1
+        await app.post(f"/session/{session}/abort")
+        await ended(app, session)
+        free = await app.services.sessions.store.query(queries.lease_of, session)
+        assert free is not None and free.takeovers == 0
+
+
+async def test_a_subagent_s_turn_ends_because_nobody_waits_for_it(tmp_path: Path) -> None:
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown", child=True)
+    async with running_app(tmp_path, data_dir=left) as app:
+        _, interrupted = await ended(app, session)
+    assert interrupted["info"]["error"]["name"] == "UnknownError"
+
+
+async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("Begun.")]]) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "Hi", noReply=True)
+        with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database:
+            database.execute("UPDATE message SET open = 1")
+            database.commit()
+        while len(await app.messages(session)) < 2:
+            await asyncio.sleep(0.05)
+        assert texts((await ended(app, session))[-1]) == ["Begun."]
 
 
 async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ class ModelServer:
         self.requests: list[dict[str, Any]] = []
         self.title_requests: list[dict[str, Any]] = []
         """What the models `main` and `title` were asked."""
+        self.think_seconds = 0.0
+        """Before it begins an answer."""
 
     def play(self, *turns: list[Step]) -> None:
         self._turns = deque(turns)
@@ -135,6 +137,7 @@ def model_server(make: Callable[[int], Model] = ModelServer) -> Iterator[Model]:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             (model.title_requests if body["model"] == "title" else model.requests).append(body)
             turn = model.answer(body)
+            time.sleep(model.think_seconds)
             refusal = next((step for step in turn if isinstance(step, Refusal)), None)
             if refusal is not None:
                 self.refuse(refusal)

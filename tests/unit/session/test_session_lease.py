@@ -42,7 +42,7 @@ async def hold_as(sessions: Sessions, owner: str, age: int = 0, generation: int 
 
 
 async def take_over_dead(sessions: Sessions) -> set[str]:
-    return await sessions.leases.take_over(sessions.leases.dead(await sessions.store.query(queries.leases)))
+    return {*await sessions.leases.take_over(sessions.leases.dead(await sessions.store.query(queries.leases)))}
 
 
 async def generation(sessions: Sessions) -> int:
@@ -84,7 +84,7 @@ async def test_a_recovered_session_has_no_lease(sessions: Sessions) -> None:
 async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
     dead = sessions.leases.dead(await sessions.store.query(queries.leases))
-    assert [await of.leases.take_over(dead) for of in (sessions, other)] == [{"ses_1"}, set()]
+    assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     with pytest.raises(SessionBusy):
         await other.leases.take("ses_1")
     await other.close()
