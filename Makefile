@@ -11,6 +11,9 @@ LOCK   := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-header --no-a
 PROCESSES ?= auto
 SPREAD := $(if $(filter-out 0 1,$(PROCESSES)),--numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder)
 
+# Without bytecode, which images of Python tend to switch off, each process of tests and each server that they start compiles all it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help serve test faults check format conform bench bench-replicas openapi lock vendor docker clean
 

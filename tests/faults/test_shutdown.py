@@ -245,8 +245,8 @@ async def refusals(client: Client, session: str) -> list[httpx.Response]:
 
 
 async def test_idle_connections_are_closed_while_a_turn_runs(tmp_path: Path, figure: Figure) -> None:
-    servers = Servers(tmp_path)
-    servers.play([[say("I run it."), bash("echo shown; sleep 2")], [say("It is done.")]])
+    servers = Servers(tmp_path, OPENSESSION_SHUTDOWN_SECONDS="60")
+    servers.play([[say("I run it."), bash("echo shown; until [ -e go ]; do sleep 0.05; done")], [say("It is done.")]])
     async with servers.start() as client:
         _, answering = await running(client, "shown")
         reader, writer = await asyncio.open_connection("127.0.0.1", client.http.base_url.port)
@@ -254,9 +254,10 @@ async def test_idle_connections_are_closed_while_a_turn_runs(tmp_path: Path, fig
         assert b"200" in await reader.readline()
         client.process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        await asyncio.wait_for(reader.read(), 5)
+        await asyncio.wait_for(reader.read(), 5 * SLACK)
         took = time.monotonic() - began
-        assert not answering.done() and took < 1.5
+        assert not answering.done()
+        (servers.workspace / "go").touch()
         assert texts(await answering) == ["It is done."]
         writer.close()
     figure(f"an idle connection was closed {took:.1f} s after SIGTERM, while the turn went on")

@@ -3,14 +3,21 @@
 import time
 from pathlib import Path
 
+import pytest
 from running_app import running_app
 from turns import bash, configured, priced, requests, say
 from web_page import web_page
 
-FIRST_WAIT = 5.0
+from app import wiring
+from app.context.instruction_pages import InstructionPages, PageTimes
+
+FIRST_WAIT = 1.0
 
 
-async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetched_once(tmp_path: Path) -> None:
+async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "InstructionPages", lambda: InstructionPages(PageTimes(first_wait=FIRST_WAIT)))
     async with web_page("Never use tabs.") as page, web_page(hangs=True) as silent:
         workspace = configured(tmp_path, {**priced(), "instructions": [page.url, silent.url]})
         async with running_app(tmp_path, workspace=workspace) as app:
@@ -23,5 +30,4 @@ async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetc
                 seconds.append(time.monotonic() - began)
             assert all(f"Instructions from: {page.url}\nNever use tabs." in "".join(asked.system) for asked in requests(app))
         assert len(page.requests) == len(silent.requests) == 1
-    assert seconds[0] < FIRST_WAIT + 2
-    assert max(seconds[1:]) < 2
+    assert seconds[0] > FIRST_WAIT / 2 and max(seconds) < 20 * FIRST_WAIT

@@ -34,7 +34,7 @@ def over_http(*options: str, port: int | None = None) -> Iterator[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not answers(f"http://127.0.0.1:{port}/"):
         assert process.poll() is None and time.monotonic() < deadline, "the MCP server did not start"
         time.sleep(0.05)

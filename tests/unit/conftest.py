@@ -1,29 +1,21 @@
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from open_store import OpenStore, open_store
 
-from app.storage.engine import Database
-from app.storage.migrate import upgrade
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Migrated once; every test gets a copy."""
-    path = tmp_path_factory.mktemp("template") / "opensession.db"
-    database = Database(f"sqlite:///{path}")
-    upgrade(database.engine)
-    database.close()
-    return path
+if TYPE_CHECKING:
+    from open_store import OpenStore
 
 
 @pytest.fixture
-async def stored(tmp_path: Path, empty_database: Path) -> AsyncIterator[OpenStore]:
+async def stored(tmp_path: Path, migrated_database: Path) -> AsyncIterator["OpenStore"]:
     """An open database with one session in it."""
+    from open_store import open_store  # imports half of the server: the tests of the other half start sooner without
+
     path = tmp_path / "opensession.db"
-    shutil.copy(empty_database, path)
+    shutil.copy(migrated_database, path)
     opened = await open_store(path, tmp_path)
     yield opened
     await opened.close()

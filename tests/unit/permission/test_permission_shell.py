@@ -132,7 +132,7 @@ def test_ordinary_commands_are_read_at_once(tmp_path: Path) -> None:
             read(command, tmp_path)
             times.append(time.thread_time() - started)
         fastest.append(min(times))
-    assert max(fastest) < 0.001
+    assert max(fastest) < 0.02, "twenty times what it takes"
 
 
 @pytest.mark.parametrize(
