@@ -66,6 +66,8 @@ class Leases:
         self._locks = locks
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
+        self._unfreed: list[Lease] = []
+        """Dropped leases whose rows could not be written: each heartbeat tries again."""
         self._confirmed = -math.inf
         """When the newest heartbeat that was stored was begun."""
         self.write_too: Callable[[Connection], None] | None = None
@@ -90,7 +92,11 @@ class Leases:
 
     def drop(self, session_id: str) -> None:
         if (lease := self._held.pop(session_id, None)) is not None:
-            self._writer.post(Change([(self._sql.free_lease, [_key(lease)])]))
+            self._free(lease)
+
+    def _free(self, lease: Lease) -> None:
+        freed = self._writer.post(Change([(self._sql.free_lease, [_key(lease)])]))
+        freed.add_done_callback(lambda _: self._unfreed.append(lease) if freed.exception() else None)
 
     def held(self, session_id: str) -> Lease | None:
         return self._held.get(session_id)
@@ -263,6 +269,9 @@ class Leases:
         failures = FailureLog(log, "writing the heartbeat of the running sessions")
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
+            unfreed, self._unfreed = self._unfreed, []
+            for lease in unfreed:
+                self._free(lease)
             if not self._held and not self._beats_always:
                 continue
             try:

@@ -217,3 +217,18 @@ async def test_what_is_abandoned_refuses_every_write_and_is_taken_over_when_it_i
         await sessions.put(user("msg_1"))
     sessions.store.release("ses_1")
     assert await take_over_dead(sessions) == {"ses_1"}
+
+
+async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.session.lease.HEARTBEAT_SECONDS", 0.05)
+    await sessions.leases.take("ses_1")
+    sessions.database.full = True
+    sessions.leases.drop("ses_1")
+    await sessions.store.drain()
+    assert await sessions.store.query(queries.leases)
+    sessions.database.full = False
+    async with asyncio.timeout(10):
+        while await sessions.store.query(queries.leases):
+            await asyncio.sleep(0.01)
