@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app import cli_users
-from app.cli_support import database_must_do, fail
+from app.cli_support import database_must_do, fail, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
 
@@ -73,12 +73,12 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     from app.mode import mode
 
     bound = _bind(hostname, port)
-    with database_must_do():
+    with database_must_do(), sandbox_must_do():
         application = create_app(settings, hostname=hostname, port=bound.getsockname()[1])
         found = mode(settings)
     server = http_server(application, settings)
     _freeze_gc()
-    _greet(hostname, bound.getsockname()[1], login, found)
+    _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state])
     server.run(sockets=[bound])
 
 

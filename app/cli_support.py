@@ -26,6 +26,17 @@ def database_must_do() -> Iterator[None]:
         fail(f"The database cannot be used: {getattr(error, 'orig', None) or error}")
 
 
+@contextmanager
+def sandbox_must_do() -> Iterator[None]:
+    """Prints why a required sandbox does not work as one sentence without a traceback."""
+    from app.sandbox.trial import SandboxUnusable
+
+    try:
+        yield
+    except SandboxUnusable as error:
+        fail(str(error))
+
+
 def settings() -> Settings:
     """Prints an invalid value as one sentence without a traceback."""
     try:

@@ -13,6 +13,8 @@ from app.config.flags import Flags
 from app.config.loader import load
 from app.doctor_servers import check_servers
 from app.project.discovery import discover
+from app.sandbox.sandbox import open_sandbox
+from app.sandbox.trial import SandboxUnusable
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.snapshot import checkup as snapshots
@@ -35,6 +37,7 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
     return [
         *await _versions(),
         *_permissions(settings.data_dir),
+        _sandbox(settings),
         *stored,
         *_servers(settings, engine),
         *await snapshots.check(settings.data_dir),
@@ -52,6 +55,14 @@ async def _versions() -> list[Finding]:
     if shutil.which("git") is None:
         return [Finding("versions", "fine", ours), Finding("versions", "fault", "git is not installed: no snapshots, no revert")]
     return [Finding("versions", "fine", f"{ours}, {(await git(['version'], Path.cwd())).text}")]
+
+
+def _sandbox(settings: Settings) -> Finding:
+    try:
+        state = open_sandbox(settings).state
+    except SandboxUnusable as error:
+        return Finding("sandbox", "fault", str(error))
+    return Finding("sandbox", "fine", state.removeprefix("Sandbox: "))
 
 
 def _permissions(data_dir: Path) -> Iterator[Finding]:

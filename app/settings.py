@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     allow_private_addresses: bool = False
     """Let the webfetch tool reach loopback and private addresses (default no: pages could name the network's own services)."""
 
+    sandbox: Literal["auto", "require", "off"] = "auto"
+    """Run commands and local MCP servers in a sandbox: `auto` where it works, `require` or do not start, `off` (default auto)."""
+
     project_plugins: bool = False
     """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
 

@@ -47,6 +47,7 @@ from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
 from app.runs.runner import Runner
+from app.sandbox.sandbox import Sandbox, open_sandbox
 from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.health import HealthCheck
@@ -123,6 +124,7 @@ class _Core:
     choices: Choices
     flags: Flags
     storage: _Storage
+    sandbox: Sandbox
     gate: SessionGate
     quota: ProjectQuota
     tasks: SessionTasks
@@ -146,6 +148,7 @@ class Server:
         self._core = _core(settings, choices, address)
         self.services = _services(self._core, home, api_access)
         self.event_tokens = _event_tokens(self._core.storage)
+        self.sandbox = self._core.sandbox
         self._recovery = _recovery(self._core, self.services)
         self._housekeeping = _housekeeping(self._core, self.services)
         self._skip_grace_period = asyncio.Event()
@@ -232,12 +235,13 @@ class Server:
 
 
 def _core(settings: Settings, choices: Choices, address: str) -> _Core:
-    storage = _open_storage(settings, address)
+    sandbox, storage = open_sandbox(settings), _open_storage(settings, address)
     return _Core(
         settings=settings,
         choices=choices,
         flags=Flags.from_env(os.environ),
         storage=storage,
+        sandbox=sandbox,
         gate=SessionGate(),
         quota=ProjectQuota(storage.store, settings.max_project_bytes),
         tasks=SessionTasks(),
@@ -313,7 +317,7 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
 def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
     """Commands see no key of a known provider."""
     key_names = frozenset(name for provider in known.providers.values() for name in provider.env)
-    return Toolbox(ToolSettings(core.flags, key_names, core.settings.allow_private_addresses))
+    return Toolbox(ToolSettings(core.flags, key_names, core.settings.allow_private_addresses), core.sandbox)
 
 
 def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
@@ -359,7 +363,7 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
     runner = Runner(store, sessions.statuses, storage.leases, gate, core.settings.max_running_sessions)
     intake = _intake(core, sessions, toolbox)
     prompts = Prompts(turns, intake, runner, gate)
-    commands = Commands(toolbox.shell, toolbox.environment)
+    commands = Commands(toolbox.shell, toolbox.environment, toolbox.sandbox)
     return RunServices(
         runner=runner,
         prompts=prompts,

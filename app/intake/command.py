@@ -12,6 +12,8 @@ from app.intake.mcp_commands import all_commands
 from app.intake.mcp_commands import ask as ask_server
 from app.intake.user_message import default_model_of
 from app.provider.models.selection import parse_model
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxPlace
 from app.schema.agent import Agent, Command
 from app.schema.errors import BadRequest
 from app.schema.message import CommandInput, PromptInput
@@ -88,10 +90,11 @@ def _exists(path: Path) -> bool:
 
 
 class Commands:
-    """`shell` and `environment` run what a template asks for between !`…`."""
+    """`shell` and `environment` run what a template asks for between !`…`, in the sandbox."""
 
-    def __init__(self, shell: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, shell: str, environment: Mapping[str, str], sandbox: Sandbox) -> None:
         self._shell = shell
+        self._sandbox = sandbox
         self._environment = environment
 
     async def prompt(self, instance: Instance, wanted: CommandInput, last_model: ModelRef | None) -> PromptInput:
@@ -121,27 +124,21 @@ class Commands:
         if command.mcp:
             given = await ask_server(instance, command.name, words_of(arguments))
             return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
-        text = (await self._with_shell(fill(command.template, arguments), Path(instance.location.directory))).strip()
+        text = (await self._with_shell(fill(command.template, arguments), instance.place)).strip()
         worktree = Path(instance.location.worktree if instance.location.is_git else instance.location.directory)
         return text, await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
 
-    async def _with_shell(self, text: str, directory: Path) -> str:
+    async def _with_shell(self, text: str, place: SandboxPlace) -> str:
         """Each !`command` gives way to what it prints on standard output, run in the session's directory."""
-        outputs = [await self._output(command, directory) for command in _SHELL.findall(text)]
+        outputs = [await self._output(command, place) for command in _SHELL.findall(text)]
         replacements = iter(outputs)
         return _SHELL.sub(lambda _: next(replacements), text)
 
-    async def _output(self, command: str, directory: Path) -> str:
+    async def _output(self, command: str, place: SandboxPlace) -> str:
         transcript = Transcript()
         try:
-            ended = await run_process(
-                [self._shell, "-c", command],
-                cwd=directory,
-                env=self._environment,
-                timeout=SHELL_SECONDS,
-                on_output=transcript.add,
-                stderr=DEVNULL,
-            )
+            program = await asyncio.to_thread(self._sandbox.program, [self._shell, "-c", command], place, self._environment)
+            ended = await run_process(program, timeout=SHELL_SECONDS, on_output=transcript.add, stderr=DEVNULL)
         except (OSError, ValueError) as error:
             return f"(The command {command!r} could not be run: {error})"
         stopped = f"\n(The command was stopped after {SHELL_SECONDS:g} s.)" if ended.timed_out else ""

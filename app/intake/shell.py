@@ -69,6 +69,7 @@ async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: Par
         directory=Path(scope.instance.location.directory),
         worktree=Path(scope.instance.location.worktree),
         host=screen,
+        sandbox=scope.instance.config.sandbox,
     )
     arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
     try:

@@ -384,6 +384,22 @@ def _share_mode(value: Any) -> Any:
     return {True: "auto", False: "manual"}[value] if isinstance(value, bool) else value
 
 
+def _require_place(name: str) -> str:
+    if not name.startswith(("/", "~/")):
+        raise ValueError(f"{name!r} is no absolute path: it starts with `/` or `~/`")
+    return name
+
+
+class SandboxConfig(_Strict):
+    """What commands reach besides the project, where they run in a sandbox. `network: false` leaves a loopback of their own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    network: StrictBool | None = None
+    read: list[Annotated[StrictStr, AfterValidator(_require_place)]] = []
+    write: list[Annotated[StrictStr, AfterValidator(_require_place)]] = []
+
+
 class Config(_Strict):
     schema_url: Annotated[StrictStr | None, Field(alias="$schema")] = None
     theme: StrictStr | None = None
@@ -416,4 +432,5 @@ class Config(_Strict):
     tools: dict[str, StrictBool] = {}
     enterprise: EnterpriseConfig = Field(default_factory=EnterpriseConfig)
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
+    sandbox: SandboxConfig = Field(default_factory=SandboxConfig)
     experimental: ExperimentalConfig = Field(default_factory=ExperimentalConfig)

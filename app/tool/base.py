@@ -10,7 +10,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel, RootModel
 
 from app.permission.rules import Subject
+from app.sandbox.scope import DEFAULTS, SandboxPlace
 from app.schema.agent import Agent
+from app.schema.config import SandboxConfig
 from app.schema.file import FileContent
 from app.schema.model import Model
 from app.schema.part import ModelRef
@@ -100,8 +102,13 @@ class ToolContext:
     directory: Path
     worktree: Path
     host: ToolHost
+    sandbox: SandboxConfig = DEFAULTS
     bypass_agent_check: bool = False
     bypass_directory_check: bool = False
+
+    @property
+    def place(self) -> SandboxPlace:
+        return SandboxPlace(self.directory, self.worktree, self.sandbox)
 
     @property
     def model_ref(self) -> ModelRef:

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.config.flags import Flags
 from app.permission.rules import evaluate, hidden_tools
+from app.sandbox.sandbox import Sandbox
 from app.schema.agent import Agent, Skill
 from app.schema.config import Config
 from app.schema.model import Model
@@ -50,7 +51,8 @@ class ToolSettings:
 class Toolbox:
     """The tools of this server. Task and skill tools are created per agent, all others once."""
 
-    def __init__(self, settings: ToolSettings) -> None:
+    def __init__(self, settings: ToolSettings, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
         self.times = FileTimes(check_disabled=settings.flags.disable_filetime_check)
         self.locks = FileLocks()
         self.read = ReadTool(self.times)
@@ -60,6 +62,7 @@ class Toolbox:
         """The environment of commands, without providers' keys."""
         self.bash = BashTool(
             shell=self.shell,
+            sandbox=sandbox,
             environment=self.environment,
             default_timeout_ms=settings.flags.experimental_bash_default_timeout_ms or DEFAULT_TIMEOUT_MS,
         )

@@ -78,6 +78,7 @@ class CallContexts:
             directory=Path(caller.instance.location.directory),
             worktree=Path(caller.instance.location.worktree),
             host=CallHost(self.services, caller, calls, part),
+            sandbox=caller.instance.config.sandbox,
             bypass_agent_check=self.bypass_agent_check,
         )
 

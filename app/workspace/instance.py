@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from app.config.flags import Flags
@@ -12,6 +13,7 @@ from app.project.location import Location
 from app.provider.models.catalogue import Known
 from app.provider.models.selection import find
 from app.provider.registry import Providers
+from app.sandbox.scope import SandboxPlace
 from app.schema.agent import Agent, Command, Skill
 from app.schema.config import Config
 from app.schema.model import Model, ProviderInfo
@@ -74,3 +76,7 @@ class Instance:
     """None outside git or with `snapshot: false`."""
     snapshots: Snapshots | None = None
     """The same with all that revert needs of them."""
+
+    @property
+    def place(self) -> SandboxPlace:
+        return SandboxPlace(Path(self.location.directory), Path(self.location.worktree), self.config.sandbox)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import running_in
 from refused_commits import refused_commits
 from running_app import RunningApp, running_app
 from turns import assert_settled, requests, statuses, texts, types, until
@@ -120,9 +121,9 @@ async def test_a_prompt_waits_for_the_command(app: RunningApp, session: str) -> 
 
 
 async def test_an_abort_ends_the_command_and_keeps_what_it_printed(app: RunningApp, session: str) -> None:
-    command = "trap '' TERM; echo begun; echo $$ > pid; while :; do sleep 0.1; done"
+    command = "trap '' TERM; echo begun; touch up; while :; do sleep 0.1; done"
     running = asyncio.create_task(shell(app, session, command))
-    await until(lambda: (app.directory / "pid").exists() and (app.directory / "pid").read_text().strip())
+    await until((app.directory / "up").exists)
     async with asyncio.timeout(2):
         await app.post(f"/session/{session}/abort")
     answer = await running
@@ -131,8 +132,7 @@ async def test_an_abort_ends_the_command_and_keeps_what_it_printed(app: RunningA
     assert state["output"].startswith("begun\n")
     assert "metadata>" in state["output"]
     assert "completed" in answer["info"]["time"]
-    pid = int((app.directory / "pid").read_text())
-    assert not Path(f"/proc/{pid}").exists()
+    assert running_in(app.directory) == []
     assert (await app.messages(session))[-1] == answer
 
 

@@ -6,7 +6,7 @@ What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marke
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,9 +41,16 @@ class ShellAnalysis:
         return list(dict.fromkeys(invocation.always for invocation in self.invocations if invocation.always))
 
     @property
-    def outside_always(self) -> list[str]:
-        found = (always_outside(path) for path in self.outside)
-        return list(dict.fromkeys(pattern for pattern in found if pattern))
+    def readable_outside(self) -> tuple[str, ...]:
+        """Without what is known only at run time."""
+        read = self.outside[:-1] if self.unparsable else self.outside
+        return tuple(path for path in read if Path(path).is_absolute())
+
+
+def always_patterns(outside: Iterable[str]) -> list[str]:
+    """What a reply of `always` to a request for these paths allows."""
+    found = (always_outside(path) for path in outside)
+    return list(dict.fromkeys(pattern for pattern in found if pattern))
 
 
 def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:

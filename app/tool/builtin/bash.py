@@ -1,12 +1,14 @@
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from app.permission.boundary import Boundary
-from app.permission.shell.analysis import analyse
+from app.permission.shell.analysis import always_patterns, analyse
+from app.sandbox.program import Program
+from app.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
 from app.tool import boundary, descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
@@ -37,10 +39,12 @@ class BashTool(Tool[BashParameters]):
         self,
         *,
         shell: str,
+        sandbox: Sandbox,
         environment: Mapping[str, str],
         default_timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         self._shell = shell
+        self._sandbox = sandbox
         self._environment = environment
         self._default_timeout_ms = default_timeout_ms
 
@@ -52,25 +56,31 @@ class BashTool(Tool[BashParameters]):
         if timeout_ms < 0:
             raise ToolError(f"The timeout must not be negative, but it is {timeout_ms:g}")
         directory = boundary.locate(ctx, args.workdir or ".")
-        await self._require_permission(args.command, directory, ctx)
+        granted = await self._require_permission(args.command, directory, ctx)
         if not directory.is_dir():
             raise ToolError(f"The working directory does not exist: {directory}")
-        return await self._run(args, directory, timeout_ms, ctx)
+        program = await asyncio.to_thread(self._program, args.command, directory, ctx, granted)
+        return await self._run(args, program, timeout_ms, ctx)
 
-    async def _require_permission(self, command: str, directory: Path, ctx: ToolContext) -> None:
-        """A command line that runs no program (`cd` alone) needs no permission."""
+    async def _require_permission(self, command: str, directory: Path, ctx: ToolContext) -> list[Path]:
+        """The paths outside the project that the command was allowed. A command line that runs no program (`cd` alone) needs no
+        permission."""
         within = Boundary(ctx.directory, ctx.worktree)
         analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)
-        if analysis.outside:
-            await ctx.host.require_permission(
-                ToolPermission("external_directory", list(analysis.outside), analysis.outside_always)
-            )
+        outside = analysis.readable_outside if self._sandbox.is_on else analysis.outside
+        if outside:
+            await ctx.host.require_permission(ToolPermission("external_directory", list(outside), always_patterns(outside)))
         if analysis.patterns:
             await ctx.host.require_permission(
                 ToolPermission(self.id, analysis.patterns, analysis.always, subjects=analysis.subjects)
             )
+        return [Path(path) for path in analysis.readable_outside]
 
-    async def _run(self, args: BashParameters, directory: Path, timeout_ms: float, ctx: ToolContext) -> ToolResult:
+    def _program(self, command: str, directory: Path, ctx: ToolContext, granted: Sequence[Path]) -> Program:
+        argv = [self._shell, "-c", command]
+        return self._sandbox.program(argv, ctx.place, self._environment, cwd=directory, granted=granted)
+
+    async def _run(self, args: BashParameters, program: Program, timeout_ms: float, ctx: ToolContext) -> ToolResult:
         transcript = Transcript()
 
         async def publish(preview: str) -> None:
@@ -79,7 +89,7 @@ class BashTool(Tool[BashParameters]):
         async with LivePreview(publish) as live:
             live.show("")
             try:
-                ended = await self._start(args.command, directory, timeout_ms, transcript, live)
+                ended = await self._start(program, timeout_ms, transcript, live)
             except asyncio.CancelledError:
                 live.show(shorten(transcript.text() + _metadata_block("The user stopped the command.")))
                 raise
@@ -89,17 +99,14 @@ class BashTool(Tool[BashParameters]):
         metadata = {"output": shorten(output), "exit": ended.code, "description": args.description}
         return ToolResult(title=args.description, output=output, metadata=metadata)
 
-    async def _start(
-        self, command: str, directory: Path, timeout_ms: float, transcript: Transcript, live: LivePreview
-    ) -> process.ProcessExit:
+    async def _start(self, program: Program, timeout_ms: float, transcript: Transcript, live: LivePreview) -> process.ProcessExit:
         def take(chunk: bytes) -> None:
             transcript.add(chunk)
             live.show(transcript.preview)
 
-        argv = [self._shell, "-c", command]
         seconds = (timeout_ms + _GRACE_MS) / 1000
         try:
-            return await process.run(argv, cwd=directory, env=self._environment, timeout=seconds, on_output=take)
+            return await process.run(program, timeout=seconds, on_output=take)
         except (OSError, ValueError) as error:
             raise ToolError(f"The shell {self._shell} could not run the command: {error}") from error
 

@@ -1,19 +1,20 @@
 """Runs programs in process groups, so that their child processes end with them.
 
 A process that leaves the group (`setsid`), such as a server in the background, outlives the program. It is killed too, found by
-its mark (app.util.marks), if the program is stopped early or this server was killed.
+its mark (app.util.marks), if the program is stopped early or this server was killed. In the sandbox it ends with the program.
 """
 
 import asyncio
 import os
 import signal
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from app.sandbox.program import Program
 from app.util import marks
 from app.util.pipe_reader import PipeReader
 
@@ -38,10 +39,8 @@ class ProcessExit:
 
 
 async def run(
-    argv: Sequence[str],
+    program: Program,
     *,
-    cwd: Path,
-    env: Mapping[str, str] | None = None,
     timeout: float,
     on_output: Callable[[bytes], None],
     stderr: int = STDOUT,
@@ -55,13 +54,13 @@ async def run(
     async with _pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
-            async with _group(argv, cwd=cwd, env=_marked(env, mark), stdout=write_end, stderr=stderr) as process:
+            async with _group(program, mark, stdout=write_end, stderr=stderr) as process:
                 timed_out = not await _exited_within(process, pump, timeout)
             if timed_out:
-                await _end_marked(mark)
+                await _end_marked(program, mark)
             await asyncio.wait([pump], timeout=_LAST_WAIT_SECONDS)
         except asyncio.CancelledError:
-            await asyncio.shield(_end_marked(mark))
+            await asyncio.shield(_end_marked(program, mark))
             raise
         finally:
             await _finish_task(pump)
@@ -84,31 +83,40 @@ class Child:
 
 
 @asynccontextmanager
-async def start(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, stderr: int | IO[bytes] = STDOUT
-) -> AsyncIterator[Child]:
+async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[Child]:
     """Runs the program during the block and kills its process group at the end. Raises OSError as `run` does."""
-    marked = _marked(env, marks.new())
-    async with _pipe() as (output, write_end), _group(argv, cwd=cwd, env=marked, stdout=write_end, stderr=stderr) as process:
+    async with _pipe() as (output, write_end), _group(program, marks.new(), stdout=write_end, stderr=stderr) as process:
         yield Child(process, output)
 
 
-async def end_group(process: Process) -> None:
-    """Sends SIGTERM, waits for the grace period, sends SIGKILL and reaps. Returns at once if the group is empty."""
-    if _signal_group(process.pid, signal.SIGTERM):
+async def end_group(process: Process, is_confined: bool = False) -> None:
+    """Sends SIGTERM, waits for the grace period, sends SIGKILL and reaps. Returns at once if the group is empty.
+
+    The leader of a confined group is bubblewrap, with which all the others end at once: it is killed, not asked.
+    """
+    if is_confined:
+        await _ask_confined_to_end(process)
+    elif _signal_group(process.pid, signal.SIGTERM):
         await _wait_until_empty(process.pid, TERM_GRACE_SECONDS)
-        if _signal_group(process.pid, signal.SIGKILL):
-            # Bounded: without a process that reaps orphans (a container without an init) they stay listed for ever.
-            await _wait_until_empty(process.pid, KILL_WAIT_SECONDS)
+    if _signal_group(process.pid, signal.SIGKILL):
+        # Bounded: without a process that reaps orphans (a container without an init) they stay listed for ever.
+        await _wait_until_empty(process.pid, KILL_WAIT_SECONDS)
     await _ends_within(process, _LAST_WAIT_SECONDS)
+
+
+async def _ask_confined_to_end(process: Process) -> None:
+    if process.returncode is None:
+        await asyncio.to_thread(_signal_members, process.pid, signal.SIGTERM)
+        await _ends_within(process, TERM_GRACE_SECONDS)
 
 
 def _marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
     return {**(os.environ if env is None else env), marks.VARIABLE: mark}
 
 
-async def _end_marked(mark: str) -> None:
-    await asyncio.to_thread(marks.end, lambda found: found == mark)
+async def _end_marked(program: Program, mark: str) -> None:
+    if not program.is_confined:
+        await asyncio.to_thread(marks.end, lambda found: found == mark)
 
 
 @asynccontextmanager
@@ -125,24 +133,21 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
 
 
 @asynccontextmanager
-async def _group(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None, stdout: IO[bytes], stderr: int | IO[bytes]
-) -> AsyncIterator[Process]:
+async def _group(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> AsyncIterator[Process]:
     """Closes `stdout` in this process, because its reader otherwise never sees the end."""
     with stdout:
-        process = await _spawn(argv, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
+        process = await _spawn(program, mark, stdout=stdout, stderr=stderr)
     try:
         yield process
     finally:
-        await asyncio.shield(end_group(process))
+        await asyncio.shield(end_group(process, program.is_confined))
 
 
-async def _spawn(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None, stdout: IO[bytes], stderr: int | IO[bytes]
-) -> Process:
+async def _spawn(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> Process:
+    env = _marked(program.env, mark)
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=env, stdin=DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+            *program.argv, cwd=program.cwd, env=env, stdin=DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
         )
     )
     try:
@@ -150,7 +155,7 @@ async def _spawn(
     except asyncio.CancelledError:
         # asyncio would kill the program alone, without the children that it has started by then.
         with suppress(OSError):
-            await asyncio.shield(end_group(await starting))
+            await asyncio.shield(end_group(await starting, program.is_confined))
         raise
 
 
@@ -180,6 +185,14 @@ async def _wait_until_empty(group: int, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while _signal_group(group, 0):  # noqa: ASYNC110  there is no event for processes that are not children
                 await asyncio.sleep(_POLL)
+
+
+def _signal_members(group: int, number: int) -> None:
+    """All of the group but its leader."""
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        with suppress(OSError):
+            if pid != group and os.getpgid(pid) == group:
+                os.kill(pid, number)
 
 
 def _signal_group(group: int, number: int) -> bool:

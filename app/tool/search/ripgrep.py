@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from app.sandbox.program import Program
 from app.tool.base import ToolError
 from app.tool.process import process
 from app.util import environment
@@ -150,10 +151,10 @@ async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Calla
 
     Raises ToolError if rg rejects its arguments or takes too long.
     """
-    argv = [str(binary()), *_ALWAYS, *arguments]
+    program = Program([str(binary()), *_ALWAYS, *arguments], cwd, environment.minimal())
     with tempfile.TemporaryFile() as errors:
         try:
-            async with asyncio.timeout(timeout), process.start(argv, cwd=cwd, env=environment.minimal(), stderr=errors) as child:
+            async with asyncio.timeout(timeout), process.start(program, stderr=errors) as child:
                 all_taken = await _feed(child.output, end, take)
                 return all_taken and _could_not_read_all(await child.process.wait(), errors)
         except TimeoutError:

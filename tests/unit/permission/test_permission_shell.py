@@ -7,7 +7,7 @@ import pytest
 
 from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
-from app.permission.shell.analysis import ShellAnalysis, analyse
+from app.permission.shell.analysis import ShellAnalysis, always_patterns, analyse
 from app.permission.shell.paths import always_outside
 from app.permission.spellings import spellings
 
@@ -26,7 +26,7 @@ def test_a_chain_asks_for_each_command(tmp_path: Path) -> None:
 def test_a_path_outside_is_named_as_resolved(tmp_path: Path) -> None:
     analysis = read("cat /etc/hosts", tmp_path)
     assert list(analysis.outside) == ["/etc/hosts"]
-    assert analysis.outside_always == ["/etc*"]
+    assert always_patterns(analysis.outside) == ["/etc*"]
 
 
 def test_cd_alone_has_no_pattern(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from app.permission.errors import PermissionDenied
+from app.sandbox.sandbox import OFF
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.tool.process.environment import choose_shell, secret_names, without_variables
@@ -16,7 +17,7 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 
 
 def make_tool(**changes: object) -> BashTool:
-    return BashTool(**({"shell": "/bin/sh", "environment": ENVIRONMENT} | changes))
+    return BashTool(**({"shell": "/bin/sh", "sandbox": OFF, "environment": ENVIRONMENT} | changes))
 
 
 async def run(ctx: ToolContext, command: str, *, tool: BashTool | None = None, **arguments: object) -> ToolResult:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.sandbox.program import Program
 from app.tool.process import process
 
 MARKER = "OPENSESSION_TEST_GROUP"
@@ -28,7 +29,8 @@ def marked(tmp_path: Path) -> list[psutil.Process]:
 async def run(tmp_path: Path, script: str, *, timeout: float = 20, collected: list[bytes] | None = None) -> process.ProcessExit:
     chunks = collected if collected is not None else []
     environment = {"PATH": os.environ["PATH"], MARKER: str(tmp_path)}
-    return await process.run(["/bin/sh", "-c", script], cwd=tmp_path, env=environment, timeout=timeout, on_output=chunks.append)
+    program = Program(["/bin/sh", "-c", script], tmp_path, environment)
+    return await process.run(program, timeout=timeout, on_output=chunks.append)
 
 
 async def until_exists(path: Path) -> None:
@@ -152,7 +154,7 @@ async def test_a_second_abort_does_not_save_the_group(tmp_path: Path) -> None:
 async def test_a_program_that_does_not_exist_is_an_error_and_leaks_nothing(tmp_path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(FileNotFoundError):
-        await process.run([str(tmp_path / "none")], cwd=tmp_path, timeout=1, on_output=lambda chunk: None)
+        await process.run(Program([str(tmp_path / "none")], tmp_path), timeout=1, on_output=lambda chunk: None)
     await asyncio.sleep(0)
     assert len(os.listdir("/dev/fd")) <= before
 
@@ -162,13 +164,12 @@ async def test_what_the_receiver_raises_is_not_lost(tmp_path: Path) -> None:
         raise RuntimeError("full")
 
     with pytest.raises(RuntimeError, match="full"):
-        await process.run(["/bin/sh", "-c", "echo x"], cwd=tmp_path, timeout=5, on_output=refuse)
+        await process.run(Program(["/bin/sh", "-c", "echo x"], tmp_path), timeout=5, on_output=refuse)
 
 
 async def test_started_program_is_dead_when_the_block_is_left(tmp_path: Path) -> None:
-    async with process.start(
-        ["/bin/sh", "-c", "yes"], cwd=tmp_path, env={"PATH": os.environ["PATH"], MARKER: str(tmp_path)}
-    ) as child:
+    program = Program(["/bin/sh", "-c", "yes"], tmp_path, {"PATH": os.environ["PATH"], MARKER: str(tmp_path)})
+    async with process.start(program) as child:
         assert (await child.output.readline()) == b"y\n"
     assert child.process.returncode is not None
     assert marked(tmp_path) == []

@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from app.permission.errors import PermissionRejected
+from app.sandbox.program import Program
 from app.tool.base import ToolContext, ToolError
 from app.tool.builtin.glob import GlobParameters, GlobTool
 from app.tool.builtin.grep import GrepParameters, GrepTool
@@ -256,7 +257,7 @@ class TestRipgrep:
     async def test_the_shipped_program_is_used(self) -> None:
         assert ripgrep.binary().name == "rg"
         chunks: list[bytes] = []
-        await process.run([str(ripgrep.binary()), "--version"], cwd=Path("/"), timeout=10, on_output=chunks.append)
+        await process.run(Program([str(ripgrep.binary()), "--version"], Path("/")), timeout=10, on_output=chunks.append)
         assert b"".join(chunks).startswith(b"ripgrep")
 
     async def test_stops_when_it_has_enough(self, tmp_path: Path) -> None:

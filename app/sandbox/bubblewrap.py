@@ -1,0 +1,98 @@
+"""The arguments of `bwrap` for a scope. Nothing here looks at the machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.sandbox.scope import MachineFacts, Mask, SandboxScope
+
+SUPERVISOR = """
+trap : TERM
+{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
+ulimit -c 0
+ulimit -d "$1" 2>/dev/null
+ulimit -u "$2" 2>/dev/null || ulimit -p "$2" 2>/dev/null
+nice=$3
+shift 3
+"$nice" -n 5 "$@"
+code=$?
+n=0
+while [ $n -lt 20 ] && kill -0 -1 2>/dev/null; do n=$((n + 1)); sleep 0.01; done
+exit $code
+"""
+"""Process 1 of the namespace, which runs the command as its child: the limits hold inside only, a SIGTERM lets the command end,
+and what is left in the background gets the 0.2 seconds for its last output that it has without a sandbox. The out-of-memory
+killer takes these processes before the server's, which also has the better priority."""
+
+_ROOT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+"""What is left to root: to work with files of other owners, as `tar` and `su` do. It can neither mount nor make devices."""
+_Mounts = dict[Path, list[str]]
+
+
+def arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
+    """Everything of the command line before the command's own words."""
+    return [machine.bwrap, *_namespaces(machine, scope), *_file_system(machine, scope), *_ending(machine, scope)]
+
+
+def _namespaces(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
+    yield from ("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--die-with-parent")
+    if machine.user_namespace:
+        yield "--unshare-user"
+    if machine.is_root:
+        yield from ("--cap-drop", "ALL")
+        for name in _ROOT_CAPABILITIES:
+            yield from ("--cap-add", f"CAP_{name}")
+    if not scope.network:
+        yield "--unshare-net"
+
+
+def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
+    """From the top down, so that each mount lies on the one above. The rest of the root is empty and read-only."""
+    for link, target in machine.links:
+        yield from ("--symlink", target, str(link))
+    mounts = _mounts(machine, scope)
+    for destination in sorted(mounts, key=lambda path: len(path.parts)):
+        yield from mounts[destination]
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    for place in (Path("/"), *_above(machine, scope)):
+        yield from ("--remount-ro", str(place))
+
+
+def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
+    """By destination: what is named later wins."""
+    shown = (*machine.system, *machine.toolchains, *scope.read, *scope.write)
+    own = {machine.home: scope.private / "home", Path("/tmp"): scope.private / "tmp", Path("/var/tmp"): scope.private / "tmp"}
+    return {
+        **{path: _bind("--ro-bind-try", path) for path in machine.system},
+        **{place: ["--bind", str(source), str(place)] for place, source in own.items()},
+        **{place: ["--tmpfs", str(place)] for place in _above(machine, scope)},
+        **{path: _bind("--ro-bind-try", path) for path in (*machine.toolchains, *scope.read)},
+        **{mask.path: _hide(mask) for mask in (*machine.masks, *scope.masks) if _is_shown(mask.path, shown, set(own))},
+        **{path: _bind("--bind-try", path) for path in scope.write},
+        **{path: ["--bind-try", str(source), str(path)] for source, path in scope.spellings},
+    }
+
+
+def _above(machine: MachineFacts, scope: SandboxScope) -> list[Path]:
+    """What lies above the project in the own home or /tmp is read-only: a write beside the project is an error, and not lost."""
+    own = (machine.home, Path("/tmp"))
+    tops = (base / scope.project.relative_to(base).parts[0] for base in own if base in scope.project.parents)
+    return [top for top in tops if top != scope.project and not top.name.startswith(".")]
+
+
+def _bind(option: str, path: Path) -> list[str]:
+    return [option, str(path), str(path)]
+
+
+def _hide(mask: Mask) -> list[str]:
+    return ["--tmpfs", str(mask.path)] if mask.is_directory else ["--ro-bind", "/dev/null", str(mask.path)]
+
+
+def _is_shown(path: Path, shown: tuple[Path, ...], own: set[Path]) -> bool:
+    """Whether the nearest mount above shows the machine's files there. A path that is shown itself was asked for by name."""
+    above = [place for place in path.parents if place in shown or place in own]
+    return path not in shown and bool(above) and above[0] in shown
+
+
+def _ending(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
+    yield from ("--chdir", str(scope.directory), "--")
+    yield from (machine.shell, "-c", SUPERVISOR, "sandbox", str(machine.memory_kilobytes), str(machine.processes), machine.nice)

@@ -1,0 +1,92 @@
+"""Finds out once what commands are shown of this machine: the system and the toolchains, without what not every user may read."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from app.sandbox.scope import MachineFacts, Mask
+
+_SYSTEM = """
+/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu /snap /sys
+/var/lib/ca-certificates /var/lib/dpkg /var/lib/rpm /var/cache/fontconfig
+"""
+_OF_HOME = """
+.gitconfig .config/git .nvm .rustup .pyenv .rbenv .asdf .sdkman .volta .local/bin .local/share/uv .local/share/mise
+.local/share/pipx .local/share/pnpm .cargo/bin .cargo/env
+"""
+"""What programs need of the home directory, and holds no keys."""
+_INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go", "perl")
+_MEMORY_SHARE = 0.75
+PROCESSES = 4096
+"""Threads count, too."""
+
+
+def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: Mapping[str, str]) -> MachineFacts:
+    """`hidden`: directories that a command sees only if it works in them."""
+    system = [Path(name) for name in _SYSTEM.split()]
+    of_home = (home / name for name in _OF_HOME.split())
+    others = [data_dir, *hidden]
+    return MachineFacts(
+        bwrap=shutil.which("bwrap") or "bwrap",
+        shell=shutil.which("sh") or "/bin/sh",
+        nice=shutil.which("nice") or "nice",
+        is_root=os.geteuid() == 0,
+        user_namespace=False,
+        home=_real(home),
+        data_dir=_real(data_dir),
+        outputs=_real(data_dir) / "tool-output",
+        system=(*(path for path in system if path.is_dir() and not path.is_symlink()), *_resolver()),
+        links=tuple((path, str(path.readlink())) for path in system if path.is_symlink()),
+        toolchains=tuple(dict.fromkeys([*(path for path in of_home if path.exists()), *_toolchains(home, environment)])),
+        masks=(*_unreadable_for_others(), *(Mask(_real(path), is_directory=True) for path in others)),
+        memory_kilobytes=int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024 * _MEMORY_SHARE),
+        processes=PROCESSES,
+    )
+
+
+def _resolver() -> Iterator[Path]:
+    """/etc/resolv.conf is often a link into /run, which is hidden."""
+    real = _real(Path("/etc/resolv.conf"))
+    if real.is_file() and not real.is_relative_to("/etc"):
+        yield real
+
+
+def _toolchains(home: Path, environment: Mapping[str, str]) -> Iterator[Path]:
+    """The directories of PATH that are not the system's, and where their interpreters really are, as of a virtual environment."""
+    folders = [Path(folder) for folder in environment.get("PATH", "").split(":") if folder.startswith("/")]
+    programs = (folder / name for folder in folders for name in _INTERPRETERS)
+    for folder in [*folders, *(_real(program).parent for program in programs if program.exists())]:
+        if folder.is_dir() and not any(folder.is_relative_to(path) for path in _SYSTEM.split()):
+            yield prefix_of(folder, home)
+
+
+def prefix_of(folder: Path, home: Path) -> Path:
+    """`…/bin` belongs with the libraries beside it, except in home and its hidden directories (`~/.local`), which hold other
+    things too."""
+    prefix = folder.parent
+    is_store = prefix in (home, *home.parents) or (prefix.parent == home and prefix.name.startswith("."))
+    return prefix if folder.name == "bin" and not is_store else folder
+
+
+@cache
+def _unreadable_for_others() -> tuple[Mask, ...]:
+    """Keys and password hashes in /etc, which a server of root could read."""
+    return tuple(_unreadable_below(Path("/etc")))
+
+
+def _unreadable_below(folder: Path) -> Iterator[Mask]:
+    for entry in sorted(folder.iterdir()) if os.access(folder, os.R_OK) else ():
+        found = entry.lstat().st_mode
+        if stat.S_ISLNK(found):
+            continue
+        if not found & (stat.S_IROTH if stat.S_ISREG(found) else stat.S_IXOTH):
+            yield Mask(entry, stat.S_ISDIR(found))
+        elif stat.S_ISDIR(found):
+            yield from _unreadable_below(entry)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))

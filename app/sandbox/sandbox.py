@@ -1,0 +1,68 @@
+"""The door through which every program goes that runs someone else's words: the model's, a project's, an MCP server's."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from app.sandbox.bubblewrap import arguments
+from app.sandbox.machine import find_facts
+from app.sandbox.program import Program
+from app.sandbox.scope import MachineFacts, SandboxPlace, scope_of
+from app.sandbox.trial import SandboxUnusable, usable
+from app.settings import Settings
+
+
+class Sandbox:
+    """`machine` None: it is off, and programs run as they are. `state`: a sentence that says so, and why."""
+
+    def __init__(self, machine: MachineFacts | None, state: str) -> None:
+        self._machine = machine
+        self.state = state
+
+    @property
+    def is_on(self) -> bool:
+        return self._machine is not None
+
+    def program(
+        self,
+        argv: Sequence[str],
+        place: SandboxPlace,
+        env: Mapping[str, str],
+        *,
+        cwd: Path | None = None,
+        granted: Iterable[Path] = (),
+    ) -> Program:
+        """`cwd`: where it starts, if not in the place's directory. `granted`: what the user allows it outside of the project.
+        Raises OSError if its own home and /tmp cannot be made."""
+        directory = cwd or place.directory
+        if self._machine is None:
+            return Program(argv, directory, env)
+        scope = scope_of(self._machine, place, directory, granted)
+        for name, mode in (("home", 0o700), ("tmp", 0o1777)):
+            _make(scope.private / name, mode)
+        inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
+        return Program([*arguments(self._machine, scope), *argv], Path("/"), inside, is_confined=True)
+
+
+OFF = Sandbox(None, "Sandbox: off")
+
+
+def open_sandbox(settings: Settings, environment: Mapping[str, str] = os.environ) -> Sandbox:
+    """Raises SandboxUnusable where the settings require one."""
+    if settings.sandbox == "off":
+        return Sandbox(None, "Sandbox: off (OPENSESSION_SANDBOX=off): commands reach what this user reaches")
+    facts = find_facts(Path.home(), settings.data_dir, settings.root_dirs, environment)
+    try:
+        machine = usable(facts)
+    except SandboxUnusable as error:
+        if settings.sandbox == "require":
+            raise SandboxUnusable(f"OPENSESSION_SANDBOX=require, but the sandbox does not work here: {error}") from error
+        return Sandbox(None, f"Sandbox: off, commands reach what this user reaches: {error}")
+    return Sandbox(machine, "Sandbox: on (bubblewrap): commands reach the project and, read-only, the system")
+
+
+def _make(directory: Path, mode: int) -> None:
+    if not directory.is_dir():
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(mode)
+    os.utime(directory)

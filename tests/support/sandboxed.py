@@ -1,0 +1,15 @@
+"""The sandbox as a server on this machine has it, for tests that skip where it does not work."""
+
+import pytest
+
+from app.sandbox.sandbox import Sandbox, open_sandbox
+from app.settings import Settings
+
+_FOUND = open_sandbox(Settings())
+needs_sandbox = pytest.mark.skipif(not _FOUND.is_on, reason=_FOUND.state)
+
+
+def sandbox_of(settings: Settings) -> Sandbox:
+    found = open_sandbox(settings)
+    assert found.is_on, found.state
+    return found
