@@ -12,7 +12,7 @@ RUN /opt/opensession/bin/pip install --no-cache-dir --no-deps . \
 
 FROM python:3.12-slim
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends git \
+ && apt-get install --yes --no-install-recommends bubblewrap git \
  && rm -rf /var/lib/apt/lists/* \
  && git config --system --add safe.directory '*' \
  && useradd --create-home --uid 1000 opensession \

@@ -306,7 +306,7 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
     auth, known = AuthStore(settings.data_dir), KnownCatalogue()
     toolbox = _toolbox(core, known)
     workspaces = _workspaces(core, home, projects, auth)
-    mcp = McpSettings(toolbox.environment, CredentialStore(settings.data_dir), storage.writer.announce)
+    mcp = McpSettings(toolbox.environment, toolbox.sandbox, CredentialStore(settings.data_dir), storage.writer.announce)
     project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
     plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
     scripted, hide = choices.scripted, toolbox.hide_variables

@@ -57,7 +57,7 @@ def load(
     layers = [*map(_Layer, remote or []), *loader.layers()]
     merged: dict[str, Any] = {}
     for layer in layers:
-        merged = merge_layer(merged, layer.content)
+        merged = merge_layer(merged, loader.narrowed(layer) if layer.of_project else layer.content)
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
@@ -94,6 +94,17 @@ class _Loader:
             yield _Layer(parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT"))
         for directory in self._sources.directories:
             yield from (_Layer(content, directory.of_project) for content in self._directory(directory))
+
+    def narrowed(self, layer: _Layer) -> Mapping[str, Any]:
+        """The project's own files may close the sandbox and not open it: the commands inside can write these files."""
+        wanted = layer.content.get("sandbox")
+        if not wanted:
+            return layer.content
+        kept = {key: value for key, value in wanted.items() if key == "network" and value is False}
+        for key in wanted.keys() - kept:
+            told = f"sandbox.{key} opens the sandbox: put it into your own configuration, ~/.config/opencode/opencode.json"
+            self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), told))
+        return {**layer.content, "sandbox": kept}
 
     def _file(self, path: Path) -> dict[str, Any]:
         text = self.watch.read(path)

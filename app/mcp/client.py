@@ -59,7 +59,7 @@ async def open_client(target: McpTarget, watch: McpWatch) -> AsyncIterator[Clien
 def _transport(target: McpTarget, watch: McpWatch) -> AbstractAsyncContextManager[TransportStreams]:
     match target.config:
         case McpLocalConfig():
-            return stdio.streams(target.config, target.directory, target.environment, watch)
+            return stdio.streams(target, target.config, watch)
         case McpRemoteConfig():
             return _http(target, target.config, watch)
         case _:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from app.mcp.connection import McpConnection, McpTimeouts
@@ -11,7 +10,9 @@ from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
 from app.mcp.target import McpServerConfig, McpTarget
 from app.mcp.values import Content, McpFailure, Offers
-from app.schema.config import McpConfig, McpEnabledConfig
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxPlace
+from app.schema.config import McpConfig, McpEnabledConfig, McpLocalConfig
 from app.schema.errors import NotFound
 from app.schema.event import AnnouncedEvent, EventMcpToolsChanged, McpServerRef
 from app.schema.mcp import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
@@ -30,6 +31,7 @@ class McpSettings:
     tells the clients of a directory."""
 
     environment: Mapping[str, str]
+    sandbox: Sandbox
     credentials: CredentialStore
     announce: Callable[[str, AnnouncedEvent], object]
 
@@ -70,8 +72,9 @@ class McpServers:
     """Those of one configuration. When that changes, `configured` makes another set, which shares the servers that stay: a server
     is connected as long as one of its sets is started."""
 
-    def __init__(self, directory: str, settings: McpSettings, answer_ms: int | None = None) -> None:
-        self.directory = directory
+    def __init__(self, place: SandboxPlace, settings: McpSettings, answer_ms: int | None = None) -> None:
+        self.directory = str(place.directory)
+        self._place = place
         self.settings = settings
         self._servers: dict[str, McpServer] = {}
         self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
@@ -89,13 +92,18 @@ class McpServers:
 
     # Which there are.
 
-    def configured(self, config: Mapping[str, McpConfig], answer_ms: int | None) -> "McpServers":
+    def configured(self, config: Mapping[str, McpConfig], answer_ms: int | None, place: SandboxPlace) -> "McpServers":
         """The set of another configuration, not started. It shares what was added at run time and what is configured alike."""
-        other = McpServers(self.directory, self.settings, answer_ms)
+        other = McpServers(place, self.settings, answer_ms)
         wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
-        kept = {server.name: server for server in self if server.added or wanted.get(server.name) == server.config}
+        kept = {server.name: server for server in self if server.added or self._stays(server, wanted, place)}
         other._servers = {**kept, **{name: McpServer(name, one) for name, one in wanted.items() if name not in kept}}
         return other
+
+    def _stays(self, server: McpServer, wanted: Mapping[str, McpServerConfig], place: SandboxPlace) -> bool:
+        """A program is started anew where it may reach something else."""
+        is_alike = wanted.get(server.name) == server.config
+        return is_alike and (place == self._place or not isinstance(server.config, McpLocalConfig))
 
     def start(self) -> None:
         """Connects those that are switched on and that no other set has started. Returns at once."""
@@ -147,7 +155,8 @@ class McpServers:
         """A new connection in the place of the one that it has."""
         self._let_go(server)
         shared = self.settings
-        target = McpTarget(server.name, server.config, Path(self.directory), shared.environment, shared.credentials, sign_in)
+        environment, credentials = shared.environment, shared.credentials
+        target = McpTarget(server.name, server.config, self._place, environment, shared.sandbox, credentials, sign_in)
         server.connection = McpConnection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
         return server.connection
 

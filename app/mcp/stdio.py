@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
@@ -14,6 +13,7 @@ from mcp.client._transport import ReadStream, TransportStreams
 from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 
+from app.mcp.target import McpTarget
 from app.mcp.values import McpFailure
 from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig
@@ -29,21 +29,13 @@ _STDERR_MOMENT = 0.2
 
 
 @asynccontextmanager
-async def streams(
-    config: McpLocalConfig, directory: Path, environment: Mapping[str, str], watch: McpWatch
-) -> AsyncIterator[TransportStreams]:
+async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises McpFailure when the program cannot be started; tells the watch when its output ends, with its last words."""
-    command, *arguments = config.command
+    command = config.command[0]
     mark = marks.new()
-    program = StdioServerParameters(
-        command=command,
-        args=arguments,
-        env={**environment, **config.environment, marks.VARIABLE: mark},
-        cwd=directory,
-        encoding_error_handler="replace",
-    )
     async with _stderr() as errors:
         try:
+            program = await asyncio.to_thread(_program, target, config, mark)
             async with stdio_client(program, errors.sink) as (read, write):
                 yield _Watched(read, watch, errors), write
         except (OSError, ValueError) as error:
@@ -51,6 +43,13 @@ async def streams(
         finally:
             with CancelScope(shield=True):  # the SDK ends the process group, but not what left it
                 await asyncio.to_thread(marks.end, lambda found: found == mark)
+
+
+def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServerParameters:
+    env = {**target.environment, **config.environment, marks.VARIABLE: mark}
+    program = target.sandbox.program(config.command, target.place, env)
+    command, *arguments = program.argv
+    return StdioServerParameters(command=command, args=arguments, env=env, cwd=program.cwd, encoding_error_handler="replace")
 
 
 class _Watched:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxPlace
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 
 McpServerConfig = McpLocalConfig | McpRemoteConfig
@@ -13,13 +14,14 @@ McpServerConfig = McpLocalConfig | McpRemoteConfig
 
 @dataclass(frozen=True)
 class McpTarget:
-    """A program is started in `directory` with `environment` and what its own configuration adds.
+    """A program is started in the sandbox of `place` with `environment` and what its own configuration adds.
     With a `sign_in` a remote server may ask a person in; without one it is only tried with what is stored."""
 
     name: str
     config: McpServerConfig
-    directory: Path
+    place: SandboxPlace
     environment: Mapping[str, str]
+    sandbox: Sandbox
     credentials: CredentialStore
     sign_in: SignIn | None = None
 

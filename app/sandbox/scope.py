@@ -66,8 +66,8 @@ class SandboxPlace:
 
 @dataclass(frozen=True, slots=True)
 class SandboxScope:
-    """`directory` is where the command starts, `project` the top of the checkout. `write` and `read` are real
-    paths; `spellings` are names of some that contain a symbolic link. `private` holds the own home and /tmp of the project's commands."""
+    """`directory` is where the command starts, `project` the top of the checkout. `write` and `read` are real paths; `spellings`
+    are names of some that contain a symbolic link. `private` holds the own home and /tmp of the project's commands."""
 
     directory: Path
     project: Path

@@ -79,4 +79,8 @@ class Instance:
 
     @property
     def place(self) -> SandboxPlace:
-        return SandboxPlace(Path(self.location.directory), Path(self.location.worktree), self.config.sandbox)
+        return place_of(self.location, self.config)
+
+
+def place_of(location: Location, config: Config) -> SandboxPlace:
+    return SandboxPlace(Path(location.directory), Path(location.worktree), config.sandbox)

@@ -20,13 +20,14 @@ from app.provider.models.assembly import ProviderSettings, assemble
 from app.provider.models.catalogue import Known
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
+from app.sandbox.scope import SandboxPlace
 from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.tool.custom import custom_tools
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, place_of
 from app.workspace.resources import Resources
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
@@ -117,9 +118,9 @@ class Instances:
         self._replace(directory, None)
         await self._closing.wait()
 
-    def _mcp_of(self, directory: str) -> McpServers:
-        cached = self._cached.get(directory)
-        return cached.instance.extensions.mcp if cached else McpServers(directory, self._mcp_settings)
+    def _mcp_of(self, place: SandboxPlace) -> McpServers:
+        cached = self._cached.get(str(place.directory))
+        return cached.instance.extensions.mcp if cached else McpServers(place, self._mcp_settings)
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
@@ -152,7 +153,8 @@ class Instances:
         connected = assemble(self._known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
         providers = Providers(connected, scripted=self._scripted)
-        mcp = self._mcp_of(workspace.location.directory).configured(config.mcp, config.experimental.mcp_timeout)
+        place = place_of(workspace.location, config)
+        mcp = self._mcp_of(place).configured(config.mcp, config.experimental.mcp_timeout, place)
         snapshots = workspace.snapshots(config)
         return Instance(
             location=workspace.location,

@@ -8,6 +8,8 @@ from app.mcp.servers import McpServers, McpSettings
 from app.project.location import Location
 from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import Providers
+from app.sandbox.sandbox import OFF
+from app.sandbox.scope import SandboxPlace
 from app.schema.config import Config
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
@@ -15,7 +17,10 @@ from app.workspace.resources import Resources
 
 
 def bare_instance(directory: str) -> Instance:
-    mcp = McpServers(directory, McpSettings({}, CredentialStore(Path(directory)), lambda _directory, _event: None))
+    mcp = McpServers(
+        SandboxPlace(Path(directory), Path(directory)),
+        McpSettings({}, OFF, CredentialStore(Path(directory)), lambda _directory, _event: None),
+    )
     providers = Providers({})
     return Instance(
         location=Location(directory, "global", "/", is_git=False),

@@ -3,6 +3,8 @@ from pathlib import Path
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.provider.registry import Providers
+from app.sandbox.sandbox import OFF
+from app.sandbox.scope import SandboxPlace
 from app.util.tasks import TaskSet
 from app.workspace.resources import Resources
 
@@ -18,7 +20,9 @@ class CountedProviders(Providers):
 
 async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path) -> None:
     providers, closing = CountedProviders(), TaskSet()
-    mcp = McpServers(str(tmp_path), McpSettings({}, CredentialStore(tmp_path), lambda _directory, _event: None))
+    mcp = McpServers(
+        SandboxPlace(tmp_path, tmp_path), McpSettings({}, OFF, CredentialStore(tmp_path), lambda _directory, _event: None)
+    )
     resources = Resources(providers, mcp, closing)
     resources.acquire()
     with resources.in_use():
@@ -31,7 +35,9 @@ async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path
 
 async def test_resources_that_are_used_again_before_they_were_closed_stay_open(tmp_path: Path) -> None:
     providers, closing = CountedProviders(), TaskSet()
-    mcp = McpServers(str(tmp_path), McpSettings({}, CredentialStore(tmp_path), lambda _directory, _event: None))
+    mcp = McpServers(
+        SandboxPlace(tmp_path, tmp_path), McpSettings({}, OFF, CredentialStore(tmp_path), lambda _directory, _event: None)
+    )
     resources = Resources(providers, mcp, closing)
     resources.acquire()
     resources.release()
