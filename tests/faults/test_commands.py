@@ -145,7 +145,7 @@ async def serving(place: Location, permission: dict[str, Any]) -> AsyncIterator[
     """With a person who says no to everything."""
     place.prepare({"permission": permission})
     provider = ScriptedProvider(otherwise=place.answer)
-    async with running_app(place.base, provider=provider, patience=600) as app, app.events() as events:
+    async with running_app(place.base, provider=provider, patience=600, sandbox="off") as app, app.events() as events:
         await events.until("server.connected")
         person = asyncio.create_task(say_no(app, place))
         yield app
