@@ -1,5 +1,5 @@
-"""Opens files beneath a directory without following a symbolic link on the way, whoever puts one there meanwhile: each directory is
-opened from the one above (as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does in one call, which not every kernel has).
+"""Opens files beneath a directory without following a symbolic link on the way, whoever puts one there meanwhile: each directory
+is opened from the one above, as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does in one call on newer kernels.
 """
 
 import errno
