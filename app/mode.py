@@ -1,4 +1,4 @@
-"""How a server works, said at its start: alone on SQLite, or as one of several on PostgreSQL, with or without Redis."""
+"""How a server works, printed at its start: alone on SQLite, or as one of several on PostgreSQL, with or without Redis."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     """Bytes of events that are kept for clients that come back (default 256 MiB), besides 10,000 events and 24 hours."""
 
     idle_seconds: float = Field(default=1800, gt=0)
-    """Seconds after which a directory that nobody uses is let go of, with all that was loaded of it (default 1800)."""
+    """Seconds after which a directory that nobody uses is closed, with all that was loaded of it (default 1800)."""
 
     oidc_issuer: str | None = None
     """Identity provider (OpenID Connect) whose bearer tokens are a login: its issuer, `https://login.example.com/realms/work`."""

@@ -183,7 +183,7 @@ class Server:
             log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
 
     async def stop(self) -> None:
-        """Turns are aborted and settled, everything is written, then listeners and the database are let go."""
+        """Turns are aborted and their records finished, everything is written, then listeners and the database are closed."""
         await self._housekeeping.stop()
         await self._recovery.close()
         await self.services.runs.runner.close()

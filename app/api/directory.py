@@ -148,6 +148,6 @@ async def tool_list(
     "/instance/dispose", operation_id="instance.dispose", response_model=bool, tags=["instance"], responses=documented(400, 403)
 )
 async def dispose(request: ServerRequest, where: Directory) -> Response:
-    """Stop what runs in a directory and let go of it; its next user finds it anew."""
+    """Stop what runs in a directory and close it; the next request opens it anew."""
     await request.services.runs.disposal.directory((await location_of(request, where)).directory)
     return json_bytes(TRUE)

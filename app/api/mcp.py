@@ -31,7 +31,7 @@ class NewServer(Wire):
 
 
 class SignInPage(Wire):
-    """Where a person signs in; empty when there is no need to."""
+    """Where the user signs in; empty when there is no need to."""
 
     authorization_url: str
 
@@ -63,7 +63,7 @@ async def status(servers: Servers) -> Response:
 
 @routes.post("/mcp", operation_id="mcp.add", response_model=dict[str, MCPStatus])
 async def add(servers: Servers, body: NewServer) -> Response:
-    """Until the directory is let go of; one of that name is replaced."""
+    """Until the directory is closed; one of that name is replaced."""
     return _by_name(await servers.add(body.name, body.config))
 
 
@@ -96,7 +96,7 @@ async def finish_sign_in(servers: Servers, name: NamePath, body: SignInCode) -> 
     "/mcp/{name}/auth/authenticate", operation_id="mcp.auth.authenticate", response_model=MCPStatus, responses=documented(404)
 )
 async def sign_in(servers: Servers, name: NamePath, request: ServerRequest) -> Response:
-    """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the person has been there."""
+    """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has been there."""
     return wire(await signing_in.run(servers, name, _redirect_uri(request)))
 
 
@@ -141,5 +141,5 @@ def _resource(resource: ServerResource) -> McpResource:
 
 
 def _redirect_uri(request: ServerRequest) -> str:
-    """As the person's browser reaches this server."""
+    """As the user's browser reaches this server."""
     return public_base(request) + CALLBACK

@@ -28,7 +28,7 @@ from app.util import paths
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
     `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
-    `watched`: the paths that were looked at, with what a stat said of each. `environ`: what `{env:}` stood for."""
+    `watched`: the paths that were looked at, with the stat of each. `environ`: what `{env:}` stood for."""
 
     config: Config
     directories: list[Path]

@@ -72,8 +72,8 @@ def _newest(messages: Messages, room: int) -> Messages:
         start, left = start - 1, left - size
     while start < len(messages) and isinstance(messages[start], ToolTurn):
         start += 1
-    said = cut_middle(_user_texts(messages[:start]), for_the_rest)
-    beginning = f"{LEFT_OUT} In it the user said:\n\n{said}" if said else LEFT_OUT
+    earlier = cut_middle(_user_texts(messages[:start]), for_the_rest)
+    beginning = f"{LEFT_OUT} In it the user said:\n\n{earlier}" if earlier else LEFT_OUT
     return (UserTurn((TextBlock(beginning),)), *messages[start:])
 
 

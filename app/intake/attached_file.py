@@ -62,7 +62,7 @@ class _AttachedFile:
         return self.text(f"The {tool} tool was called with this input: {orjson.dumps(given).decode()}")
 
     def context(self) -> ToolContext:
-        """The person named the file, so nobody is asked for leave to read it."""
+        """The user named the file, so reading it needs no permission."""
         location = self.instance.location
         model = self.instance.models.find(self.message.model)
         return ToolContext(
@@ -144,7 +144,7 @@ class FileReader:
         return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
 
     async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
-        """The result, or what the model is told of the failure; the prompt goes on without the file."""
+        """The result, or the failure as text for the model; the prompt goes on without the file."""
         try:
             return await tool.execute(arguments, file.context())
         except (ToolError, OSError) as error:

@@ -20,11 +20,11 @@ from app.turn.turn_scope import TurnScope
 from app.util import clock, ids
 
 MAX_DELAY_MS = 24 * 3600 * 1000
-"""A command that a person started runs until it ends or is aborted; some bound there must be."""
+"""A command that the user started runs until it ends or is aborted; the timer needs some bound."""
 
 
 class _Screen(UnattendedHost):
-    """The person sees what their command prints; nobody is asked, they asked for it themselves."""
+    """The user sees what their command prints. It needs no permission: the user asked for it."""
 
     def __init__(self, writer: PartWriter, part: ToolPart) -> None:
         self._writer = writer

@@ -28,7 +28,7 @@ UNTYPED = "application/octet-stream"
 
 
 def of_tool_call(result: CallToolResult) -> Content:
-    """What a tool says as data alone is said as JSON."""
+    """A result of data alone becomes JSON text."""
     content = _of_blocks(result.content)
     texts = content.texts
     if result.structured_content is not None and not texts and not content.files:

@@ -27,8 +27,8 @@ def authentication(target: McpTarget, config: McpRemoteConfig) -> httpx2.Auth | 
 
 def _provider(target: McpTarget, config: McpRemoteConfig, redirect_uri: str, stored: Credentials | None) -> OAuthClientProvider:
     storage = _OAuthStorage(target, config, redirect_uri)
-    person = _Browser(target.sign_in)
-    provider = OAuthClientProvider(config.url, _metadata(config, redirect_uri), storage, person.open, person.answer)
+    browser = _Browser(target.sign_in)
+    provider = OAuthClientProvider(config.url, _metadata(config, redirect_uri), storage, browser.open, browser.answer)
     storage.provider = provider
     if stored is not None:
         # The SDK takes stored tokens for fresh, and forgets where they are renewed.

@@ -49,7 +49,7 @@ class McpServer:
 
     @property
     def status(self) -> MCPStatus:
-        """While it is connecting it is one that lets nobody in yet."""
+        """A server that is still connecting counts as one that needs a sign-in."""
         if self.connection is None:
             return MCPStatusDisabled()
         return self.connection.status or MCPStatusNeedsAuth()
@@ -59,7 +59,7 @@ class McpServer:
         return self.connection.target.sign_in if self.connection else None
 
     @property
-    def waits_for_person(self) -> bool:
+    def waits_for_user(self) -> bool:
         return self.sign_in is not None and not self.sign_in.answer.done() and not self.has_status
 
     @property
@@ -112,14 +112,14 @@ class McpServers:
             self._use(server)
 
     def stop(self) -> None:
-        """Lets go of those that no other set has started. Returns at once; the set may be started again."""
+        """Closes those that no other set has started. Returns at once; the set may be started again."""
         if self._started:
             self._started = False
             for server in self:
-                self._leave(server)
+                self._release(server)
 
     async def add(self, name: str, config: McpServerConfig) -> dict[str, MCPStatus]:
-        """Lasts until the directory is let go of. The statuses of all."""
+        """Lasts until the directory is closed. The statuses of all."""
         if name in self._servers:
             self._remove(self._servers[name])
         self._put(McpServer(name, config, added=True))
@@ -139,7 +139,7 @@ class McpServers:
 
     async def statuses(self) -> dict[str, MCPStatus]:
         """Of every server; waits for those that are connecting."""
-        connecting = [server.connection for server in self if server.connection and not server.waits_for_person]
+        connecting = [server.connection for server in self if server.connection and not server.waits_for_user]
         await asyncio.gather(*(connection.wait_opened() for connection in connecting))
         return {server.name: server.status for server in self}
 
@@ -148,12 +148,12 @@ class McpServers:
         await self.stopped()
 
     async def stopped(self) -> None:
-        """Returns when no process and no connection is left of what was let go of."""
+        """Returns when no process and no connection is left of what was closed."""
         await self._closing.wait()
 
     def open(self, server: McpServer, sign_in: SignIn | None = None) -> McpConnection:
         """A new connection in the place of the one that it has."""
-        self._let_go(server)
+        self._close_connection(server)
         shared = self.settings
         environment, credentials = shared.environment, shared.credentials
         target = McpTarget(server.name, server.config, self._place, environment, shared.sandbox, credentials, sign_in)
@@ -182,7 +182,7 @@ class McpServers:
     async def _usable(self, name: str) -> McpConnection:
         server = self._servers.get(name)
         connection = self._again(server) if server else None
-        if server is None or connection is None or server.waits_for_person:
+        if server is None or connection is None or server.waits_for_user:
             raise McpFailure(f"The MCP server {name} is not connected")
         await connection.wait_opened()
         return connection
@@ -200,19 +200,19 @@ class McpServers:
 
     def _remove(self, server: McpServer) -> None:
         del self._servers[server.name]
-        self._leave(server)
+        self._release(server)
 
     def _use(self, server: McpServer) -> None:
         server.users += 1
         if server.users == 1 and server.config.enabled is not False:
             self.open(server)
 
-    def _leave(self, server: McpServer) -> None:
+    def _release(self, server: McpServer) -> None:
         server.users -= 1
         if server.users == 0:
-            self._let_go(server)
+            self._close_connection(server)
 
-    def _let_go(self, server: McpServer) -> None:
+    def _close_connection(self, server: McpServer) -> None:
         connection, server.connection = server.connection, None
         if connection is not None:
             self._closing.start(connection.close(), f"close mcp {server.name}")

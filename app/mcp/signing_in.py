@@ -1,4 +1,4 @@
-"""Signing in to remote servers: a person opens a page, the browser comes back with a code, the connection goes on."""
+"""Signing in to remote servers: the user opens a page, the browser comes back with a code, the connection goes on."""
 
 import asyncio
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
 async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
     """Raises NotFound, BadRequest when no sign-in waits for a code."""
     server = servers.find(name)
-    if server.sign_in is None or not server.waits_for_person:
+    if server.sign_in is None or not server.waits_for_user:
         raise BadRequest(f"No sign-in to the MCP server {name} waits for a code: start one first", ["name"], name)
     server.sign_in.finish(code)
     return await _status_when_opened(server)
@@ -81,7 +81,7 @@ async def come_back(everywhere: Iterable[McpServers], state: str, answer: SignIn
 
 
 def _waits_for(server: McpServer, state: str) -> bool:
-    return server.waits_for_person and server.sign_in is not None and server.sign_in.state == state
+    return server.waits_for_user and server.sign_in is not None and server.sign_in.state == state
 
 
 async def _status_when_opened(server: McpServer) -> MCPStatus:

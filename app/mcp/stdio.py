@@ -71,7 +71,7 @@ class _Watched:
         try:
             message = await self._messages.__anext__()
         except StopAsyncIteration:
-            self._watch.ended(McpFailure(f"The server ended{await self._errors.last_words()}"))
+            self._watch.ended(McpFailure(f"The server ended{await self._errors.stderr_note()}"))
             raise
         self._unreadable += isinstance(message, Exception)
         if self._unreadable > MOST_UNREADABLE:
@@ -103,15 +103,15 @@ class _Stderr(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
 
-    async def last_words(self) -> str:
+    async def stderr_note(self) -> str:
         self.sink.close()
         try:
             async with asyncio.timeout(_STDERR_MOMENT):
                 await self._closed.wait()
         except TimeoutError:
             pass  # something that the program started still holds it open
-        said = self._tail.decode("utf-8", "replace").strip()
-        return f". It said: {said}" if said else ""
+        text = self._tail.decode("utf-8", "replace").strip()
+        return f". It said: {text}" if text else ""
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ McpServerConfig = McpLocalConfig | McpRemoteConfig
 @dataclass(frozen=True)
 class McpTarget:
     """A program is started in the sandbox of `place` with `environment` and what its own configuration adds.
-    With a `sign_in` a remote server may ask a person in; without one it is only tried with what is stored."""
+    With a `sign_in` a remote server may ask the user to sign in; without one it is only tried with what is stored."""
 
     name: str
     config: McpServerConfig

@@ -1,4 +1,4 @@
-/** What a person can ask for: each action is a request or two; what comes of it arrives by the event stream. */
+/** The user's actions: each is a request or two; their results arrive by the event stream. */
 import { diffView } from './diff.js';
 import { h } from './dom.js';
 import { errorText, revealed, titleOf } from './text.js';

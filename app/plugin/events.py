@@ -12,13 +12,13 @@ log = logging.getLogger(__name__)
 
 
 async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str) -> None:
-    """Until the directory is let go of. What waits for a plugin is bounded: one that falls behind loses what waited."""
+    """Until the directory is closed. What waits for a plugin is bounded: one that falls behind loses what waited."""
     while True:
         listener = subscribe()
         try:
             while frames := await listener.take():
                 for frame in frames:
-                    await hooks.tell(plugin, "event", {"event": orjson.loads(frame.payload)})
+                    await hooks.notify(plugin, "event", {"event": orjson.loads(frame.payload)})
         finally:
             listener.close()
         if not listener.fell_behind:

@@ -68,16 +68,16 @@ class _OpenPlugins:
     def __init__(self, loaded: LoadedConfig, loading: asyncio.Task[Plugins]) -> None:
         self.loaded = loaded
         self.loading = loading
-        self._telling: asyncio.Task[None] | None = None
+        self._forwarding: asyncio.Task[None] | None = None
 
     def listen(self, bus: EventBus, directory: str) -> None:
-        self._telling = asyncio.create_task(self._tell(bus, directory), name=f"events for the plugins of {directory}")
+        self._forwarding = asyncio.create_task(self._forward_events(bus, directory), name=f"plugin events of {directory}")
 
     def close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._forwarding is not None:
+            self._forwarding.cancel()
 
-    async def _tell(self, bus: EventBus, directory: str) -> None:
+    async def _forward_events(self, bus: EventBus, directory: str) -> None:
         hooks = (await asyncio.shield(self.loading)).hooks
         async with asyncio.TaskGroup() as group:
             for plugin in hooks.plugins_with("event"):

@@ -66,7 +66,7 @@ class HookRunner:
             output = offered
         return adopted
 
-    async def tell(self, plugin: str, name: str, value: Json) -> None:
+    async def notify(self, plugin: str, name: str, value: Json) -> None:
         """One plugin's hook, for something that it cannot change."""
         for owner, hook in self._hooks.get(name, ()):
             if owner != plugin:

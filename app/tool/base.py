@@ -15,7 +15,6 @@ from app.schema.agent import Agent
 from app.schema.config import SandboxConfig
 from app.schema.file import FileContent
 from app.schema.model import Model
-from app.schema.part import ModelRef
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
 
@@ -109,10 +108,6 @@ class ToolContext:
     @property
     def place(self) -> SandboxPlace:
         return SandboxPlace(self.directory, self.worktree, self.sandbox)
-
-    @property
-    def model_ref(self) -> ModelRef:
-        return ModelRef(provider_id=self.model.provider_id, model_id=self.model.id)
 
 
 class ToolError(Exception):

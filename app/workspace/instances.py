@@ -113,7 +113,7 @@ class Instances:
         self.plugins.close_all()
 
     async def close_one(self, directory: str) -> None:
-        """Let go of a directory's instance. Its connections and processes are closed, unless a turn still uses them."""
+        """Close a directory's instance. Its connections and processes are closed, unless a turn still uses them."""
         self.plugins.close(directory)
         self._replace(directory, None)
         await self._closing.wait()

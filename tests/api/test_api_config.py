@@ -69,7 +69,7 @@ async def test_a_wrong_configuration_is_refused_and_changes_nothing(app: Running
     assert await app.get("/config") == before
 
 
-async def test_a_broken_configuration_file_is_told_by_name(tmp_path: Path) -> None:
+async def test_a_broken_configuration_file_is_reported_by_name(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "workspace")
     (workspace / "opencode.json").write_text('{"model": ')
     async with running_app(tmp_path, workspace=workspace) as app:

@@ -38,7 +38,7 @@ async def test_a_method_that_a_path_does_not_know(app: RunningApp, method: str, 
     assert (status, error["name"]) == (405, "MethodNotAllowedError")
 
 
-async def test_a_bad_request_is_told_in_both_forms(app: RunningApp) -> None:
+async def test_a_bad_request_is_reported_in_both_forms(app: RunningApp) -> None:
     status, error = await send(app, "POST", "/session", b'{"title": 5}')
     assert status == 400
     assert error["errors"] == error["error"] and error["success"] is False and error["data"] == {"title": 5}
@@ -170,7 +170,7 @@ async def test_a_large_body_within_the_limit_is_taken(app: RunningApp) -> None:
     assert sent["parts"][0]["text"] == text
 
 
-async def test_what_breaks_inside_is_told_without_its_insides(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_is_reported_without_its_details(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError(f"broken in {__file__}")
 

@@ -284,7 +284,7 @@ class TestStatus:
             {"path": "src/x.bin", "added": 0, "removed": 0, "status": "modified"},
         ]
 
-    async def test_ignored_files_are_not_told(self, app: RunningApp) -> None:
+    async def test_ignored_files_are_not_listed(self, app: RunningApp) -> None:
         write(app.directory / ".git/info/exclude", "*.log\n")
         write(app.directory / "x.log")
         assert await app.get("/file/status") == []

@@ -86,7 +86,7 @@ async def test_what_sign_in_needs_is_found_missing(app: RunningApp) -> None:
     assert (await app.get("/mcp/oauth/callback?code=x&state=y", expect=404))["name"] == "NotFoundError"
 
 
-async def test_servers_are_added_and_replaced_until_the_directory_is_let_go_of(app: RunningApp) -> None:
+async def test_servers_are_added_and_replaced_until_the_directory_is_closed(app: RunningApp) -> None:
     added = await app.post("/mcp", {"name": "more", "config": plain()})
     assert added == {"plain": CONNECTED, "off": {"status": "disabled"}, "more": CONNECTED}
     failed = (await app.post("/mcp", {"name": "more", "config": {"type": "local", "command": ["false"]}}))["more"]
@@ -128,7 +128,7 @@ async def test_a_change_of_the_configuration_reaches_the_servers(app: RunningApp
     assert await app.get("/mcp") == {"plain": {"status": "disabled"}, "off": {"status": "disabled"}, "third": CONNECTED}
 
 
-async def test_clients_are_told_when_a_server_s_tools_are_others(app: RunningApp) -> None:
+async def test_clients_are_notified_when_a_server_s_tools_change(app: RunningApp) -> None:
     async with app.events() as events:
         await app.get("/mcp")
         await app.post("/mcp/plain/disconnect")
@@ -136,7 +136,7 @@ async def test_clients_are_told_when_a_server_s_tools_are_others(app: RunningApp
         assert events.of_type("mcp.tools.changed")[-1].properties == {"server": "plain"}
 
 
-async def test_a_person_signs_in_in_the_browser(app: RunningApp) -> None:
+async def test_the_user_signs_in_in_the_browser(app: RunningApp) -> None:
     with over_http("oauth") as url:
         assert await remote(app, url) == {"status": "needs_auth"}
         page = (await app.post("/mcp/web/auth"))["authorizationUrl"]
@@ -161,7 +161,7 @@ async def test_a_client_hands_over_the_code_itself(app: RunningApp) -> None:
         assert (await app.post("/mcp/web/auth/callback", {"code": code}, expect=400))["name"] == "BadRequest"
 
 
-async def test_authenticate_tells_the_page_and_waits_for_the_person(app: RunningApp) -> None:
+async def test_authenticate_announces_the_page_and_waits_for_the_user(app: RunningApp) -> None:
     with over_http("oauth") as url:
         await remote(app, url)
         async with app.events() as events:
@@ -172,7 +172,7 @@ async def test_authenticate_tells_the_page_and_waits_for_the_person(app: Running
             assert await waiting == CONNECTED
 
 
-async def test_a_refused_sign_in_and_a_foreign_state_let_nobody_in(app: RunningApp) -> None:
+async def test_a_refused_sign_in_and_a_foreign_state_connect_nothing(app: RunningApp) -> None:
     with over_http("oauth") as url:
         await remote(app, url)
         page = (await app.post("/mcp/web/auth"))["authorizationUrl"]
@@ -227,7 +227,7 @@ class LetsNobodyIn(BaseHTTPRequestHandler):
         return None
 
 
-async def test_a_server_without_oauth_that_lets_nobody_in_says_so(app: RunningApp) -> None:
+async def test_a_server_without_oauth_that_denies_access_says_so(app: RunningApp) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), LetsNobodyIn) as server:
         threading.Thread(target=server.serve_forever).start()
         url = f"http://127.0.0.1:{server.server_port}/mcp"

@@ -237,7 +237,7 @@ async def test_a_wrong_prompt_is_refused_before_anything_is_stored(app: RunningA
     assert app.provider.requests == []
 
 
-async def test_an_unknown_model_is_told_before_anything_is_stored(app: RunningApp) -> None:
+async def test_an_unknown_model_is_rejected_before_anything_is_stored(app: RunningApp) -> None:
     session = await app.create_session()
     model = {"providerID": "scripted", "modelID": "nope"}
     error = await app.prompt(session["id"], "hi", model=model, expect=400)

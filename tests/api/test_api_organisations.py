@@ -92,7 +92,7 @@ async def test_it_is_the_lowest_layer_and_its_token_is_an_environment_variable(
         assert organisation.asked == 1
 
 
-async def test_one_that_cannot_be_reached_is_told_by_its_address_and_asked_again_later(
+async def test_one_that_cannot_be_reached_is_reported_by_its_address_and_asked_again_later(
     tmp_path: Path, organisation: Organisation
 ) -> None:
     organisation.config = None

@@ -169,7 +169,7 @@ async def test_where_sharing_is_disabled_nothing_is_shared(tmp_path: Path, monke
         assert error["name"] == "SharingDisabledError" and '"share": "disabled"' in error["data"]["message"]
 
 
-async def test_a_link_made_before_sharing_was_disabled_can_be_taken_back(tmp_path: Path) -> None:
+async def test_a_link_made_before_sharing_was_disabled_can_be_revoked(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         session = await app.create_session()
         await share(app, session["id"])

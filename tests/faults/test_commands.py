@@ -253,7 +253,7 @@ SWAPPED = {
 
 
 @pytest.mark.parametrize("name", SWAPPED)
-async def test_a_link_put_in_place_while_leave_was_asked_leads_nowhere(place: Location, name: str) -> None:
+async def test_a_link_put_in_place_while_permission_was_asked_leads_nowhere(place: Location, name: str) -> None:
     """The person says yes to a file of the project; meanwhile its folder has become a link."""
     args, permission = SWAPPED[name]
     place.prepare({"permission": {"*": "allow", permission: "ask", "external_directory": "deny"}})

@@ -104,7 +104,7 @@ def writes(session: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("of_nobody", ["read-only file system", "not a directory"])
-async def test_a_data_directory_that_cannot_be_written_is_told_at_the_start(
+async def test_a_data_directory_that_cannot_be_written_is_reported_at_the_start(
     tmp_path: Path, figure: Figure, of_nobody: str
 ) -> None:
     data = tmp_path / "data"

@@ -76,7 +76,9 @@ async def test_a_turn_may_finish_and_clients_are_told(tmp_path: Path, figure: Fi
 
 
 @pytest.mark.parametrize(("again", "patience"), [(False, "1"), (True, "60")])
-async def test_a_turn_that_takes_too_long_is_settled(tmp_path: Path, figure: Figure, again: bool, patience: str) -> None:
+async def test_a_turn_that_takes_too_long_is_aborted_and_finished(
+    tmp_path: Path, figure: Figure, again: bool, patience: str
+) -> None:
     servers = Servers(tmp_path, OPENSESSION_SHUTDOWN_SECONDS=patience)
     servers.play([[say("I run it."), bash("trap '' TERM; echo shown; while :; do sleep 0.1; done")]])
     async with servers.start() as client:

@@ -168,7 +168,7 @@ def instances_and_clients() -> int:
     return sum(isinstance(thing, Instance | AsyncOpenAI) for thing in gc.get_objects())
 
 
-async def test_what_is_idle_is_let_go_of(tmp_path: Path, figure: Any) -> None:
+async def test_what_is_idle_is_closed(tmp_path: Path, figure: Any) -> None:
     """In this process, where it can be counted."""
     places = make_places(tmp_path)
     with model_server() as model:

@@ -56,7 +56,7 @@ async def aborted(app: RunningApp, session: str, prompt: asyncio.Task[dict[str, 
     return answer
 
 
-async def test_an_abort_in_the_middle_of_a_text_keeps_what_was_said(tmp_path: Path) -> None:
+async def test_an_abort_in_the_middle_of_a_text_keeps_the_text(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[say("Half an ans", chunks=1), for_ever()], [say("Next.")]]) as app:
         session = (await app.create_session())["id"]
         async with app.events() as events:
@@ -131,7 +131,7 @@ async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:
         assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
-async def test_an_abort_while_leave_is_asked(tmp_path: Path) -> None:
+async def test_an_abort_while_permission_is_asked(tmp_path: Path) -> None:
     async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=[[bash("touch x")], [say("Next.")]]) as app:
         session = (await app.create_session())["id"]
         prompt = asyncio.create_task(app.prompt(session, "Go"))
@@ -220,7 +220,7 @@ async def test_a_deleted_session_stays_deleted(tmp_path: Path) -> None:
         assert await app.get("/session") == [] and not running_in(app.directory)
 
 
-async def test_a_server_that_stops_settles_its_turns(tmp_path: Path) -> None:
+async def test_a_server_that_stops_finishes_its_turns(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[say("Half"), bash(STUBBORN)]]) as app:
         session = (await app.create_session())["id"]
         async with app.events() as events:

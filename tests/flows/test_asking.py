@@ -112,7 +112,7 @@ async def test_after_a_rejection_the_next_prompt_goes_on(tmp_path: Path) -> None
         assert texts(await app.prompt(session["id"], "Leave it")) == ["Then not."]
 
 
-async def test_the_model_may_be_let_go_on_after_a_rejection(tmp_path: Path) -> None:
+async def test_the_turn_may_go_on_after_a_rejection(tmp_path: Path) -> None:
     config = {**ASK, "experimental": {"continue_loop_on_deny": True}}
     async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[bash("echo")], [say("Then not.")]]) as app:
         session = await app.create_session()
@@ -206,7 +206,7 @@ async def test_a_dismissed_question_stops_the_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "step"), [("permission", bash("echo one")), ("question", call("question", questions=[QUESTION]))]
 )
-async def test_an_abort_takes_back_what_was_asked(tmp_path: Path, kind: str, step: dict[str, Any]) -> None:
+async def test_an_abort_withdraws_what_was_asked(tmp_path: Path, kind: str, step: dict[str, Any]) -> None:
     async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=[[step], [say("Next.")]]) as app:
         session = await app.create_session()
         async with app.events() as events:
@@ -222,7 +222,7 @@ async def test_an_abort_takes_back_what_was_asked(tmp_path: Path, kind: str, ste
         assert texts(await app.prompt(session["id"], "Again")) == ["Next."]
 
 
-async def test_deleting_a_session_takes_back_what_it_asked(tmp_path: Path) -> None:
+async def test_deleting_a_session_withdraws_what_it_asked(tmp_path: Path) -> None:
     async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=[[bash("echo one")]]) as app:
         session = await app.create_session()
         await app.prompt_async(session["id"], "Go")

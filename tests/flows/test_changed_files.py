@@ -52,7 +52,7 @@ async def test_config_agents_commands_and_skills_that_come_change_and_go(tmp_pat
         assert await shaped(app) == {**then, "agent": None}
 
 
-async def test_a_file_that_breaks_stops_its_directory_alone_until_it_is_mended(tmp_path: Path) -> None:
+async def test_a_file_that_breaks_stops_its_directory_alone_until_it_is_repaired(tmp_path: Path) -> None:
     directory, other = configured(tmp_path, priced()), make_workspace(tmp_path / "other")
 
     async def status(place: Path) -> int:

@@ -284,7 +284,7 @@ async def test_a_subagent_of_a_command_may_read_the_checkout(app: RunningApp, se
 
 
 @pytest.mark.parametrize("command", ["unknown", "no-agent", "no-model"])
-async def test_what_is_unknown_is_told_before_anything_is_done(app: RunningApp, session: str, command: str) -> None:
+async def test_what_is_unknown_is_rejected_before_anything_is_done(app: RunningApp, session: str, command: str) -> None:
     async with app.events() as events:
         await events.until("server.connected")
         refused = await run(app, session, command, expect=400)

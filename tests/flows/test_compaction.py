@@ -98,7 +98,7 @@ async def test_a_second_summary_takes_the_place_of_the_first(app: RunningApp, se
     assert "First summary." not in sent
 
 
-async def test_an_unknown_model_is_told_before_anything_is_stored(app: RunningApp, session: str) -> None:
+async def test_an_unknown_model_is_rejected_before_anything_is_stored(app: RunningApp, session: str) -> None:
     app.provider.add([say("Paris.")], [say("Rome.")])
     await app.prompt(session, "The capital of France?")
     refused = await summarize(app, session, modelID="nothing", expect=400)

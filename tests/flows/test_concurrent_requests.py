@@ -323,7 +323,7 @@ async def part_changed(app: RunningApp, session: str, message: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("edit", [deleted, part_deleted, part_changed])
-async def test_what_a_revert_has_taken_back_cannot_be_edited(app: RunningApp, session: str, edit: Edit) -> None:
+async def test_what_is_reverted_cannot_be_edited(app: RunningApp, session: str, edit: Edit) -> None:
     await play(app, session, bash("true"), text="kept")
     prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
     before = files(app.directory)

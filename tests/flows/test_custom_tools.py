@@ -117,7 +117,7 @@ async def test_long_output_is_cut_as_any_tools(tmp_path: Path, files: PluginFile
         ("return 7", "The tool broken returned int and not text"),
     ],
 )
-async def test_a_tool_that_fails_is_told_to_the_model(tmp_path: Path, files: PluginFiles, body: str, error: str) -> None:
+async def test_a_tool_s_failure_is_reported_to_the_model(tmp_path: Path, files: PluginFiles, body: str, error: str) -> None:
     files.put("broken", f"def execute(args, context):\n    {body}\ntool = {{'description': '', 'execute': execute}}", "tool")
     async with opened(tmp_path) as app:
         state = await called(app, "broken")
@@ -136,7 +136,7 @@ async def test_rules_speak_of_a_tool_by_its_id(tmp_path: Path, files: PluginFile
         assert "dice_words" not in [tool.id for tool in requests(app)[0].tools]
 
 
-async def test_a_tool_may_ask_for_leave_itself(tmp_path: Path, files: PluginFiles) -> None:
+async def test_a_tool_may_ask_for_permission_itself(tmp_path: Path, files: PluginFiles) -> None:
     files.put(
         "deploy",
         """

@@ -114,7 +114,7 @@ async def test_a_file_outside_the_checkout_may_be_attached(app: RunningApp, sess
     assert await app.get("/permission") == []
 
 
-async def test_a_file_that_cannot_be_read_is_told_of_and_the_prompt_goes_on(app: RunningApp, session: str) -> None:
+async def test_a_file_that_cannot_be_read_is_reported_and_the_prompt_goes_on(app: RunningApp, session: str) -> None:
     path = app.directory / "binary.txt"
     path.write_bytes(b"\0\1\2" * 100)
     async with app.events() as events:
@@ -227,7 +227,7 @@ async def test_parts_keep_the_clients_order_and_ids(app: RunningApp, session: st
     assert (await app.messages(session))[0]["parts"] == message["parts"]
 
 
-async def test_a_missing_file_is_told_and_nothing_is_stored(app: RunningApp, session: str) -> None:
+async def test_a_missing_file_is_reported_and_nothing_is_stored(app: RunningApp, session: str) -> None:
     async with app.events() as events:
         await events.until("server.connected")
         for path in (app.directory / "gone.txt", app.directory / ("x" * 300), Path("/proc/self/none")):

@@ -117,7 +117,7 @@ async def test_a_server_that_does_not_answer_holds_no_turn_for_long(tmp_path: Pa
         assert time.monotonic() - began < servers.CONNECT_SECONDS and "read" in offered(app)
 
 
-async def test_leave_is_asked_before_a_tool_is_called(tmp_path: Path) -> None:
+async def test_permission_is_asked_before_a_tool_is_called(tmp_path: Path) -> None:
     async with with_server(tmp_path, [call("plain_echo", text="hi")], [say()], permission={"plain_*": "ask"}) as app:
         session = await app.create_session()
         asked = asyncio.create_task(app.prompt(session["id"], "Go"))
@@ -216,7 +216,7 @@ async def test_a_resource_that_is_a_picture_is_attached(tmp_path: Path) -> None:
     assert [block.url for block in turn.content if isinstance(block, FileBlock)] == [file["url"]]
 
 
-async def test_a_resource_that_cannot_be_read_is_told_and_the_prompt_goes_on(tmp_path: Path) -> None:
+async def test_a_resource_that_cannot_be_read_is_reported_and_the_prompt_goes_on(tmp_path: Path) -> None:
     message, _ = await attaching(tmp_path, resource("demo://missing"))
     assert "Reading it failed" in texts(message)[2] and parts(message, "file") == []
 

@@ -54,7 +54,7 @@ async def test_what_has_none_near_it_is_read_as_ever(app: RunningApp) -> None:
     assert "loaded" not in state["metadata"] and "system-reminder" not in state["output"]
 
 
-async def test_they_are_told_once(app: RunningApp) -> None:
+async def test_they_are_given_once(app: RunningApp) -> None:
     together = [read("lib/code.py", "c1"), read("lib/code.py", "c2"), read("lib/deep/code.py", "c3")]
     found = await states(app, together, [read("lib/code.py", "c4")])
     loaded = [path for state in found for path in state["metadata"].get("loaded", [])]
@@ -67,14 +67,14 @@ async def test_reading_them_themselves_is_enough(app: RunningApp) -> None:
     assert "system-reminder" not in state["output"] and NEAR in state["output"]
 
 
-async def test_those_in_the_system_prompt_are_not_told_again(app: RunningApp) -> None:
+async def test_those_in_the_system_prompt_are_not_given_again(app: RunningApp) -> None:
     await app.call("PATCH", "/config", {"instructions": ["lib/*.md"]})
     [state] = await states(app, [read("lib/code.py")])
     assert "system-reminder" not in state["output"]
     assert NEAR in requests(app)[0].system[1]
 
 
-async def test_after_a_compaction_they_are_told_again(app: RunningApp) -> None:
+async def test_after_a_compaction_they_are_given_again(app: RunningApp) -> None:
     app.provider.add(
         [read("lib/code.py", "c1")], [say("Read.")], [say("A summary.")], [read("lib/code.py", "c2")], [say("Again.")]
     )
@@ -86,7 +86,7 @@ async def test_after_a_compaction_they_are_told_again(app: RunningApp) -> None:
     assert loaded == [[str(app.directory / "lib/AGENTS.md")]] * 2
 
 
-async def test_when_their_read_was_pruned_they_are_told_again(app: RunningApp) -> None:
+async def test_when_their_read_was_pruned_they_are_given_again(app: RunningApp) -> None:
     app.provider.add([read("lib/code.py", "c1")], [say("Read.")], [read("lib/code.py", "c2")], [say("Again.")])
     session = (await app.create_session())["id"]
     await app.prompt(session, "Read")

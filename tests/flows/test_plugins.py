@@ -290,7 +290,7 @@ async def bash_state(app: RunningApp) -> dict[str, Any]:
     return state
 
 
-async def test_a_plugin_may_allow_what_a_person_would_be_asked(tmp_path: Path, files: PluginFiles) -> None:
+async def test_a_plugin_may_allow_what_the_user_would_be_asked(tmp_path: Path, files: PluginFiles) -> None:
     files.put("decides", deciding("allow"))
     async with opened(tmp_path, ASK_FOR_BASH) as app:
         assert (await bash_state(app))["output"] == "ran\n"
@@ -312,7 +312,7 @@ async def test_a_plugin_may_deny_what_the_rules_allow(tmp_path: Path, files: Plu
     assert files.noted("asked") == [["bash", ["echo ran"], "allow"]]
 
 
-async def test_a_plugin_may_have_a_person_asked(tmp_path: Path, files: PluginFiles) -> None:
+async def test_a_plugin_may_have_the_user_asked(tmp_path: Path, files: PluginFiles) -> None:
     files.put("decides", deciding("ask"))
     async with opened(tmp_path) as app:
         running = asyncio.create_task(bash_state(app))
@@ -321,7 +321,7 @@ async def test_a_plugin_may_have_a_person_asked(tmp_path: Path, files: PluginFil
         assert (await running)["output"] == "ran\n"
 
 
-async def test_always_lets_nothing_through_that_a_plugin_has_a_person_asked_for(tmp_path: Path, files: PluginFiles) -> None:
+async def test_always_allows_nothing_that_a_plugin_has_the_user_asked_for(tmp_path: Path, files: PluginFiles) -> None:
     files.put("decides", deciding("ask"))
     async with opened(tmp_path) as app:
         session = await new_session(app)

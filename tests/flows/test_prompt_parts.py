@@ -82,7 +82,7 @@ async def test_an_image_that_is_called_text_is_embedded(tmp_path: Path) -> None:
     assert file["mime"] == "image/png" and file["url"].startswith("data:image/png;base64,") and file["filename"] == "dot.png"
 
 
-async def test_a_file_that_cannot_be_read_is_told_and_the_prompt_goes_on(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_read_is_reported_and_the_prompt_goes_on(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         path = app.directory / "a.bin"
         path.write_bytes(b"\0\1\2" * 100)
@@ -134,7 +134,7 @@ async def test_a_file_that_was_attached_may_be_overwritten(tmp_path: Path) -> No
         assert path.read_text() == "new\n"
 
 
-async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_leave(tmp_path: Path) -> None:
+async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_permission(tmp_path: Path) -> None:
     config = {"permission": {"task": {"explore": "deny"}}}
     task = call("task", description="Look", prompt="Look", subagent_type="explore")
     async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[task], [say("Seen.")], [say()]]) as app:

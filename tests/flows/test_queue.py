@@ -35,7 +35,7 @@ async def until_stored(app: RunningApp, session_id: str, prompts: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_prompt_that_comes_during_the_last_words_is_answered_too(tmp_path: Path) -> None:
+async def test_a_prompt_that_comes_at_the_end_of_the_answer_is_answered_too(tmp_path: Path) -> None:
     gate = asyncio.Event()
     async with running_app(tmp_path, turns=[[say("One."), {"wait": gate}], [say("Two.")]]) as app:
         session = await app.create_session()
@@ -125,7 +125,7 @@ async def test_messages_are_ordered_as_they_came_whatever_their_ids(tmp_path: Pa
     assert users == ["msg_zzz", "msg_aaa", "msg_mmm"]
 
 
-async def test_what_a_prompt_asks_wrongly_is_told_and_nothing_is_stored(tmp_path: Path) -> None:
+async def test_a_wrong_prompt_is_rejected_and_nothing_is_stored(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         session = await app.create_session()
         url = f"/session/{session['id']}/message"

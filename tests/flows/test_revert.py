@@ -58,7 +58,7 @@ async def test_a_revert_takes_the_files_back_at_once_and_keeps_the_messages(app:
     assert await app.get(f"/session/{session}") == told
 
 
-async def test_naming_an_answer_takes_back_its_whole_turn(app: RunningApp, session: str) -> None:
+async def test_naming_an_answer_reverts_its_whole_turn(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt"))
     answer = (await app.messages(session))[-1]["info"]["id"]
     assert (await revert(app, session, answer))["revert"]["messageID"] == prompt
@@ -92,7 +92,7 @@ async def test_a_file_that_revert_left_as_it_was_is_not_touched_by_unrevert(app:
     assert files(app.directory) == {"a.txt": ("file", b"a person's\n", False), "b.txt": ("file", b"new\n", False)}
 
 
-async def test_what_a_person_changed_between_turns_stays(app: RunningApp, session: str) -> None:
+async def test_what_the_user_changed_between_turns_stays(app: RunningApp, session: str) -> None:
     await play(app, session, bash("echo one > one.txt"))
     (app.directory / "a.txt").write_text("a person's\n")
     second = await play(app, session, bash("echo two > two.txt"))
@@ -389,7 +389,7 @@ async def test_an_edit_of_which_nothing_came_is_not_named(app: RunningApp, sessi
     assert reasons(await revert(app, session, prompt)) == {}
 
 
-async def test_a_file_that_became_ignored_since_is_taken_back_all_the_same(app: RunningApp, session: str) -> None:
+async def test_a_file_that_became_ignored_since_is_reverted_all_the_same(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo x > run.log; echo two > a.txt"))
     (app.directory / ".gitignore").write_text("*.log\n")
     assert reasons(await revert(app, session, prompt)) == {}
@@ -398,7 +398,7 @@ async def test_a_file_that_became_ignored_since_is_taken_back_all_the_same(app: 
     assert (app.directory / "run.log").read_text() == "x\n"
 
 
-async def test_a_file_that_cannot_be_put_back_is_told_of(app: RunningApp, session: str) -> None:
+async def test_a_file_that_cannot_be_restored_is_reported(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("mkdir d; echo x > d/f; echo two > a.txt"))
     await revert(app, session, prompt)
     (app.directory / "d").write_text("a person's file where the directory was\n")
@@ -618,7 +618,7 @@ async def test_through_a_symbolic_link_to_the_checkout(tmp_path: Path) -> None:
 # Other ways of changing files.
 
 
-async def test_what_a_subagent_changed_is_taken_back_with_the_turn_that_started_it(tmp_path: Path) -> None:
+async def test_what_a_subagent_changed_is_reverted_with_the_turn_that_started_it(tmp_path: Path) -> None:
     provider = ScriptedProvider()
     task = {"tool": "task", "args": {"description": "look", "prompt": "write it", "subagent_type": "general"}}
     provider.add([task], [bash("echo sub > sub.txt")], DONE, DONE)
@@ -631,7 +631,7 @@ async def test_what_a_subagent_changed_is_taken_back_with_the_turn_that_started_
         assert list(files(app.directory)) == ["a.txt"]
 
 
-async def test_what_an_aborted_step_had_changed_is_taken_back_too(app: RunningApp, session: str) -> None:
+async def test_what_an_aborted_step_had_changed_is_reverted_too(app: RunningApp, session: str) -> None:
     app.provider.add([bash("echo two > a.txt; touch started; sleep 60")])
     answering = asyncio.create_task(app.prompt(session, "Do it"))
     async with asyncio.timeout(10):
@@ -654,7 +654,7 @@ async def test_a_revert_survives_a_restart(tmp_path: Path) -> None:
         assert (app.directory / "a.txt").read_text() == "two\n"
 
 
-async def test_the_users_own_shell_command_is_named_as_not_taken_back(app: RunningApp, session: str) -> None:
+async def test_the_users_own_shell_command_is_named_as_not_reverted(app: RunningApp, session: str) -> None:
     ran = await app.post(f"/session/{session}/shell", {"agent": "build", "command": "echo x > mine.txt"})
     told = await revert(app, session, ran["info"]["parentID"])
     assert list(reasons(told)) == ["bash"]

@@ -58,14 +58,14 @@ async def test_it_runs_in_the_sessions_directory(app: RunningApp) -> None:
     assert answer["info"]["path"] == {"cwd": str(below), "root": str(app.directory)}
 
 
-async def test_nobody_is_asked_for_leave(app: RunningApp) -> None:
+async def test_no_permission_is_asked(app: RunningApp) -> None:
     deny = [{"permission": "*", "pattern": "*", "action": "deny"}]
     session = (await app.create_session(permission=deny))["id"]
     answer = await shell(app, session, "cd / && echo fine")
     assert answer["parts"][0]["state"]["output"] == "fine\n"
 
 
-async def test_output_is_shown_while_it_comes_and_idle_is_told_at_the_end(app: RunningApp, session: str) -> None:
+async def test_output_is_shown_while_it_comes_and_idle_is_announced_at_the_end(app: RunningApp, session: str) -> None:
     async with app.events() as events:
         running = asyncio.create_task(shell(app, session, "echo first; while [ ! -e go ]; do sleep 0.02; done; echo last"))
 
@@ -151,7 +151,9 @@ async def test_a_client_that_goes_away_does_not_stop_the_command(app: RunningApp
 @pytest.mark.parametrize(
     "fields", [{"agent": "nobody"}, {"model": {"providerID": "scripted", "modelID": "nothing"}}], ids=["agent", "model"]
 )
-async def test_what_is_unknown_is_told_before_anything_is_stored(app: RunningApp, session: str, fields: dict[str, Any]) -> None:
+async def test_unknown_names_are_rejected_before_anything_is_stored(
+    app: RunningApp, session: str, fields: dict[str, Any]
+) -> None:
     await shell(app, session, "touch ran", expect=400, **fields)
     assert await app.messages(session) == []
     assert not (app.directory / "ran").exists()

@@ -153,7 +153,7 @@ async def test_another_session_cannot_be_taken_up_as_a_task(tmp_path: Path) -> N
         assert await app.messages(other) == []
 
 
-async def test_an_unknown_agent_is_told_to_the_model(tmp_path: Path) -> None:
+async def test_an_unknown_agent_is_reported_to_the_model(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[task("x", agent="nobody")], [say("Done.")]]) as app:
         session = (await app.create_session())["id"]
         assert texts(await app.prompt(session, "Go")) == ["Done."]
@@ -196,7 +196,7 @@ async def test_aborting_a_task_alone_is_an_error_of_its_call(tmp_path: Path) -> 
         assert tools(await app.messages(session))[0]["state"]["status"] == "error"
 
 
-async def test_a_subtask_of_the_prompt_needs_no_leave(tmp_path: Path) -> None:
+async def test_a_subtask_of_the_prompt_needs_no_permission(tmp_path: Path) -> None:
     config = {"permission": {"task": "deny"}}
     part = {"type": "subtask", "prompt": "Look around", "description": "Look", "agent": "general"}
     async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[say("Seen.")], [say("Done.")]]) as app:

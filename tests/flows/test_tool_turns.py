@@ -134,7 +134,7 @@ async def test_a_tool_s_name_in_other_letters_is_repaired(tmp_path: Path) -> Non
     assert tools(step)[0]["tool"] == "bash" and tools(step)[0]["state"]["output"] == "hi\n"
 
 
-async def test_arguments_that_cannot_be_read_or_do_not_fit_are_told_to_the_model(tmp_path: Path) -> None:
+async def test_arguments_that_cannot_be_read_or_do_not_fit_are_reported_to_the_model(tmp_path: Path) -> None:
     garbage = {"tool": "bash", "raw": '{"command": "echo'}
     async with running_app(tmp_path, turns=[[garbage, call("bash", "c2", order="ls")], [say()]]) as app:
         session = await app.create_session()
@@ -221,7 +221,7 @@ async def test_a_long_output_is_cut_and_kept_in_a_file_that_can_be_read(tmp_path
     assert read["state"]["status"] == "completed" and "04001| 4001" in read["state"]["output"]
 
 
-async def test_what_a_tool_has_cut_itself_is_said_to_be_cut(tmp_path: Path) -> None:
+async def test_what_a_tool_has_cut_itself_is_marked_as_cut(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[call("read", filePath="long.txt", limit=10)], [say()]]) as app:
         (app.directory / "long.txt").write_text("line\n" * 50)
         session = await app.create_session()

@@ -348,7 +348,7 @@ async def test_a_share_link_is_valid_on_all_replicas(clients: list[Client]) -> N
     assert [await request(client, "GET", path) for client in clients] == [404] * 3
 
 
-async def test_a_disposal_is_told_on_all_replicas(replicas: Replicas, clients: list[Client]) -> None:
+async def test_a_disposal_is_announced_on_all_replicas(replicas: Replicas, clients: list[Client]) -> None:
     async with replicas.followers() as followers:
         seen = [asyncio.create_task(_hears_disposal(client)) for client in clients]
         await asyncio.sleep(0.3)

@@ -1,4 +1,4 @@
-/** What waits for a person: permissions and questions, one dialog at a time. */
+/** What waits for the user: permissions and questions, one dialog at a time. */
 import { diffView } from '../diff.js';
 import { h } from '../dom.js';
 import { count, errorText, localPath, revealed } from '../text.js';

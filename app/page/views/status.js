@@ -9,7 +9,7 @@ export class StatusBar {
   #timer = null;
   #spinner = h('span', { class: 'spinner', 'aria-hidden': 'true', hidden: true });
   /** What is announced, and beside it the seconds, which would be announced again and again. */
-  #said = h('span', { role: 'status' });
+  #text = h('span', { role: 'status' });
   #seconds = h('span', { class: 'seconds', 'aria-hidden': 'true' });
   #reverted = h('span');
 
@@ -27,17 +27,17 @@ export class StatusBar {
       'div',
       { class: 'status' },
       this.revert,
-      h('div', { class: 'status-line' }, this.#spinner, this.#said, this.#seconds, this.asks),
+      h('div', { class: 'status-line' }, this.#spinner, this.#text, this.#seconds, this.asks),
     );
   }
 
-  /** `waits`: it goes on when a person has answered. */
+  /** `waits`: it goes on when the user has answered. */
   show(status, waits) {
     this.#status = waits ? { type: 'asks' } : status;
     const { type } = this.#status;
     this.#spinner.hidden = type !== 'busy' && type !== 'retry';
     this.element.dataset.status = type;
-    setText(this.#said, SAID[type](status));
+    setText(this.#text, TEXTS[type](status));
     clearInterval(this.#timer);
     if (type === 'busy' || type === 'retry') this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#tick();
@@ -59,7 +59,7 @@ export class StatusBar {
   }
 }
 
-const SAID = {
+const TEXTS = {
   idle: () => '',
   busy: () => 'Working…',
   asks: () => 'Waiting for your answer',

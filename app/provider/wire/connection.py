@@ -50,7 +50,7 @@ class SdkClient:
 
 
 def _closed(_timeout: "httpx2.Timeout") -> SdkClient:
-    raise RuntimeError("This provider's connection is closed: its directory was let go of.")
+    raise RuntimeError("This provider's connection is closed: its directory was closed.")
 
 
 class ProviderConnection:
@@ -73,7 +73,7 @@ class ProviderConnection:
             await stream.close()
 
     async def close(self) -> None:
-        """Lets go of the client and of who makes it: held in a cycle, megabytes would wait for the garbage collector."""
+        """Drops the client and what makes it: in a cycle, megabytes would wait for the garbage collector."""
         sdk, self._sdk, self._make = self._sdk, None, _closed
         if sdk is not None:
             await sdk.client.close()

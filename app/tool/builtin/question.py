@@ -9,7 +9,7 @@ from app.tool.base import Tool, ToolContext, ToolResult
 
 
 class Option(Wire):
-    label: Annotated[str, Field(description="What the person picks, one to five words")]
+    label: Annotated[str, Field(description="What the user picks, one to five words")]
     description: Annotated[str, Field(description="What picking it means")]
 
 

@@ -55,9 +55,9 @@ def _modified(path: Path) -> float:
 
 def notes(more: str | None, *, left_out: int, incomplete: bool) -> list[str]:
     """Notes for the end of a result, each after an empty line."""
-    said = [
+    candidates = [
         more,
         f"{left_out} more found through symbolic links that lead outside the project are not shown." if left_out else None,
         "Some paths could not be read and were skipped." if incomplete else None,
     ]
-    return [line for note in said if note for line in ("", f"({note})")]
+    return [line for note in candidates if note for line in ("", f"({note})")]

@@ -64,7 +64,7 @@ async def test_a_server_that_was_closed_by_a_token_stays_closed(tokens: TokenSto
     assert await login.check(visit(), None) == LoginDenied()
 
 
-async def test_a_file_of_tokens_that_cannot_be_read_lets_nobody_in(tokens: TokenStore, tmp_path: Path) -> None:
+async def test_a_file_of_tokens_that_cannot_be_read_denies_every_login(tokens: TokenStore, tmp_path: Path) -> None:
     for content in ("", "[]", '{"a": 1, "b": {"hash": 5}, "c": {"hash": "é"}}'):
         (tmp_path / "tokens.json").write_text(content)
         assert await Login("opencode", None, tokens).check(visit(), "Bearer x") == LoginDenied()

@@ -21,7 +21,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output.strip()
 
 
-def test_a_token_is_told_once_and_logs_in_until_it_is_revoked(data_dir: Path) -> None:
+def test_a_token_is_shown_once_and_logs_in_until_it_is_revoked(data_dir: Path) -> None:
     code, token = run("create", "laptop")
     assert code == 0 and TokenStore(data_dir).find(token) is not None
     assert "laptop" in run("list")[1] and token not in run("list")[1]

@@ -118,7 +118,7 @@ async def test_progress_without_text_is_sent_as_the_part_stands(deltas: bool) ->
     assert b'"delta"' not in streaming.frames[-1].payload
 
 
-async def test_a_part_that_cannot_be_rendered_is_told_of_and_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_part_that_cannot_be_rendered_is_logged_and_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> bytes:
         raise ValueError("no JSON")
 

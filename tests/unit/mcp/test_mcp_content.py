@@ -22,7 +22,7 @@ def test_texts_stand_apart_and_links_are_named() -> None:
     assert content.of_tool_call(result).text == "one\n\n[Resource log at file:///log: What happened]\n\nheld"
 
 
-def test_data_is_said_as_json_only_where_nothing_else_is_said() -> None:
+def test_data_becomes_json_only_where_there_is_no_text() -> None:
     assert content.of_tool_call(CallToolResult(content=[], structured_content={"ü": [1]})).text == '{"ü": [1]}'
     both = CallToolResult(content=[TextContent(type="text", text="1")], structured_content={"n": 1})
     assert content.of_tool_call(both).text == "1"

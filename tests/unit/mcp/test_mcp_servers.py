@@ -172,7 +172,7 @@ async def test_a_call_itself_connects_a_lost_server_again(directory: Directory) 
     assert (await servers.call_tool("plain", "echo", {"text": "back"})).text == "back"
 
 
-async def test_a_server_that_never_connected_is_tried_again_only_when_told_to(directory: Directory) -> None:
+async def test_a_server_that_never_connected_is_tried_again_only_on_request(directory: Directory) -> None:
     program = directory.path / "server"
     servers = directory.configure(late={"type": "local", "command": [str(program)]})
     assert (await directory.status("late"))["status"] == "failed"

@@ -20,7 +20,7 @@ def reference(pattern: str, value: str) -> bool:
 
 
 @given(patterns, values)
-def test_it_agrees_with_the_rule_as_told(pattern: str, value: str) -> None:
+def test_it_agrees_with_the_rule_as_described(pattern: str, value: str) -> None:
     assert matches(pattern, value) == reference(pattern, value)
 
 

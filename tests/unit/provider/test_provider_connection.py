@@ -158,7 +158,7 @@ async def test_a_last_event_that_is_cut_off_is_left_out(server: FakeServer) -> N
     assert await events_of(chat(server)) == [StreamStart(), TextStart("text-1"), TextDelta("text-1", "a"), TextEnd("text-1")]
 
 
-async def test_what_came_before_an_unreadable_event_is_told(server: FakeServer) -> None:
+async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServer) -> None:
     server.reply = Reply([sse(said("a")) + sse("{oops}")])
     seen = []
     with pytest.raises(ApiFailure, match="oops"):

@@ -106,7 +106,7 @@ def test_arguments() -> None:
         assert call.raw == raw
 
 
-def test_calls_that_a_server_gives_the_same_id_are_told_apart() -> None:
+def test_calls_that_a_server_gives_the_same_id_are_distinguished() -> None:
     inputs = ToolInputs()
     inputs.start(0, "call_0", "read")
     inputs.start(1, "call_0", "read")

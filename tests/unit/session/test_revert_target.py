@@ -144,7 +144,7 @@ def test_of_each_file_the_oldest_snapshot_counts() -> None:
     assert first_trees(target(*messages)) == {Path("/w/x"): A, Path("/w/y"): B}
 
 
-def test_only_what_follows_the_part_is_taken_back() -> None:
+def test_only_what_follows_the_part_is_reverted() -> None:
     found = find_target(HISTORY, "msg_a2", "prt_e2")
     assert found is not None
     assert first_trees(found) == {Path("/w/b"): B}
@@ -229,7 +229,7 @@ def test_the_snapshot_of_a_step_counts_for_a_part_in_the_middle_of_it() -> None:
     assert unknown_changes(found) == []
 
 
-def test_edits_are_told_with_the_snapshot_from_before_their_first_step() -> None:
+def test_edits_are_listed_with_the_snapshot_from_before_their_first_step() -> None:
     steps = [
         answer("msg_a", "msg_0", start(A), call("write", filePath="/w/x"), call("read", filePath="/w/r"), finish(A)),
         answer(
@@ -241,7 +241,7 @@ def test_edits_are_told_with_the_snapshot_from_before_their_first_step() -> None
     assert reported_edits(target(*steps)) == {"/w/x": A, "y": B}
 
 
-def test_edits_before_the_part_are_not_told() -> None:
+def test_edits_before_the_part_are_not_listed() -> None:
     parts = [start(A), call("write", "prt_1", filePath="/w/x"), call("write", "prt_2", filePath="/w/y"), finish(A)]
     found = find_target([user("msg_0"), answer("msg_a", "msg_0", *parts)], "msg_a", "prt_2")
     assert found is not None

@@ -171,7 +171,7 @@ async def test_a_lease_taken_anew_while_the_old_one_is_dropped_stands(sessions: 
 # What one server wants of another.
 
 
-async def test_who_is_patient_gets_the_lease_when_the_other_server_drops_it(sessions: Sessions, other: Sessions) -> None:
+async def test_a_waiting_server_gets_the_lease_when_the_other_drops_it(sessions: Sessions, other: Sessions) -> None:
     lease = await sessions.leases.take("ses_1")
     waiting = asyncio.create_task(other.leases.take("ses_1", patient=True))
     await asyncio.sleep(0.05)

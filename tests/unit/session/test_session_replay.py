@@ -84,7 +84,7 @@ async def test_what_was_missed_comes_in_pages(replay: Replay, monkeypatch: pytes
     assert seqs == [[3], [4], [5]]
 
 
-async def test_a_journal_that_is_trimmed_between_two_pages_is_told_of(
+async def test_a_journal_that_is_trimmed_between_two_pages_is_reported(
     sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replaying, "PAGE_BYTES", 1)

@@ -72,7 +72,7 @@ async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sess
     assert seen["messages"][0]["parts"][0]["text"] == "Hello"
 
 
-async def test_a_link_taken_back_finds_nothing_and_does_not_come_again(sessions: Sessions) -> None:
+async def test_a_revoked_link_finds_nothing_and_does_not_come_again(sessions: Sessions) -> None:
     share_id = await shared(sessions)
     private = await shares(sessions).unshare(PLACE, "ses_1")
     assert private.share is None and sessions.said[-1]["properties"]["info"] == private.wire()

@@ -292,7 +292,7 @@ async def test_edits_at_once_are_made_one_after_another(sessions: Sessions) -> N
 
 
 @pytest.mark.parametrize("touch", [True, False])
-async def test_an_edit_counts_as_a_touch_if_it_is_told_to(sessions: Sessions, touch: bool) -> None:
+async def test_an_edit_counts_as_a_touch_if_asked_to(sessions: Sessions, touch: bool) -> None:
     await sessions.store.update_session("ses_1", DIRECTORY, lambda found: found, touch=touch)
     assert ((await sessions.store.session("ses_1")).time.updated > 1) is touch
 

@@ -58,7 +58,7 @@ async def test_a_step_that_changed_nothing_computes_and_writes_nothing(sessions:
     assert trees.asked == [] and sessions.database.writes == writes
 
 
-async def test_a_changed_tree_is_told_once(sessions: Sessions) -> None:
+async def test_a_changed_tree_is_announced_once(sessions: Sessions) -> None:
     trees = Trees(["a"])
     await sessions.put(user("msg_p"))
     await step(sessions, "msg_p", 1, "T0", "T1", "a")
@@ -91,7 +91,7 @@ async def test_the_same_number_of_lines_in_another_tree_sends_no_counts(sessions
     assert await update(sessions, trees) == ["session.diff", "message.updated"]
 
 
-async def test_what_others_changed_meanwhile_is_looked_at_once_and_not_told(sessions: Sessions) -> None:
+async def test_what_others_changed_meanwhile_is_looked_at_once_and_not_announced(sessions: Sessions) -> None:
     """The trees differ, the diff of the files that the session touched does not."""
 
     class Others(Trees):
@@ -194,7 +194,7 @@ async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, delet
         await summaries.set_title(PLACE, "ses_1", "msg_p", "Late")
 
 
-async def test_without_snapshots_the_diff_is_empty_and_told_once(sessions: Sessions) -> None:
+async def test_without_snapshots_the_diff_is_empty_and_announced_once(sessions: Sessions) -> None:
     await sessions.put(user("msg_p"))
     assert await update(sessions, None) == ["session.updated", "session.diff"]
     assert await update(sessions, None) == []

@@ -185,6 +185,6 @@ def conversation() -> list[MessageWithParts]:
         (Revert(message_id="msg_gone"), [["prt_1"], ["prt_2", "prt_3"], ["prt_4"]]),
     ],
 )
-def test_what_a_revert_has_taken_back_is_not_shown(revert: Revert | None, parts: list[list[str]]) -> None:
+def test_what_is_reverted_is_not_shown(revert: Revert | None, parts: list[list[str]]) -> None:
     seen = shared_messages(conversation(), revert)
     assert [[part.id for part in message.parts] for message in seen] == parts

@@ -109,7 +109,7 @@ async def test_many_files_take_few_processes(project: Project, snapshots: Snapsh
         assert count() == 2
 
 
-async def test_a_snapshot_that_is_gone_is_said(snapshots: Snapshots) -> None:
+async def test_a_snapshot_that_is_gone_is_reported(snapshots: Snapshots) -> None:
     tree = await snapshots.track()
     for unknown in ("0" * 39 + "1", "--output=/tmp/x"):
         with pytest.raises(SnapshotFailed):

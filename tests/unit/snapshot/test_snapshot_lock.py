@@ -59,7 +59,7 @@ async def test_another_process_is_waited_for(tmp_path: Path) -> None:
         await asyncio.wait_for(taking, 10)
 
 
-async def test_patience_ends_with_a_reason(tmp_path: Path) -> None:
+async def test_a_timeout_ends_with_a_reason(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock"):
         with pytest.raises(SnapshotFailed, match="another process"):
             async with RepositoryLock(tmp_path / "lock", timeout_seconds=0).held():

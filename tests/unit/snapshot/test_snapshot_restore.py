@@ -199,7 +199,7 @@ async def test_gits_own_files_are_refused(project: Project, snapshots: Snapshots
     assert (project.root / ".git" / "HEAD").exists()
 
 
-async def test_large_files_are_left_alone_and_said(project: Project, snapshots: Snapshots) -> None:
+async def test_large_files_are_left_alone_and_reported(project: Project, snapshots: Snapshots) -> None:
     large = b"x" * (MAX_FILE_BYTES + 1)
     grew, shrank = project.write("grew", "small"), project.write("shrank", large)
     rewritten, same = project.write("rewritten", large), project.write("same", large)
@@ -222,7 +222,7 @@ async def test_large_files_are_left_alone_and_said(project: Project, snapshots: 
     assert all_states(project.root) == then
 
 
-async def test_ignored_files_are_left_alone_and_said(project: Project, snapshots: Snapshots) -> None:
+async def test_ignored_files_are_left_alone_and_reported(project: Project, snapshots: Snapshots) -> None:
     project.write(".gitignore", "*.log\n")
     tree = await snapshots.track()
     log = project.write("a.log", "precious")
@@ -231,14 +231,14 @@ async def test_ignored_files_are_left_alone_and_said(project: Project, snapshots
     assert log.exists()
 
 
-async def test_files_of_a_repository_inside_are_left_alone_and_said(project: Project, snapshots: Snapshots) -> None:
+async def test_files_of_a_repository_inside_are_left_alone_and_reported(project: Project, snapshots: Snapshots) -> None:
     project.write("sub/a", "x")
     run_git(project.root / "sub", "init", "--quiet")
     report = await snapshots.restore({project.root / "sub" / "a": await snapshots.track()})
     assert reasons(report) == {"a": "it belongs to another git repository inside this one"}
 
 
-async def test_what_permissions_forbid_is_said(project: Project, snapshots: Snapshots) -> None:
+async def test_what_permissions_forbid_is_reported(project: Project, snapshots: Snapshots) -> None:
     locked, unreadable = project.write("locked/a", "1"), project.write("unreadable", "1")
     tree = await snapshots.track()
     locked.write_text("2")
@@ -251,7 +251,7 @@ async def test_what_permissions_forbid_is_said(project: Project, snapshots: Snap
     assert reasons(report) == ({} if root_may_do_all else {"a": "permission denied", "unreadable": "it is not readable"})
 
 
-async def test_a_file_that_cannot_be_written_is_said_and_the_others_restored(project: Project, snapshots: Snapshots) -> None:
+async def test_a_file_that_cannot_be_written_is_reported_and_the_others_restored(project: Project, snapshots: Snapshots) -> None:
     inner, good = project.write("taken/inner", "1"), project.write("good", "1")
     tree = await snapshots.track()
     inner.unlink()
@@ -263,7 +263,7 @@ async def test_a_file_that_cannot_be_written_is_said_and_the_others_restored(pro
     assert (good.read_text(), (project.root / "taken").read_text()) == ("1", "a file")
 
 
-async def test_a_snapshot_that_is_gone_is_said_for_its_files_only(project: Project, snapshots: Snapshots) -> None:
+async def test_a_snapshot_that_is_gone_is_reported_for_its_files_only(project: Project, snapshots: Snapshots) -> None:
     lost, found = project.write("lost", "1"), project.write("found", "1")
     tree = await snapshots.track()
     found.write_text("2")

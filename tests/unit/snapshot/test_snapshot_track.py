@@ -328,7 +328,7 @@ async def test_where_git_fails_there_is_no_snapshot_and_a_restore_touches_nothin
     assert file.read_text() == "two"
 
 
-async def test_a_data_directory_that_cannot_be_written_is_said(project: Project) -> None:
+async def test_a_data_directory_that_cannot_be_written_is_reported(project: Project) -> None:
     project.data.write_text("a file")
     with pytest.raises(SnapshotFailed, match="cannot be used"):
         await project.snapshots().track()

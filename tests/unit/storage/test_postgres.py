@@ -179,7 +179,7 @@ def test_migrate_makes_the_database_ready(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize("words", [("serve", "--port", "0"), ("migrate",)])
-def test_a_database_out_of_reach_is_said_in_a_sentence(
+def test_a_database_out_of_reach_is_reported_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     code, output = command(monkeypatch, tmp_path, "postgresql://me:secret@127.0.0.1:1/none", *words)

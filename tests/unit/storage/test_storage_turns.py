@@ -16,7 +16,7 @@ def test_which_versions_of_sqlite_have_the_bug(version: tuple[int, ...], bug: bo
     assert has_reset_bug(version) is bug
 
 
-def test_one_waits_for_the_other_and_no_longer_than_its_patience(tmp_path: Path) -> None:
+def test_one_waits_for_the_other_and_no_longer_than_its_timeout(tmp_path: Path) -> None:
     mine, theirs = WriterLock(tmp_path / "a.db", 0.05), WriterLock(tmp_path / "a.db", 5)
     with theirs.held(), pytest.raises(WriterLockTimeout, match="another server"), mine.held():
         pass
@@ -57,7 +57,7 @@ def test_other_databases_need_no_turns(tmp_path: Path) -> None:
         pass
 
 
-def test_a_directory_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file" / "data", Path("/proc/opensession")):
         with pytest.raises(DatabaseUnusable, match="OPENSESSION_DATA_DIR"):

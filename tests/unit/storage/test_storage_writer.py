@@ -170,7 +170,7 @@ async def test_the_work_of_a_change_sees_what_was_posted_before_it(storage: Stor
     assert seen == [["ses_0"], ["ses_0", "ses_1"]] and database.writes == 2
 
 
-async def test_a_row_that_the_database_refuses_is_told_to_its_own_writer_alone(storage: Storage) -> None:
+async def test_a_row_that_the_database_refuses_fails_its_own_writer_alone(storage: Storage) -> None:
     database = await begun(storage)
     good = storage.writer.post(Change([(storage.sql.put_session, [session_row()])], [event("good")]))
     orphan = storage.writer.post(Change([(storage.sql.put_message, [message_row("msg_1", "ses_none")])], [event("orphan")]))
@@ -181,7 +181,7 @@ async def test_a_row_that_the_database_refuses_is_told_to_its_own_writer_alone(s
     assert await storage.count(SESSION) == 1
 
 
-async def test_a_number_too_great_for_the_database_is_told_to_its_own_writer_alone(storage: Storage) -> None:
+async def test_a_number_too_great_for_the_database_fails_its_own_writer_alone(storage: Storage) -> None:
     huge = storage.writer.post(Change([(storage.sql.put_session, [session_row(updated=2**70)])]))
     good = storage.writer.post(saying("good"))
     async with asyncio.timeout(5):

@@ -63,6 +63,6 @@ async def test_a_worktree_of_root_opens_nothing(make_ctx: MakeContext, host: Fak
     assert host.permissions == ["external_directory"]
 
 
-async def test_a_file_that_the_person_named_is_not_asked_for(make_ctx: MakeContext, host: FakeHost) -> None:
+async def test_a_file_that_the_user_named_is_not_asked_for(make_ctx: MakeContext, host: FakeHost) -> None:
     await ask_if_outside(make_ctx(bypass_directory_check=True), Path("/srv/data/x"))
     assert host.asks == []

@@ -97,7 +97,7 @@ class TestTask:
             await TaskTool([]).execute(TaskParameters.model_validate(self.ARGUMENTS), ctx)
         assert host.subagents == []
 
-    async def test_does_not_ask_when_the_person_named_the_subagent(self, make_ctx, host) -> None:
+    async def test_does_not_ask_when_the_user_named_the_subagent(self, make_ctx, host) -> None:
         await TaskTool([]).execute(TaskParameters.model_validate(self.ARGUMENTS), make_ctx(bypass_agent_check=True))
         assert host.asks == []
         assert len(host.subagents) == 1
@@ -204,7 +204,7 @@ class TestBatch:
         assert host.called == [("read", {"n": 1})]
         assert result.metadata["failed"] == 1
 
-    async def test_a_persons_no_reaches_the_turn_after_the_other_calls_are_done(self, ctx: ToolContext, host) -> None:
+    async def test_a_rejection_reaches_the_turn_after_the_other_calls_are_done(self, ctx: ToolContext, host) -> None:
         host.calls["bash"] = PermissionRejected()
         with pytest.raises(PermissionRejected):
             await BatchTool().execute(batch_of("bash", "read"), ctx)

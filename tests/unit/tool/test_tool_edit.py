@@ -40,7 +40,7 @@ def bench(ctx: ToolContext) -> Workbench:
     return Workbench(ctx)
 
 
-async def test_a_replacement_and_what_is_told_of_it(bench: Workbench, host: FakeHost, project: Path) -> None:
+async def test_a_replacement_and_its_metadata(bench: Workbench, host: FakeHost, project: Path) -> None:
     path = bench.file("a.txt", "hello\nworld\n")
     result = await bench.edit("a.txt", "hello", "goodbye")
     assert path.read_text() == "goodbye\nworld\n"

@@ -38,7 +38,7 @@ async def test_a_link_is_the_same_file(tmp_path: Path) -> None:
     await asyncio.wait_for(waiting, 5)
 
 
-async def test_failure_and_cancellation_let_go(tmp_path: Path) -> None:
+async def test_failure_and_cancellation_release_the_lock(tmp_path: Path) -> None:
     locks = FileLocks()
     with pytest.raises(ValueError, match="boom"):
         async with locks.hold(tmp_path / "a"):

@@ -60,7 +60,7 @@ class TestParse:
     def test_nothing_in_it(self) -> None:
         assert parse(envelope()) == []
 
-    def test_chunks_are_told_apart_by_their_marker(self) -> None:
+    def test_chunks_are_distinguished_by_their_marker(self) -> None:
         [change] = parse(envelope("*** Update File: f", "@@", "-a", "+b", "@@ class C", "@@ def g", "-c"))
         assert isinstance(change, UpdateFile)
         assert [chunk.contexts for chunk in change.chunks] == [[], ["class C", "def g"]]

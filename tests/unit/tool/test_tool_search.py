@@ -61,7 +61,7 @@ class TestGlob:
         assert str(kept) in output
         assert "node_modules" not in output
 
-    async def test_more_than_the_limit_is_cut_and_said(self, ctx: ToolContext, project: Path) -> None:
+    async def test_more_than_the_limit_is_cut_with_a_note(self, ctx: ToolContext, project: Path) -> None:
         for number in range(105):
             write(project / f"f{number}.txt")
         result = await run_glob(ctx, "*.txt")
@@ -120,11 +120,11 @@ class TestGlob:
         with pytest.raises(ToolError, match="no such path"):
             await run_glob(ctx, "*", "none")
 
-    async def test_a_bad_pattern_is_told(self, ctx: ToolContext) -> None:
+    async def test_a_bad_pattern_is_reported(self, ctx: ToolContext) -> None:
         with pytest.raises(ToolError, match="glob"):
             await run_glob(ctx, "{a")
 
-    async def test_names_that_are_not_utf8_can_be_told(self, ctx: ToolContext, project: Path) -> None:
+    async def test_names_that_are_not_utf8_can_be_shown(self, ctx: ToolContext, project: Path) -> None:
         with open(os.fsencode(project) + b"/bad\xff.txt", "w"):
             pass
         assert (await run_glob(ctx, "*.txt")).output.encode() == f"{project}/bad\ufffd.txt".encode()
@@ -172,7 +172,7 @@ class TestGrep:
         result = await run_grep(ctx, "needle")
         assert (result.output, result.metadata) == ("No files found", {"matches": 0, "truncated": False})
 
-    async def test_a_bad_expression_is_told(self, ctx: ToolContext) -> None:
+    async def test_a_bad_expression_is_reported(self, ctx: ToolContext) -> None:
         with pytest.raises(ToolError, match="unclosed group"):
             await run_grep(ctx, "(a")
         with pytest.raises(ToolError, match="empty"):
@@ -189,7 +189,7 @@ class TestGrep:
         assert result.metadata["matches"] == 0
         assert "key.txt" not in result.output
 
-    async def test_a_link_named_as_the_path_needs_leave(self, ctx: ToolContext, host, project: Path) -> None:
+    async def test_a_link_named_as_the_path_needs_permission(self, ctx: ToolContext, host, project: Path) -> None:
         write(project.parent / "secret/key.txt", "needle\n")
         (project / "out").symlink_to(project.parent / "secret")
         result = await run_grep(ctx, "needle", path="out")

@@ -95,7 +95,7 @@ async def test_progress_is_shown_until_the_call_is_over(stored: OpenStore, write
     assert (tool.state.error, tool.state.metadata, tool.state.time.start) == ("Error: no", {"output": "2"}, started)
 
 
-async def test_settling_leaves_nothing_running_and_keeps_what_was_said(stored: OpenStore, writer: PartWriter) -> None:
+async def test_finishing_leaves_nothing_running_and_keeps_the_text(stored: OpenStore, writer: PartWriter) -> None:
     writer.start_text("t", None)
     writer.append_text("t", "half ")
     writer.start_text("empty", None)
@@ -132,7 +132,7 @@ async def test_a_failed_attempt_leaves_nothing(stored: OpenStore, writer: PartWr
     assert [part.text for part in await parts(stored, writer) if isinstance(part, TextPart)] == ["whole"]
 
 
-async def test_whether_anything_was_said(writer: PartWriter) -> None:
+async def test_whether_there_is_any_text(writer: PartWriter) -> None:
     assert not writer.has_text()
     writer.start_text("t", None)
     writer.append_text("t", " \n")

@@ -173,7 +173,7 @@ async def test_the_model_is_offered_every_tool_but_invalid(attempt: Attempt) -> 
     assert spec.parameters["required"] == ["text"]
 
 
-async def test_an_aborted_call_is_left_to_be_settled(stored: OpenStore, attempt: Attempt) -> None:
+async def test_an_aborted_call_is_left_to_be_finished(stored: OpenStore, attempt: Attempt) -> None:
     attempt.processor.handle(base.ToolCall("c", "echo", {"text": "hi"}))
     await attempt.calls.abort()
     (part,) = attempt.writer.tools

@@ -19,7 +19,7 @@ async def test_output_exit_status_and_input(tmp_path: Path) -> None:
     assert failed.stderr.startswith("fatal:")
 
 
-async def test_what_keeps_git_from_starting_is_said(tmp_path: Path) -> None:
+async def test_what_keeps_git_from_starting_is_reported(tmp_path: Path) -> None:
     result = await git(["version"], tmp_path / "missing")
     assert result.code == NOT_STARTED
     assert "missing" in result.stderr

@@ -19,7 +19,7 @@ XDG = {
 
 
 @pytest.mark.parametrize("place", XDG)
-def test_a_place_is_below_home_unless_its_variable_says_otherwise(
+def test_a_folder_is_below_home_unless_its_variable_says_otherwise(
     place: object, plain_environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable, below = XDG[place]  # type: ignore[index]

@@ -32,7 +32,7 @@ def test_sign_ins_that_several_servers_store_at_once_are_all_kept(tmp_path: Path
     assert all(CredentialStore(tmp_path).get(f"https://{number}") for number in range(40))
 
 
-def test_tokens_made_and_revoked_at_once_are_as_they_were_told(tmp_path: Path) -> None:
+def test_tokens_made_and_revoked_at_once_are_as_acknowledged(tmp_path: Path) -> None:
     TokenStore(tmp_path).create("old")
     at_once(lambda number: TokenStore(tmp_path).create(f"token-{number}") if number else TokenStore(tmp_path).revoke("old"))
     assert {entry.name for entry in TokenStore(tmp_path).entries()} == {f"token-{number}" for number in range(1, 40)}
