@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True, add_completion=False)
 app.add_typer(cli_users.token, name="token")
 app.add_typer(cli_users.user, name="user")
+app.add_typer(cli_users.secret, name="secret")
 
 DEFAULT_PORT = 4096
 

@@ -1,4 +1,4 @@
-"""The commands `opensession user` and `opensession token`: who may log in."""
+"""The commands `opensession user`, `token` and `secret`: who may log in, and with what their keys are encrypted."""
 
 import asyncio
 import re
@@ -13,11 +13,14 @@ from app.cli_support import database_must_do, fail, settings
 from app.users.principal import Role
 
 if TYPE_CHECKING:
+    from app.storage.engine import Database
+    from app.storage.statements import Statements
     from app.users.users import User, Users
 
 T = TypeVar("T")
 
 user = typer.Typer(help="The people who use the server.", no_args_is_help=True)
+secret = typer.Typer(help="The secret that users' keys are encrypted with.", no_args_is_help=True)
 token = typer.Typer(help="Bearer tokens, with which clients log in.", no_args_is_help=True)
 
 _NAME = r"[\w.@:|-]{1,200}"
@@ -133,12 +136,38 @@ def revoke_token(name: str) -> None:
         fail(f"There is no token {name}.")
 
 
+@secret.command("rotate")
+def rotate_secret() -> None:
+    """Encrypt users' keys with a new secret: the first of OPENSESSION_SECRET_KEY, else one that is made now. Servers may run
+    meanwhile."""
+    from cryptography.fernet import InvalidToken
+
+    from app.users.keys import UserKeys
+    from app.users.server_secret import ServerSecret
+
+    held = ServerSecret(settings().secret_key, settings().data_dir)
+    if held.is_in_file:
+        held.add_key()
+    try:
+        count = _on_database(lambda database, sql: UserKeys(database, sql, held).encrypt_anew())
+    except InvalidToken:
+        fail("A key is encrypted with another secret: OPENSESSION_SECRET_KEY must name the old one too (`new,old`).")
+    if held.is_in_file:
+        held.drop_old_keys()
+    typer.echo(f"{count} keys are encrypted with the new secret.")
+
+
 def _run(work: "Callable[[Users], Awaitable[T]]") -> T:
-    """On the database that the server uses; the embedded one is made or migrated."""
+    from app.users.users import Users
+
+    return _on_database(lambda database, sql: work(Users(database, sql)))
+
+
+def _on_database(work: "Callable[[Database, Statements], Awaitable[T]]") -> T:
+    """The one that the server uses; the embedded one is made or migrated."""
     from app.storage.engine import Database
     from app.storage.migrate import require_current, upgrade
     from app.storage.statements import Statements
-    from app.users.users import Users
 
     async def run() -> T:
         database = Database(settings().resolved_database_url)
@@ -147,7 +176,7 @@ def _run(work: "Callable[[Users], Awaitable[T]]") -> T:
                 upgrade(database.engine)
             else:
                 require_current(database.engine)
-            return await work(Users(database, Statements(database.dialect)))
+            return await work(database, Statements(database.dialect))
         finally:
             database.close()
 

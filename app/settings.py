@@ -99,6 +99,15 @@ class Settings(BaseSettings):
     secret_key: str | None = None
     """Encrypts users' keys (`new,old` while one takes the place of another); default: in `secret.json` in the data directory."""
 
+    shared_keys: bool | None = None
+    """Whether users' sessions may call models with the server's keys where they have none (default: those of admins)."""
+
+    user_max_cost: float | None = Field(default=None, ge=0)
+    """Dollars that the model calls of a user may cost a day, unless `opensession user` says otherwise for them (default: any)."""
+
+    user_max_tokens: int | None = Field(default=None, ge=0)
+    """The same in tokens."""
+
     @field_validator("redis_url")
     @classmethod
     def _require_redis(cls, url: str | None) -> str | None:

@@ -75,14 +75,17 @@ from app.tool.truncation import OutputStore
 from app.turn.call_host import HostServices
 from app.turn.titles import Titles
 from app.turn.turn_scope import TurnServices
+from app.users.accounts import ModelAccounts
+from app.users.budgets import Budgets, DayLimits
 from app.users.event_cursors import EventCursors
+from app.users.keys import UserKeys
 from app.users.server_secret import ServerSecret
 from app.users.users import Users
 from app.util import marks
 from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
 from app.workspace.branches import Branches
-from app.workspace.instances import Instances
+from app.workspace.instances import Instances, ModelSources
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
 
@@ -108,7 +111,8 @@ class _Storage:
     locks: ServerLocks | None
     leases: Leases
     replicas: Replicas
-    users: Users
+    users: UserServices
+    accounts: ModelAccounts
 
     @property
     def is_shared(self) -> bool:
@@ -173,7 +177,9 @@ class Server:
     async def _look_for_users(self) -> None:
         """Reads their roots, which sessions that are recovered may work in."""
         storage = self._core.storage
-        storage.writer.has_owners = bool(await storage.users.all()) or await storage.database.read(queries.has_owned_sessions)
+        storage.writer.has_owners = bool(await storage.users.users.all()) or await storage.database.read(
+            queries.has_owned_sessions
+        )
 
     def _hold_lock(self) -> None:
         try:
@@ -267,7 +273,8 @@ def _open_storage(settings: Settings, address: str) -> _Storage:
     replicas = Replicas(database, sql, writer, leases, locks, address, volume)
     if isinstance(bus, SharedBus):
         replicas.cursor = bus.cursor
-    return _Storage(database, sql, writer, store, bus, locks, leases, replicas, Users(database, sql))
+    users, accounts = _users(settings, database, sql)
+    return _Storage(database, sql, writer, store, bus, locks, leases, replicas, users, accounts)
 
 
 def _bus(settings: Settings, database: Database) -> EventBus:
@@ -293,7 +300,7 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         pending=pending,
         runs=_runs(core, directories, sessions, turns),
         events=_events(core),
-        users=_users(core),
+        users=core.storage.users,
         draining=Draining(),
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),
@@ -310,7 +317,8 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
     project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
     plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
     scripted, hide = choices.scripted, toolbox.hide_variables
-    instances = Instances(workspaces, known, auth, settings.data_dir, mcp, plugins, scripted=scripted, hide=hide)
+    sources = ModelSources(known, auth, storage.accounts, scripted)
+    instances = Instances(workspaces, sources, settings.data_dir, mcp, plugins, hide=hide)
     return DirectoryServices(instances, projects, Branches(workspaces, storage.writer, storage.bus), toolbox, known, auth)
 
 
@@ -323,7 +331,7 @@ def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
 def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
     settings, organisations = core.settings, Organisations(auth.all, os.environ)
     of_each = WorkspaceSettings(settings.data_dir, core.flags, organisations, settings.max_snapshot_bytes)
-    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, core.storage.users.roots)
+    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, core.storage.users.users.roots)
 
 
 def _sessions(core: _Core) -> SessionServices:
@@ -385,9 +393,12 @@ def _events(core: _Core) -> EventServices:
     return EventServices(core.storage.bus, replay, core.choices.heartbeat_seconds)
 
 
-def _users(core: _Core) -> UserServices:
-    secret = ServerSecret(core.settings.secret_key, core.settings.data_dir)
-    return UserServices(core.storage.users, EventCursors(secret))
+def _users(settings: Settings, database: Database, sql: Statements) -> tuple[UserServices, ModelAccounts]:
+    secret, users = ServerSecret(settings.secret_key, settings.data_dir), Users(database, sql)
+    keys = UserKeys(database, sql, secret)
+    budgets = Budgets(database, sql, users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
+    accounts = ModelAccounts(users, keys, budgets, settings.shared_keys)
+    return UserServices(users, EventCursors(secret), keys), accounts
 
 
 def _recovery(core: _Core, services: Services) -> Recovery:

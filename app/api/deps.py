@@ -44,7 +44,7 @@ async def location_of(request: ServerRequest, directory: str | None) -> Location
 async def instance_of(request: ServerRequest, directory: str | None) -> Instance:
     """The same with all that a turn needs."""
     directory = await entered(request.services, request.principal, directory)
-    return await request.services.directories.instances.get(directory)
+    return await request.services.directories.instances.get(directory, request.principal.name)
 
 
 async def session_location(request: ServerRequest, session_id: str, directory: str | None) -> Location:
@@ -53,9 +53,10 @@ async def session_location(request: ServerRequest, session_id: str, directory: s
 
 
 async def session_instance(request: ServerRequest, session_id: str, directory: str | None) -> Instance:
-    """The same place with all that a turn needs. Raises NotFound for an unknown session."""
+    """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
     session = await request.services.sessions.store.session(session_id)
-    return await instance_of(request, directory or session.directory)
+    entered_directory = await entered(request.services, request.principal, directory or session.directory)
+    return await request.services.directories.instances.get(entered_directory, session.owner or "")
 
 
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:

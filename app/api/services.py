@@ -26,6 +26,7 @@ from app.session.store import Store
 from app.settings import Settings
 from app.tool.toolbox import Toolbox
 from app.users.event_cursors import EventCursors
+from app.users.keys import UserKeys
 from app.users.users import Users
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances
@@ -85,6 +86,7 @@ class EventServices:
 class UserServices:
     users: Users
     cursors: EventCursors
+    keys: UserKeys
 
 
 @dataclass(frozen=True)

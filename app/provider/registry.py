@@ -11,12 +11,14 @@ from typing import Any, Literal
 import orjson
 
 from app.provider.base import ModelRequest, Provider, ProviderFailure, StreamEvent
+from app.provider.metered import MeteredProvider
 from app.provider.models import known_providers as npm
 from app.provider.scripted.adapter import load_script
 from app.provider.scripted.rules import rules_provider
 from app.provider.secrets import redact
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
+from app.users.accounts import ModelAccount
 from app.util.secrets import secrets_of
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
@@ -86,8 +88,16 @@ class Prepared:
 class Providers:
     """The providers of one instance. `scripted` creates the scripted provider."""
 
-    def __init__(self, infos: Mapping[str, ProviderInfo], *, scripted: Callable[[], Provider] | None = None) -> None:
+    def __init__(
+        self,
+        infos: Mapping[str, ProviderInfo],
+        *,
+        scripted: Callable[[], Provider] | None = None,
+        account: ModelAccount | None = None,
+    ) -> None:
+        """`account`: of the user whose calls these are."""
         self._infos = infos
+        self._account = account
         self._scripted = scripted or shared_scripted
         self._adapters: dict[bytes, Provider] = {}
 
@@ -95,7 +105,8 @@ class Providers:
         endpoint = endpoint_of(model, self._infos[model.provider_id])
         key = endpoint.key()
         if key not in self._adapters:
-            self._adapters[key] = self._make(endpoint)
+            adapter, account = self._make(endpoint), self._account
+            self._adapters[key] = MeteredProvider(adapter, account.name, account.budgets) if account else adapter
         return self._adapters[key]
 
     async def close(self) -> None:

@@ -242,7 +242,8 @@ class Recovery:
     async def _open(self, session_id: str, directory: str) -> tuple[str, Instance | None]:
         """What the session's turn goes on with; None where its directory cannot be used, which is then its answer."""
         try:
-            return session_id, await self._instances.get(directory)
+            owner = (await self._store.session(session_id)).owner or ""
+            return session_id, await self._instances.get(directory, owner)
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
             await self._give_up(session_id, directory, stored_error.of_turn(session_id, error))
             return session_id, None

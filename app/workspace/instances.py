@@ -5,7 +5,7 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app.agent.definitions import define
@@ -26,6 +26,7 @@ from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.tool.custom import custom_tools
+from app.users.accounts import ModelAccount, ModelAccounts
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, place_of
 from app.workspace.resources import Resources
@@ -66,28 +67,37 @@ class _CachedInstance:
     config: LoadedConfig
     auth: dict[str, Auth]
     instance: Instance
+    owned: dict[str, tuple[ModelAccount, Instance]] = field(default_factory=dict)
+    """The same with the models of users, by their names."""
+
+
+@dataclass(frozen=True)
+class ModelSources:
+    """What the models of a directory are put together from: the catalogue, the server's keys, users' keys. `scripted` makes the
+    scripted provider of every directory."""
+
+    known: Known
+    auth: AuthStore
+    accounts: ModelAccounts
+    scripted: Callable[[], Provider] = shared_scripted
 
 
 class Instances:
-    """`scripted` makes the scripted provider of every directory; `hide` keeps variables that hold keys from commands."""
+    """`hide` keeps variables that hold keys from commands."""
 
     def __init__(
         self,
         workspaces: Workspaces,
-        known: Known,
-        auth: AuthStore,
+        models: ModelSources,
         data_dir: Path,
         mcp: McpSettings,
         plugins: PluginHost,
         *,
-        scripted: Callable[[], Provider] = shared_scripted,
         hide: Callable[[Iterable[str]], None],
     ) -> None:
         self.workspaces = workspaces
         self._hide = hide
-        self._known = known
-        self._auth = auth
-        self._scripted = scripted
+        self._models = models
         self._tool_output_dir = data_dir / "tool-output"
         self._mcp_settings = mcp
         self.plugins = plugins
@@ -95,17 +105,38 @@ class Instances:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._closing = TaskSet()
 
-    async def get(self, directory: str | None = None) -> Instance:
-        """As configuration and keys are now. Raises what Workspaces.get and Workspace.config raise."""
+    async def get(self, directory: str | None = None, owner: str = "") -> Instance:
+        """As configuration and keys are now, those of the user `owner`. Raises what Workspaces.get and Workspace.config raise."""
+        cached = await self._get(directory)
+        return self._owned(cached, await self._models.accounts.of(owner)) if owner else cached.instance
+
+    async def _get(self, directory: str | None) -> _CachedInstance:
         workspace = await self.workspaces.get(directory)
         path = workspace.location.directory
         async with self._locks[path]:
-            config, auth = await workspace.config(), self._auth.all()
+            config, auth = await workspace.config(), self._models.auth.all()
             cached = self._cached.get(path)
             if cached is None or cached.config is not config or cached.auth != auth:
                 cached = _CachedInstance(config, auth, await self._make(workspace, config, auth))
                 self._replace(path, cached)
-            return cached.instance
+            return cached
+
+    def _owned(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
+        made_for, instance = cached.owned.get(account.name, (None, cached.instance))
+        if made_for != account:
+            instance = self._with_account(cached, account)
+            cached.owned[account.name] = account, instance
+        return instance
+
+    def _with_account(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
+        base, environ = cached.instance, cached.config.environ
+        shared, own = account.shares_server_keys, account.keys
+        settings = ProviderSettings.of(base.config.layer(), environ).with_own_keys(own.keys(), shares_server_keys=shared)
+        auth = {**(cached.auth if shared else {}), **own}
+        connected = assemble(self._models.known, settings, environ if shared else {}, auth)
+        providers = Providers(connected, scripted=self._models.scripted, account=account)
+        base.resources.add(providers)
+        return replace(base, models=InstanceModels(connected, self._models.known, providers))
 
     async def close(self) -> None:
         await asyncio.gather(*(self.close_one(directory) for directory in [*self._cached]))
@@ -150,9 +181,9 @@ class Instances:
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
         plugins = await self.plugins.open(workspace.location, loaded)
         config = plugins.config
-        connected = assemble(self._known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
+        connected = assemble(self._models.known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
-        providers = Providers(connected, scripted=self._scripted)
+        providers = Providers(connected, scripted=self._models.scripted)
         place = place_of(workspace.location, config)
         mcp = self._mcp_of(place).configured(config.mcp, config.experimental.mcp_timeout, place)
         snapshots = workspace.snapshots(config)
@@ -161,7 +192,7 @@ class Instances:
             flags=workspace.flags,
             config=config,
             agents=define(config, self._tool_output_dir),
-            models=InstanceModels(connected, self._known, providers),
+            models=InstanceModels(connected, self._models.known, providers),
             extensions=_extensions(workspace, loaded, plugins, mcp),
             resources=Resources(providers, mcp, self._closing),
             trees=SnapshotTrees(snapshots) if snapshots else None,

@@ -14,10 +14,14 @@ class Resources:
     tasks."""
 
     def __init__(self, providers: Providers, mcp: McpServers, closing: TaskSet) -> None:
-        self._providers = providers
+        self._providers = [providers]
         self._mcp = mcp
         self._users = 0
         self._closing = closing
+
+    def add(self, providers: Providers) -> None:
+        """Of a user of the same directory; closed with the others."""
+        self._providers.append(providers)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -40,5 +44,6 @@ class Resources:
 
     async def _close(self) -> None:
         if self._users == 0:
-            await self._providers.close()
+            for providers in self._providers:
+                await providers.close()
         await self._mcp.stopped()

@@ -1,14 +1,16 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from app.config.masking import without_masked
 from app.provider.models.catalogue import Known, scripted_info
 from app.provider.models.configured_model import ConfigEntry, configured_model
 from app.provider.models.merging import merge_layers
 from app.provider.models.variants import derive_variants
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
+from app.util.secrets import masked
 
 _TRUE = ("1", "true")
 _WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
@@ -37,8 +39,26 @@ class ProviderSettings:
             scripted=bool(env.get("OPENSESSION_SCRIPT")),
         )
 
+    def with_own_keys(self, own: Collection[str], *, shares_server_keys: bool) -> "ProviderSettings":
+        """For a user with keys of the providers `own`: the configuration's give way to those, and without sharing a provider that
+        only the configuration has a key of is not there."""
+        entries = {
+            provider_id: _without_secrets(entry) if provider_id in own else entry
+            for provider_id, entry in self.entries.items()
+            if shares_server_keys or provider_id in own or not _has_secrets(entry)
+        }
+        return replace(self, entries=entries)
+
     def allows(self, provider_id: str) -> bool:
         return (self.enabled is None or provider_id in self.enabled) and provider_id not in self.disabled
+
+
+def _has_secrets(entry: ConfigEntry) -> bool:
+    return bool(masked(entry) != entry)
+
+
+def _without_secrets(entry: ConfigEntry) -> ConfigEntry:
+    return without_masked(masked(entry))
 
 
 def assemble(
