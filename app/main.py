@@ -17,6 +17,7 @@ from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
 from app.api.login import Login
 from app.api.security import Access, Guard, is_loopback
+from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
@@ -61,7 +62,15 @@ def _login(settings: Settings, flags: Flags, server: Server) -> Login:
     oidc = None
     if settings.oidc_issuer and settings.oidc_audience:
         oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), users)
-    return Login(flags.server_username, flags.server_password, tokens, None, server.event_tokens, users, oidc)
+    return Login(
+        flags.server_username,
+        flags.server_password,
+        tokens,
+        Throttle(server.services.users.rates),
+        server.event_tokens,
+        users,
+        oidc,
+    )
 
 
 def _api_access(app: FastAPI, flags: Flags, url: str) -> ApiAccess:

@@ -1,5 +1,6 @@
 """Settings of the process, from the environment. A project's own configuration is `opencode.json` (config/)."""
 
+import re
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -107,6 +108,18 @@ class Settings(BaseSettings):
 
     user_max_tokens: int | None = Field(default=None, ge=0)
     """The same in tokens."""
+
+    prompt_rate: str | None = None
+    """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: any number); more get a 429."""
+
+    @field_validator("prompt_rate")
+    @classmethod
+    def _require_rate(cls, rate: str | None) -> str | None:
+        if not rate:
+            return None
+        if not re.fullmatch(r"[1-9]\d*/(second|minute|hour|day)", rate):
+            raise ValueError("must be a number and second, minute, hour or day: 30/minute")
+        return rate
 
     @field_validator("redis_url")
     @classmethod

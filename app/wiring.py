@@ -10,6 +10,7 @@ from typing import Any
 
 from app.api.draining import Draining
 from app.api.event_tokens import EventTokens, MemoryEventTokens, StoredEventTokens
+from app.api.rate_limits import RateLimits
 from app.api.services import (
     DirectoryServices,
     EventServices,
@@ -398,7 +399,7 @@ def _users(settings: Settings, database: Database, sql: Statements) -> tuple[Use
     keys = UserKeys(database, sql, secret)
     budgets = Budgets(database, sql, users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
     accounts = ModelAccounts(users, keys, budgets, settings.shared_keys)
-    return UserServices(users, EventCursors(secret), keys), accounts
+    return UserServices(users, EventCursors(secret), keys, RateLimits(settings.redis_url)), accounts
 
 
 def _recovery(core: _Core, services: Services) -> Recovery:

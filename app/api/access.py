@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from app.schema.errors import DirectoryForbidden, ServiceError
+from app.schema.errors import DirectoryForbidden, ServiceError, TooMany
 from app.users.principal import OPERATOR, Principal, may_enter
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ class AdminsOnly(ServiceError):
 
     def __init__(self) -> None:
         super().__init__("Only an admin of this server may do this.")
+
+
+class RateLimited(TooMany):
+    name = "RateLimitedError"
+
+    def __init__(self, limit: str, seconds: int) -> None:
+        super().__init__(f"More than {limit} prompts (OPENSESSION_PROMPT_RATE). Try again in {seconds} s.")
+        self.retry_after = seconds
 
 
 class Permitted(Enum):
@@ -65,6 +73,12 @@ ACCESS: Mapping[str, Permitted] = {
     for operation in operations.split()
 }
 """By the operation's id, or the path of a route that has none."""
+
+
+PROMPTING = frozenset(
+    ["session.prompt", "session.prompt_async", "session.command", "session.shell", "session.init", "session.summarize"]
+)
+"""What the rate of prompts is a limit of."""
 
 
 def access_of(operation: str) -> Permitted:
@@ -110,6 +124,17 @@ _NAMED: Mapping[str, Callable[["Services", Principal, str], Awaitable[None]]] = 
     "requestID": _require_request,
     "permissionID": _require_request,
 }
+
+
+async def require_rate(app: "Services", principal: Principal, who: str) -> None:
+    """Counts a prompt of a user, and of the login `who` that they use. Raises RateLimited."""
+    limit = app.settings.prompt_rate
+    if limit is None:
+        return
+    keys = [("prompts of user", principal.name)] if principal.name else []
+    for key in [*keys, ("prompts of login", who)]:
+        if seconds := await app.users.rates.hit(limit, *key):
+            raise RateLimited(limit, seconds)
 
 
 async def entered(app: "Services", principal: Principal, directory: str | None) -> str | None:

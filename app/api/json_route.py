@@ -12,7 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
-from app.api.access import access_of, principal_of, require_access, require_visible
+from app.api.access import PROMPTING, access_of, principal_of, require_access, require_rate, require_visible
+from app.api.audit import WHO
 from app.api.draining import starts_work
 from app.api.services import Services
 from app.users.principal import OPERATOR, Principal
@@ -86,13 +87,16 @@ class StrictRoute(APIRoute):
         if starts_work(self.methods or (), self.operation_id):
             handle = _unless_stopping(handle)
 
-        access = access_of(self.operation_id or self.path)
+        operation = self.operation_id or self.path
+        access, prompts = access_of(operation), operation in PROMPTING
 
         async def strict(request: Request) -> Response:
             asked = ServerRequest(request.scope, request.receive)
             if asked.principal is not OPERATOR:
                 require_access(asked.principal, access)
                 await require_visible(asked.services, asked.principal, asked.path_params)
+            if prompts:
+                await require_rate(asked.services, asked.principal, asked.scope.get(WHO, ""))
             try:
                 return await handle(asked)
             except RequestValidationError as refusal:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from app.api.event_tokens import EventTokens, MemoryEventTokens
+from app.api.rate_limits import RateLimits
 from app.api.throttle import Throttle
 from app.api.tokens import TokenEntry, TokenStore
 from app.users.oidc import OidcLogins, is_jwt
@@ -53,7 +54,7 @@ class Login:
         self._username = username
         self._password = _digest(f"{username}:{password}".encode()) if password is not None else None
         self._tokens = tokens
-        self._throttle = throttle or Throttle()
+        self._throttle = throttle or Throttle(RateLimits())
         self._users = users
         self._oidc = oidc
         self._required = password is not None or oidc is not None
@@ -83,7 +84,7 @@ class Login:
                 return await self._by_identity_provider(self._oidc, credentials)
             if entry := self._tokens.find(credentials):
                 return await self._by_token(entry)
-        return self._by_password(scheme, credentials, _address(scope))
+        return await self._by_password(scheme, credentials, _address(scope))
 
     async def _by_identity_provider(self, oidc: OidcLogins, token: str) -> AcceptedLogin | LoginDenied:
         """One that does not hold is no guess at a password, and is not counted as one: many users may share an address."""
@@ -98,14 +99,14 @@ class Login:
             return LoginDenied()
         return AcceptedLogin(f"user {user.name}, token {entry.name}", user.principal(read_only=entry.read_only))
 
-    def _by_password(self, scheme: str, credentials: str, address: str) -> AcceptedLogin | LoginDenied:
-        wait = self._throttle.wait(address)
+    async def _by_password(self, scheme: str, credentials: str, address: str) -> AcceptedLogin | LoginDenied:
+        wait = await self._throttle.wait(address)
         if wait:
             return LoginDenied(wait)
         if scheme == "basic" and self._is_password(credentials):
             return AcceptedLogin(self._username)
-        self._throttle.failed(address)
-        return LoginDenied(self._throttle.wait(address))
+        await self._throttle.failed(address)
+        return LoginDenied(await self._throttle.wait(address))
 
     def _is_password(self, credentials: str) -> bool:
         """Compares digests, so that the time reveals nothing, not even a length."""

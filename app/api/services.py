@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from app.api.draining import Draining
+from app.api.rate_limits import RateLimits
 from app.bus.base import EventBus
 from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
@@ -87,6 +88,7 @@ class UserServices:
     users: Users
     cursors: EventCursors
     keys: UserKeys
+    rates: RateLimits
 
 
 @dataclass(frozen=True)

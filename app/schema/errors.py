@@ -155,7 +155,7 @@ class TooMany(ServiceError):
     """A limit of the server is reached; the request may be made again after `retry_after` seconds."""
 
     status = 429
-    retry_after: ClassVar[int] = 5
+    retry_after: int = 5
 
 
 class TooLarge(ServiceError):

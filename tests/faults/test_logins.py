@@ -12,6 +12,7 @@ from long_form import LONG
 from running_app import RunningApp, running_app
 
 from app.api.login import Login, LoginDenied
+from app.api.rate_limits import RateLimits
 from app.api.throttle import FAILURES, Throttle
 from app.api.tokens import TokenStore
 
@@ -66,7 +67,7 @@ async def test_every_route_wants_a_login(tmp_path: Path, monkeypatch: pytest.Mon
 
 async def test_guessing_is_slow_and_tells_nothing_by_its_time(tmp_path: Path, figure: Any) -> None:
     """The clock of the throttle is set so that it never refuses; then it is left as it is."""
-    patient = Login("opencode", PASSWORD, TokenStore(tmp_path), Throttle(now=iter(range(0, 10**9, 100)).__next__))
+    patient = Login("opencode", PASSWORD, TokenStore(tmp_path), Throttle(RateLimits(now=iter(range(0, 10**9, 100)).__next__)))
     taken: dict[str, list[float]] = {"first letter wrong": [], "last letter wrong": [], "much longer": []}
     guesses = {"first letter wrong": "X" + PASSWORD[1:], "last letter wrong": PASSWORD[:-1] + "X", "much longer": PASSWORD * 2}
     for _ in range(ROUNDS):

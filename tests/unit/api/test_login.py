@@ -11,8 +11,10 @@ import pytest
 from storage_parts import open_storage
 
 from app.api.event_tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens
+from app.api.limit_storage import MOST_KEYS, BoundedMemory
 from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
-from app.api.throttle import FAILURES, MOST_ADDRESSES, WINDOW_SECONDS, Throttle
+from app.api.rate_limits import RateLimits
+from app.api.throttle import FAILURES, WINDOW_SECONDS, Throttle
 from app.api.tokens import TokenNameTaken, TokenStore
 from app.storage.tables import EVENT_TOKEN
 from app.util import clock
@@ -38,7 +40,7 @@ async def test_without_a_password_or_a_token_anyone_is_let_in(tokens: TokenStore
 
 
 async def test_a_password_is_compared_as_bytes_whatever_was_sent(tokens: TokenStore) -> None:
-    login = Login("opencode", "pässword", tokens, Throttle(now=iter(range(0, 100_000, 100)).__next__))
+    login = Login("opencode", "pässword", tokens, Throttle(RateLimits(now=iter(range(0, 100_000, 100)).__next__)))
     for odd in (None, "", "Basic", "Basic \x00", "Basic ====", "basic " + "A" * 100_000, "Digest x", "Bearer \udcff", "Bearer"):
         assert isinstance(await login.check(visit(), odd), LoginDenied), odd
     assert await login.check(visit(), basic("opencode:pässword")) == AcceptedLogin("opencode")
@@ -91,7 +93,7 @@ def test_only_hashes_are_stored_and_only_for_the_owner_to_read(tokens: TokenStor
 
 async def test_after_so_many_wrong_logins_an_address_waits(tokens: TokenStore) -> None:
     now = [0.0]
-    login = Login("opencode", "right", tokens, Throttle(now=lambda: now[0]))
+    login = Login("opencode", "right", tokens, Throttle(RateLimits(now=lambda: now[0])))
     token = tokens.create("laptop")
     for _ in range(FAILURES - 1):
         assert await login.check(visit(), basic("opencode:wrong")) == LoginDenied()
@@ -108,21 +110,21 @@ async def test_after_so_many_wrong_logins_an_address_waits(tokens: TokenStore) -
     assert await login.check(visit(), basic("opencode:right")) == AcceptedLogin("opencode")
 
 
-def test_an_ipv6_client_is_its_network(tokens: TokenStore) -> None:
-    throttle = Throttle(now=lambda: 0.0)
+async def test_an_ipv6_client_is_its_network(tokens: TokenStore) -> None:
+    throttle = Throttle(RateLimits(now=lambda: 0.0))
     for number in range(FAILURES):
-        throttle.failed(f"2001:db8::{number:x}")
-    assert throttle.wait("2001:db8::ffff") and not throttle.wait("2001:db8:0:1::1")
+        await throttle.failed(f"2001:db8::{number:x}")
+    assert await throttle.wait("2001:db8::ffff") and not await throttle.wait("2001:db8:0:1::1")
     for _ in range(FAILURES):
-        throttle.failed("::ffff:9.9.9.9")
-    assert throttle.wait("9.9.9.9") and not throttle.wait("::ffff:9.9.9.8")
+        await throttle.failed("::ffff:9.9.9.9")
+    assert await throttle.wait("9.9.9.9") and not await throttle.wait("::ffff:9.9.9.8")
 
 
-def test_failures_are_kept_of_a_bounded_number_of_addresses() -> None:
-    throttle = Throttle(now=lambda: 0.0)
-    for number in range(3 * MOST_ADDRESSES):
-        throttle.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    assert len(throttle._windows) == MOST_ADDRESSES
+async def test_failures_are_kept_of_a_bounded_number_of_addresses() -> None:
+    memory = BoundedMemory(now=lambda: 0.0)
+    for number in range(3 * MOST_KEYS):
+        await memory.incr(str(number), 60)
+    assert len(memory.windows) == MOST_KEYS
 
 
 async def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:

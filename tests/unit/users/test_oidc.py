@@ -83,7 +83,11 @@ async def test_a_claim_says_the_role(issuer: IdentityProvider, users: Users) -> 
     for name, role in roles.items():
         token = issuer.token("anna", realm_access={"roles": ["offline", name]})
         assert await found.principal(token) == Principal("oidc:anna", role)
-    for without in (issuer.token("anna"), issuer.token("anna", realm_access={"roles": ["cook"]}), issuer.token("anna", role="admin")):
+    for without in (
+        issuer.token("anna"),
+        issuer.token("anna", realm_access={"roles": ["cook"]}),
+        issuer.token("anna", role="admin"),
+    ):
         assert await found.principal(without) is None
     plain = logins(issuer, users, "https://example.com/role")
     assert await plain.principal(issuer.token("anna", **{"https://example.com/role": "member"}))

@@ -1,0 +1,72 @@
+"""Rate limits, counted by the library `limits`: in this server's memory, or in Redis for all servers at once."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from app.util.failure_log import FailureLog
+
+if TYPE_CHECKING:
+    from limits.aio.strategies import FixedWindowRateLimiter
+
+log = logging.getLogger(__name__)
+
+
+class RateLimits:
+    """A window begins with the first hit. Without an answer of Redis this server counts for itself."""
+
+    def __init__(self, redis_url: str | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._redis_url = redis_url
+        self._now = now
+        self._failures = FailureLog(log, "counting in Redis for rate limits")
+
+    async def hit(self, limit: str, *key: str) -> int:
+        """Counts one more against `limit` (`30/minute`). Returns 0, or in how many seconds there is room again."""
+        return await self._with_redis(limit, key, hits=True)
+
+    async def wait(self, limit: str, *key: str) -> int:
+        """The same without counting."""
+        return await self._with_redis(limit, key, hits=False)
+
+    async def _with_redis(self, limit: str, key: tuple[str, ...], *, hits: bool) -> int:
+        if self._redis is not None:
+            try:
+                seconds = await _seconds(self._redis, time.time, limit, key, hits=hits)
+                self._failures.worked()
+                return seconds
+            except Exception as error:  # noqa: BLE001  of Redis, whatever it is: the limits hold on this server
+                self._failures.failed(error)
+        return await _seconds(self._memory, self._now, limit, key, hits=hits)
+
+    @cached_property
+    def _memory(self) -> "FixedWindowRateLimiter":
+        from limits.aio.strategies import FixedWindowRateLimiter
+
+        from app.api.limit_storage import BoundedMemory
+
+        return FixedWindowRateLimiter(BoundedMemory(self._now))
+
+    @cached_property
+    def _redis(self) -> "FixedWindowRateLimiter | None":
+        if self._redis_url is None:
+            return None
+        from limits.aio.storage import RedisStorage
+        from limits.aio.strategies import FixedWindowRateLimiter
+
+        return FixedWindowRateLimiter(
+            RedisStorage(f"async+{self._redis_url}", implementation="redispy", key_prefix="opensession")
+        )
+
+
+async def _seconds(
+    limiter: "FixedWindowRateLimiter", now: Callable[[], float], limit: str, key: tuple[str, ...], *, hits: bool
+) -> int:
+    from limits import parse
+
+    item = parse(limit)
+    if await (limiter.hit if hits else limiter.test)(item, *key):
+        return 0
+    return max(1, math.ceil((await limiter.get_window_stats(item, *key)).reset_time - now()))

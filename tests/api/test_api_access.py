@@ -1,0 +1,298 @@
+"""The matrix: every route, as every kind of user, on what is theirs and what is another's."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from every_route import Route, every_route
+from identity_provider import AUDIENCE, IdentityProvider, identity_provider
+from running_app import RunningApp, running_app
+from user_logins import add_user, bearer, user
+
+from app.api.access import ACCESS, Permitted
+from app.api.tokens import TokenStore
+from app.main import create_app
+from app.settings import Settings
+from app.users.principal import Role
+from app.users.users import User
+from app.util import clock
+
+SECRET = "marked-secret-of-anna"
+NOT_JSON = (("GET", "/event"), ("GET", "/global/event"))
+"""Streams do not end; tests/api/test_api_users.py has them."""
+LAST = ("session.delete", "session.abort")
+
+BODIES: Mapping[str, Any] = {
+    "session.create": {"title": "made"},
+    "session.update": {"title": "renamed"},
+    "session.prompt": {"noReply": True, "parts": [{"type": "text", "text": "Hi"}]},
+    "session.prompt_async": {"noReply": True, "parts": [{"type": "text", "text": "Hi"}]},
+    "session.command": {"command": "no-such-command", "arguments": ""},
+    "session.shell": {"agent": "build", "command": "true"},
+    "session.init": {"messageID": "msg_none", "providerID": "scripted", "modelID": "no-such-model"},
+    "session.summarize": {"providerID": "scripted", "modelID": "no-such-model"},
+    "session.revert": {"messageID": "msg_none"},
+    "permission.reply": {"reply": "once"},
+    "permission.respond": {"response": "once"},
+    "question.reply": {"answers": [["x"]]},
+    "app.log": {"service": "test", "level": "info", "message": "x"},
+    "auth.set": {"type": "api", "key": "sk-0123456789"},
+    "config.update": {"username": "x"},
+    "project.update": {"name": "x"},
+    "mcp.add": {"name": "none", "config": {"type": "local", "command": ["true"], "enabled": False}},
+    "mcp.auth.callback": {"code": "x"},
+}
+QUERIES: Mapping[str, Mapping[str, str]] = {
+    "tool.list": {"provider": "scripted", "model": "rules"},
+    "find.text": {"pattern": "hello"},
+    "find.files": {"query": "a"},
+    "find.symbols": {"query": "a"},
+    "file.list": {"path": "."},
+    "file.read": {"path": "a.txt"},
+    "/mcp/oauth/callback": {"state": "none"},
+}
+
+
+@dataclass
+class Desk:
+    """A server with what anna has: `objects` fill the paths' parameters."""
+
+    app: RunningApp
+    issuer: IdentityProvider
+    logins: Mapping[str, dict[str, str]]
+    objects: Mapping[str, str] = field(default_factory=dict)
+
+    async def ask(self, route: Route, operation: str, who: str, objects: Mapping[str, str]) -> tuple[int, str]:
+        method, path = route
+        response = await self.app.client.request(
+            method,
+            path.format(**objects),
+            headers=self.logins[who],
+            params=QUERIES.get(operation),
+            json=BODIES.get(operation, {}) if method in ("POST", "PUT", "PATCH") else None,
+        )
+        return response.status_code, response.text
+
+
+def operations(app: Any) -> dict[Route, str]:
+    named = {(method, route.path_format): route for route in app.routes for method in getattr(route, "methods", None) or ()}
+    return {route: getattr(named[route], "operation_id", None) or route[1] for route in every_route(app)}
+
+
+UNKNOWN = {
+    "sessionID": "ses_unknown",
+    "messageID": "msg_unknown",
+    "partID": "prt_unknown",
+    "requestID": "per_unknown",
+    "permissionID": "per_unknown",
+    "projectID": "unknown",
+    "providerID": "anthropic",
+    "name": "unknown",
+    "shareID": "0" * 40,
+}
+
+
+@asynccontextmanager
+async def desk(base: Path) -> AsyncIterator[Desk]:
+    """anna has a session with a prompt of hers, and a permission request that waits."""
+    asks = [{"tool": "bash", "args": {"command": "echo x", "description": SECRET}}]
+    with identity_provider() as issuer:
+        async with running_app(
+            base,
+            turns=[asks],
+            oidc_issuer=issuer.issuer,
+            oidc_audience=AUDIENCE,
+            oidc_role_claim="role",
+        ) as app:
+            logins = await _logins(app, issuer)
+            async with user(app, "anna") as anna:
+                ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
+                session = await anna.create_session(title=SECRET, permission=ask)
+                async with anna.events() as events:
+                    await anna.prompt_async(session["id"], SECRET)
+                    request = (await events.until("permission.asked")).properties
+                [prompt, *_] = await anna.messages(session["id"])
+                objects = {
+                    **UNKNOWN,
+                    "sessionID": session["id"],
+                    "messageID": prompt["info"]["id"],
+                    "partID": prompt["parts"][0]["id"],
+                    "requestID": request["id"],
+                    "permissionID": request["id"],
+                }
+                yield Desk(app, issuer, {**logins, "owner": dict(anna.client.headers)}, objects)
+
+
+async def _logins(app: RunningApp, issuer: IdentityProvider) -> dict[str, dict[str, str]]:
+    store = TokenStore(app.data_dir)
+    tokens = {name: await add_user(app, name, role) for name, role in (("bert", "member"), ("vera", "viewer"), ("root", "admin"))}
+    expired = store.create("expired", lifetime_ms=1, user="root")
+    clock_now = clock.now_ms()
+    while clock.now_ms() <= clock_now + 1:
+        pass
+    return {
+        "nobody": {},
+        "other member": bearer(tokens["bert"]),
+        "viewer": bearer(tokens["vera"]),
+        "admin": bearer(tokens["root"]),
+        "expired": bearer(expired),
+        "read-only": bearer(store.create("reader", user="bert", read_only=True)),
+        "JWT": bearer(issuer.token("carl", role="member")),
+        "JWT of an admin": bearer(issuer.token("carl", role="admin")),
+        "JWT without a role": bearer(issuer.token("carl")),
+        "JWT, wrong issuer": bearer(issuer.token("carl", role="admin", iss="https://elsewhere.example")),
+        "JWT, wrong audience": bearer(issuer.token("carl", role="admin", aud="other")),
+        "JWT, expired": bearer(issuer.token("carl", role="admin", exp=1)),
+        "JWT, alg none": bearer(issuer.unsigned("carl")),
+        "JWT, HS256 with the public key": bearer(issuer.signed_with_public_key("carl")),
+    }
+
+
+REFUSED = (
+    "nobody",
+    "expired",
+    "JWT without a role",
+    "JWT, wrong issuer",
+    "JWT, wrong audience",
+    "JWT, expired",
+    "JWT, alg none",
+    "JWT, HS256 with the public key",
+)
+OPEN = ("global.health", "share.session", "/page/{name}", "/s/{shareID}")
+OBJECT_OF_A_SESSION = ("sessionID", "requestID", "permissionID")
+
+
+def names_a_session(path: str) -> bool:
+    return any(f"{{{name}}}" in path for name in OBJECT_OF_A_SESSION)
+
+
+def test_every_route_says_who_may_use_it(tmp_path: Path) -> None:
+    """A route that is new stands in this table, in docs/security.md, and in the tests below by itself."""
+    found = set(operations(create_app(Settings(data_dir=tmp_path / "data"), workspace=tmp_path)).values())
+    assert found == set(ACCESS)
+
+
+async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
+    """Whoever may not see a session gets the very answer that an unknown id gets; nobody hears of the secrets in it."""
+    cells = 0
+    async with desk(tmp_path) as at:
+        routes = {route: name for route, name in operations(at.app.fastapi).items() if route not in NOT_JSON}
+        routes = {route: name for route, name in routes.items() if name not in ("global.dispose", "instance.dispose")}
+        before = await stored(at)
+        for route, operation in routes.items():
+            for who in REFUSED:
+                status, body = await at.ask(route, operation, who, at.objects)
+                assert (status in (401, 429) or operation in OPEN) and SECRET not in body, (who, route, status)
+                cells += 1
+            for who in ("read-only", "viewer"):
+                status, body = await at.ask(route, operation, who, at.objects)
+                assert (status == 403) == (ACCESS[operation] is not Permitted.ANYONE), (who, route, status, body)
+                assert who == "viewer" or SECRET not in body, (who, route)
+                cells += 1
+            for who in ("other member", "JWT"):
+                await hides(at, route, operation, who)
+                cells += 2
+        assert await stored(at) == before, "nothing of anna's was changed"
+        for who in ("admin", "JWT of an admin", "owner"):
+            for route, operation in sorted(routes.items(), key=lambda item: item[1] in LAST):
+                if operation in LAST and who != "owner":
+                    continue
+                status, body = await at.ask(route, operation, who, at.objects)
+                allowed = who != "owner" or ACCESS[operation] is not Permitted.ADMIN
+                assert (status not in (401, 403)) == allowed, (who, route, status, body)
+                cells += 1
+    figure(f"{cells} cells: {len(routes)} routes × {len(at.logins)} kinds of login, on an object of one's own, another's and nobody's; 0 wrong")
+
+
+async def hides(at: Desk, route: Route, operation: str, who: str) -> None:
+    status, body = await at.ask(route, operation, who, at.objects)
+    named = route[1] if names_a_session(route[1]) else ""
+    assert SECRET not in body and (named or at.objects["sessionID"] not in body), (who, route, body)
+    if ACCESS[operation] is Permitted.ADMIN:
+        assert status == 403, (who, route, status)
+    elif names_a_session(route[1]):
+        unknown, told = await at.ask(route, operation, who, UNKNOWN)
+        assert status == unknown == 404, (who, route, status, body)
+        assert told == without_names(body, at.objects), (who, route)
+    else:
+        assert status not in (401, 403), (who, route, status, body)
+
+
+def without_names(body: str, objects: Mapping[str, str]) -> str:
+    for name in OBJECT_OF_A_SESSION:
+        body = body.replace(objects[name], UNKNOWN[name])
+    return body
+
+
+async def stored(at: Desk) -> Any:
+    """All that is stored of anna's session, and of what it waits for."""
+    headers, path = at.logins["owner"], f"/session/{at.objects['sessionID']}"
+    parts = [path, f"{path}/message", f"{path}/todo", f"{path}/children", "/permission", "/session", "/session/status"]
+    return [(await at.app.client.get(part, headers=headers)).json() for part in parts]
+
+
+async def test_a_member_works_in_their_roots_alone(tmp_path: Path) -> None:
+    own, foreign = tmp_path / "own", tmp_path / "foreign"
+    for directory in (own, foreign):
+        directory.mkdir()
+        (directory / "note.txt").write_text(f"a note in {directory.name}")
+    async with running_app(tmp_path) as app:
+        async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[foreign]) as bert:
+            assert (await anna.get("/path"))["directory"] == str(own)
+            assert (await anna.create_session())["directory"] == str(own)
+            for outside in (foreign, app.directory, tmp_path / "none", Path("/etc"), own / ".." / "foreign"):
+                for path in (
+                    "/session",
+                    "/file?path=.",
+                    "/find?pattern=note",
+                    "/event",
+                    "/config",
+                    "/agent",
+                    "/permission",
+                    "/mcp",
+                ):
+                    joined = f"{path}{'&' if '?' in path else '?'}directory={outside}"
+                    assert (await anna.get(joined, expect=403))["name"] == "DirectoryForbiddenError", joined
+            await anna.post(f"/session?directory={foreign}", {}, expect=403)
+            await anna.get(f"/file/content?path={foreign}/note.txt", expect=403)
+            (own / "link").symlink_to(foreign)
+            await anna.get("/file/content?path=link/note.txt", expect=403)
+            await anna.get(f"/path?directory={own}/link", expect=403)
+            assert (await anna.get("/file/content?path=note.txt"))["content"] == "a note in own"
+            assert str(foreign) not in str(await anna.get("/project"))
+            assert (await bert.get("/file/content?path=note.txt"))["content"] == "a note in foreign"
+
+
+async def test_a_user_who_is_removed_is_let_in_no_more(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        token = await add_user(app, "anna")
+        assert (await app.client.get("/session", headers=bearer(token))).status_code == 200
+        await app.services.users.users.remove("anna")
+        assert (await app.client.get("/session", headers=bearer(token))).status_code == 401
+
+
+async def test_one_server_notices_what_another_stores_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here another object of the same database; what is read is kept for a second."""
+    async with running_app(tmp_path) as app:
+        users = app.services.users.users
+        assert await users.get("anna") is None
+        await type(users)(users._database, users._sql).add(User("anna", Role.VIEWER))
+        monkeypatch.setattr("app.users.users.FRESH_SECONDS", 0.0)
+        found = await users.get("anna")
+        assert found is not None and found.role is Role.VIEWER
+
+
+async def test_prompts_have_a_rate(tmp_path: Path) -> None:
+    async with running_app(tmp_path, prompt_rate="2/hour") as app, user(app, "anna") as anna, user(app, "bert") as bert:
+        mine, other = await anna.create_session(), await bert.create_session()
+        path, body = f"/session/{mine['id']}/prompt_async", BODIES["session.prompt"]
+        assert [(await anna.client.post(path, json=body)).status_code for _ in range(3)] == [204, 204, 429]
+        refused = await anna.client.post(path, json=body)
+        assert refused.json()["name"] == "RateLimitedError" and 0 < int(refused.headers["retry-after"]) <= 3600
+        second = TokenStore(app.data_dir).create("second", user="anna")
+        assert (await app.client.post(path, json=body, headers=bearer(second))).status_code == 429, "it is the user's rate too"
+        assert len(await anna.messages(mine["id"])) == 2
+        await bert.post(f"/session/{other['id']}/prompt_async", body, expect=204)
