@@ -204,7 +204,7 @@ async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
                 allowed = who != "owner" or ACCESS[operation] is not Permitted.ADMIN
                 assert (status not in (401, 403)) == allowed, (who, route, status, body)
                 cells += 1
-    figure(f"{cells} cells: {len(routes)} routes × {len(at.logins)} kinds of login, on an object of one's own, another's and nobody's; 0 wrong")
+    figure(f"{cells} cells: {len(routes)} routes × {len(at.logins)} kinds of login, on anna's objects and unknown ones; 0 wrong")
 
 
 async def hides(at: Desk, route: Route, operation: str, who: str) -> None:
