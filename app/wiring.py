@@ -44,6 +44,7 @@ from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import shared_scripted
 from app.question.service import Questions
 from app.runs.deletion import Deletion
+from app.runs.directory_follower import DirectoryFollower
 from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
@@ -66,6 +67,7 @@ from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
 from app.storage import queries
+from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
 from app.storage.engine import Database, require_writable
 from app.storage.journal import Journal
 from app.storage.migrate import require_current, upgrade
@@ -114,6 +116,7 @@ class _Storage:
     replicas: Replicas
     users: UserServices
     accounts: ModelAccounts
+    states: DirectoryStates
 
     @property
     def is_shared(self) -> bool:
@@ -156,6 +159,8 @@ class Server:
         self.sandbox = self._core.sandbox
         self._recovery = _recovery(self._core, self.services)
         self._housekeeping = _housekeeping(self._core, self.services)
+        directories, states = self.services.directories, self._core.storage.states
+        self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus)
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
 
@@ -167,6 +172,7 @@ class Server:
         await self._look_for_users()
         await self._core.storage.bus.start()
         await self._core.storage.replicas.start()
+        await self._follower.start()
         await self._recovery.run()
         self._recovery.watch()
         self.services.runs.runner.watch()
@@ -192,6 +198,7 @@ class Server:
     async def stop(self) -> None:
         """Turns are aborted and their records finished, everything is written, then listeners and the database are closed."""
         await self._housekeeping.stop()
+        await self._follower.stop()
         await self._recovery.close()
         await self.services.runs.runner.close()
         await self._core.tasks.close()
@@ -275,7 +282,14 @@ def _open_storage(settings: Settings, address: str) -> _Storage:
     if isinstance(bus, SharedBus):
         replicas.cursor = bus.cursor
     users, accounts = _users(settings, database, sql)
-    return _Storage(database, sql, writer, store, bus, locks, leases, replicas, users, accounts)
+    states = _directory_states(database, sql, writer, leases)
+    return _Storage(database, sql, writer, store, bus, locks, leases, replicas, users, accounts, states)
+
+
+def _directory_states(database: Database, sql: Statements, writer: Writer, leases: Leases) -> DirectoryStates:
+    if database.dialect == "sqlite":
+        return LocalDirectoryStates(writer.announce)
+    return SharedDirectoryStates(database, sql, writer, leases.owner)
 
 
 def _bus(settings: Settings, database: Database) -> EventBus:
@@ -314,13 +328,14 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
     auth, known = AuthStore(settings.data_dir), KnownCatalogue()
     toolbox = _toolbox(core, known)
     workspaces = _workspaces(core, home, projects, auth)
-    mcp = McpSettings(toolbox.environment, toolbox.sandbox, CredentialStore(settings.data_dir), storage.writer.announce)
+    mcp = McpSettings(toolbox.environment, toolbox.sandbox, CredentialStore(settings.data_dir), storage.states)
     project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
     plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
     scripted, hide = choices.scripted, toolbox.hide_variables
     sources = ModelSources(known, auth, storage.accounts, scripted)
     instances = Instances(workspaces, sources, settings.data_dir, mcp, plugins, hide=hide)
-    return DirectoryServices(instances, projects, Branches(workspaces, storage.writer, storage.bus), toolbox, known, auth)
+    branches = Branches(workspaces, storage.states, storage.bus)
+    return DirectoryServices(instances, projects, branches, toolbox, known, auth, storage.states)
 
 
 def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
@@ -331,8 +346,11 @@ def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
 
 def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
     settings, organisations = core.settings, Organisations(auth.all, os.environ)
-    of_each = WorkspaceSettings(settings.data_dir, core.flags, organisations, settings.max_snapshot_bytes)
-    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, core.storage.users.users.roots)
+    storage = core.storage
+    of_each = WorkspaceSettings(
+        settings.data_dir, core.flags, organisations, settings.max_snapshot_bytes, storage.database.locks, storage.states
+    )
+    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, storage.users.users.roots)
 
 
 def _sessions(core: _Core) -> SessionServices:
@@ -378,7 +396,7 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
         prompts=prompts,
         actions=SessionActions(store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects),
         deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
-        disposal=Disposal(directories.instances, runner, storage.writer, storage.bus),
+        disposal=Disposal(directories.instances, runner, store, storage.states),
     )
 
 

@@ -102,7 +102,7 @@ async def sign_in(servers: Servers, name: NamePath, request: ServerRequest) -> R
 
 @routes.delete("/mcp/{name}/auth", operation_id="mcp.auth.remove", response_model=Forgotten, responses=documented(404))
 async def forget_sign_in(servers: Servers, name: NamePath) -> Response:
-    signing_in.forget(servers, name)
+    await signing_in.forget(servers, name)
     return wire(Forgotten())
 
 
@@ -115,8 +115,9 @@ async def back_from_sign_in(
     error: Annotated[str | None, Query()] = None,
 ) -> Response:
     """Where a browser comes back to from a sign-in page."""
-    answer = signing_in.SignInAnswer(code, iss, error)
-    found = await signing_in.come_back(request.services.directories.instances.mcp_servers(), state, answer)
+    answer = signing_in.SignInAnswer(state=state, code=code, issuer=iss, error=error)
+    directories = request.services.directories
+    found = await signing_in.come_back(directories.instances.mcp_servers(), directories.states, answer)
     if isinstance(found, MCPStatusConnected):
         return HTMLResponse("<p>Signed in. This window can be closed.</p>")
     return HTMLResponse(f"<p>That did not work: {escape(getattr(found, 'error', found.status))}</p>", 400)

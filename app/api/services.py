@@ -25,6 +25,7 @@ from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
 from app.settings import Settings
+from app.storage.directory_state import DirectoryStates
 from app.tool.toolbox import Toolbox
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
@@ -74,6 +75,7 @@ class DirectoryServices:
     toolbox: Toolbox
     known: Known
     auth: AuthStore
+    states: DirectoryStates
 
 
 @dataclass(frozen=True)

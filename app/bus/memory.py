@@ -11,6 +11,9 @@ from app.bus.merging import PartMerger
 log = logging.getLogger(__name__)
 
 
+_DISPOSED = b'{"type":"server.instance.disposed"'
+
+
 class MemoryBus:
     def __init__(self) -> None:
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
@@ -54,13 +57,15 @@ class MemoryBus:
             self._listeners.pop((listener.directory, listener.deltas), None)
 
     def publish(self, event: Event) -> None:
-        """A client for which it fails is disconnected, and may resume."""
+        """A client for which it fails is disconnected, and may resume. The streams of a directory end behind its disposal."""
         self._begin_burst()
         if event.session_id is not None:
             self.flush(event.session_id)
         frame = EventFrame(event)
         for deltas in (False, True):
             self._send(frame, deltas)
+        if event.directory is not None and event.payload.startswith(_DISPOSED):
+            self.disconnect(event.directory)
 
     def publish_delta(self, delta: PartDelta) -> None:
         """Without a listener there is nothing to render; what a later one needs is in the store."""

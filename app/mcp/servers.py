@@ -1,10 +1,11 @@
 """The MCP servers of one directory."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from app.mcp.choices import CHOICE, TOOLS, McpChoice, fingerprint
 from app.mcp.connection import McpConnection, McpTimeouts
 from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
@@ -14,8 +15,9 @@ from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxPlace
 from app.schema.config import McpConfig, McpEnabledConfig, McpLocalConfig
 from app.schema.errors import NotFound
-from app.schema.event import AnnouncedEvent, EventMcpToolsChanged, McpServerRef
+from app.schema.event import EventMcpToolsChanged, McpServerRef
 from app.schema.mcp import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
+from app.storage.directory_state import DirectoryState, DirectoryStates
 from app.util.tasks import TaskSet
 
 MOMENT = 3.0
@@ -27,25 +29,28 @@ SIGN_IN_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class McpSettings:
-    """What the servers of all directories share. `environment` is what programs see of this process's variables; `announce`
-    tells the clients of a directory."""
+    """What the servers of all directories share. `environment` is what programs see of this process's variables."""
 
     environment: Mapping[str, str]
     sandbox: Sandbox
     credentials: CredentialStore
-    announce: Callable[[str, AnnouncedEvent], object]
+    states: DirectoryStates
 
 
 @dataclass
 class McpServer:
     """`connection` is None while it is switched off; `added`: at run time, the configuration does not know it. `users` counts the
-    McpServers that have started it."""
+    McpServers that have started it; `enabled`: they connect it."""
 
     name: str
     config: McpServerConfig
     added: bool = False
     connection: McpConnection | None = None
     users: int = 0
+    enabled: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.enabled = self.config.enabled is not False
 
     @property
     def status(self) -> MCPStatus:
@@ -80,6 +85,8 @@ class McpServers:
         self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
         self._started = False
         self._closing = TaskSet()
+        self._followed: dict[str, int] = {}
+        """The revision of the newest choice of other servers that was followed, by name."""
 
     def __iter__(self) -> Iterator[McpServer]:
         return iter(list(self._servers.values()))
@@ -97,6 +104,7 @@ class McpServers:
         other = McpServers(place, self.settings, answer_ms)
         wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
         kept = {server.name: server for server in self if server.added or self._stays(server, wanted, place)}
+        other._followed = dict(self._followed)
         other._servers = {**kept, **{name: McpServer(name, one) for name, one in wanted.items() if name not in kept}}
         return other
 
@@ -120,19 +128,25 @@ class McpServers:
 
     async def add(self, name: str, config: McpServerConfig) -> dict[str, MCPStatus]:
         """Lasts until the directory is closed. The statuses of all."""
-        if name in self._servers:
-            self._remove(self._servers[name])
-        self._put(McpServer(name, config, added=True))
+        server = McpServer(name, config, added=True)
+        self._replace(server)
+        await self.share_choice(server)
         return await self.statuses()
 
     async def connect(self, name: str) -> None:
         """Anew if it is connected. Returns when it has connected or failed to; raises NotFound."""
-        await self.open(self.find(name)).wait_opened()
+        server = self.find(name)
+        server.enabled = True
+        connection = self.open(server)
+        await self.share_choice(server)
+        await connection.wait_opened()
 
     async def disconnect(self, name: str) -> None:
         """Until it is connected again; raises NotFound."""
         server = self.find(name)
+        server.enabled = False
         connection, server.connection = server.connection, None
+        await self.share_choice(server)
         if connection is not None:
             await connection.close()
             self._announce(server)
@@ -159,6 +173,34 @@ class McpServers:
         target = McpTarget(server.name, server.config, self._place, environment, shared.sandbox, credentials, sign_in)
         server.connection = McpConnection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
         return server.connection
+
+    # What other servers are told, and tell.
+
+    async def share_choice(self, server: McpServer) -> None:
+        """The other servers connect it too, or switch it off. Raises StorageError."""
+        choice = McpChoice(enabled=server.enabled, of=fingerprint(server.config), added=server.config if server.added else None)
+        await self.settings.states.put(self.directory, CHOICE + server.name, choice.wire_json().decode())
+
+    def follow(self, states: Iterable[DirectoryState]) -> None:
+        """What clients have chosen through other servers. Returns at once."""
+        for state in states:
+            name = state.name.removeprefix(CHOICE)
+            if state.name.startswith(CHOICE) and state.revision > self._followed.get(name, 0):
+                self._followed[name] = state.revision
+                self._take_up(name, McpChoice.model_validate_json(state.value))
+
+    def _take_up(self, name: str, choice: McpChoice) -> None:
+        server = self._servers.get(name)
+        if choice.added is not None and (server is None or server.config != choice.added):
+            server = McpServer(name, choice.added, added=True)
+            server.enabled = choice.enabled
+            self._replace(server)
+        elif server is not None and fingerprint(server.config) == choice.of:
+            server.enabled = choice.enabled
+            if choice.enabled and server.users:
+                self.open(server)
+            elif not choice.enabled:
+                self._close_connection(server)
 
     # What they offer.
 
@@ -194,17 +236,18 @@ class McpServers:
 
     # Coming and going.
 
-    def _put(self, server: McpServer) -> None:
+    def _replace(self, server: McpServer) -> None:
+        """What has its name."""
+        before = self._servers.pop(server.name, None)
         self._servers[server.name] = server
-        self._use(server)
-
-    def _remove(self, server: McpServer) -> None:
-        del self._servers[server.name]
-        self._release(server)
+        if self._started:
+            if before is not None:
+                self._release(before)
+            self._use(server)
 
     def _use(self, server: McpServer) -> None:
         server.users += 1
-        if server.users == 1 and server.config.enabled is not False:
+        if server.users == 1 and server.enabled:
             self.open(server)
 
     def _release(self, server: McpServer) -> None:
@@ -218,9 +261,10 @@ class McpServers:
             self._closing.start(connection.close(), f"close mcp {server.name}")
 
     def _announce(self, server: McpServer) -> None:
-        """Its tools are others than before."""
+        """Its tools are others than before. Each server that is connected to it sees that."""
         changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
-        self.settings.announce(self.directory, changed)
+        tools = fingerprint(server.connection.offers.tools if server.connection else ())
+        self.settings.states.announce_change(self.directory, TOOLS + server.name, tools, changed)
 
     def _limits(self, config: McpServerConfig, sign_in: SignIn | None) -> McpTimeouts:
         own = config.timeout / 1000 if config.timeout else None

@@ -2,25 +2,41 @@
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from app.mcp.choices import CODE, RESULT, SIGN_IN
 from app.mcp.servers import McpServer, McpServers
 from app.mcp.sign_in import SignIn
 from app.mcp.target import takes_sign_in
+from app.schema.base import Wire
 from app.schema.config import McpRemoteConfig
 from app.schema.errors import BadRequest, NotFound
 from app.schema.event import EventMcpBrowserOpenFailed, McpPage
 from app.schema.mcp import MCPStatus, MCPStatusConnected
+from app.storage.directory_state import DirectoryState, DirectoryStates
+
+HAND_OVER_SECONDS = 30.0
+"""How long another server may take to finish a sign-in with the code that came back here."""
+LOOK_SECONDS = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class SignInAnswer:
-    """What a sign-in page sends a browser back with."""
+class SignInAnswer(Wire):
+    """What a sign-in page sends a browser back with. The state says which sign-in it belongs to."""
 
-    code: str | None
-    issuer: str | None
-    error: str | None
+    state: str
+    code: str | None = None
+    issuer: str | None = None
+    error: str | None = None
+
+
+class SignInResult(Wire):
+    state: str
+    status: MCPStatus
+
+
+class NoSignIn(NotFound):
+    def __init__(self) -> None:
+        super().__init__("No sign-in waits for this; it may have taken too long. Start it again.")
 
 
 async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
@@ -34,6 +50,7 @@ async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     opened.cancel()
     if sign_in.address.done():
+        await servers.settings.states.put(servers.directory, SIGN_IN + name, sign_in.state or "")
         return sign_in.address.result()
     if isinstance(server.status, MCPStatusConnected):
         return ""
@@ -43,11 +60,13 @@ async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
 
 async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
     """Raises NotFound, BadRequest when no sign-in waits for a code."""
-    server = servers.find(name)
-    if server.sign_in is None or not server.waits_for_user:
+    server, states = servers.find(name), servers.settings.states
+    if server.sign_in is not None and server.waits_for_user:
+        return await _finish(servers, server, SignInAnswer(state=server.sign_in.state or "", code=code))
+    elsewhere = [state.value for state in await states.of(servers.directory) if state.name == SIGN_IN + name and state.value]
+    if not elsewhere:
         raise BadRequest(f"No sign-in to the MCP server {name} waits for a code: start one first", ["name"], name)
-    server.sign_in.finish(code)
-    return await _status_when_opened(server)
+    return await _hand_over(states, servers.directory, name, SignInAnswer(state=elsewhere[0], code=code))
 
 
 async def run(servers: McpServers, name: str, redirect_uri: str) -> MCPStatus:
@@ -55,29 +74,72 @@ async def run(servers: McpServers, name: str, redirect_uri: str) -> MCPStatus:
     page = await start(servers, name, redirect_uri)
     if page:
         failed = EventMcpBrowserOpenFailed(properties=McpPage(mcp_name=name, url=page))
-        servers.settings.announce(servers.directory, failed)
+        servers.settings.states.announce(servers.directory, failed)
     return await _status_when_opened(servers.find(name))
 
 
-def forget(servers: McpServers, name: str) -> None:
+async def forget(servers: McpServers, name: str) -> None:
     """Raises NotFound."""
     server = servers.find(name)
     if isinstance(server.config, McpRemoteConfig):
         servers.settings.credentials.remove(server.config.url)
         if server.connection is not None:
             servers.open(server)
+            await servers.share_choice(server)
 
 
-async def come_back(everywhere: Iterable[McpServers], state: str, answer: SignInAnswer) -> MCPStatus:
-    """The browser is back from a sign-in page. The state is known to nobody but that page. Raises NotFound."""
-    server = next((server for servers in everywhere for server in servers if _waits_for(server, state)), None)
-    if server is None or server.sign_in is None:
-        raise NotFound("No sign-in waits for this; it may have taken too long. Start it again.")
+async def come_back(everywhere: Iterable[McpServers], states: DirectoryStates, answer: SignInAnswer) -> MCPStatus:
+    """The browser is back from a sign-in page, perhaps at another server than it set out from. The state is known to nobody but
+    that page. Raises NoSignIn."""
+    for servers in everywhere:
+        if (server := _waiting(servers, answer.state)) is not None:
+            return await _finish(servers, server, answer)
+    found = await states.find(SIGN_IN, answer.state)
+    if found is None:
+        raise NoSignIn
+    return await _hand_over(states, found.directory, found.name.removeprefix(SIGN_IN), answer)
+
+
+async def answered_elsewhere(servers: McpServers, state: DirectoryState) -> None:
+    """A browser came back to another server: the answer is for a sign-in that waits here, if one does."""
+    answer = SignInAnswer.model_validate_json(state.value)
+    if (server := _waiting(servers, answer.state)) is not None:
+        await _finish(servers, server, answer)
+
+
+async def _hand_over(states: DirectoryStates, directory: str, name: str, answer: SignInAnswer) -> MCPStatus:
+    """To the server that the sign-in was started on. Raises NoSignIn when that is gone."""
+    await states.put(directory, CODE + name, answer.wire_json().decode())
+    try:
+        async with asyncio.timeout(HAND_OVER_SECONDS):
+            while True:
+                for state in await states.of(directory):
+                    if state.name == RESULT + name:
+                        result = SignInResult.model_validate_json(state.value)
+                        if result.state == answer.state:
+                            return result.status
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        raise NoSignIn from None
+
+
+async def _finish(servers: McpServers, server: McpServer, answer: SignInAnswer) -> MCPStatus:
+    """The other servers connect with what the sign-in leaves."""
+    assert server.sign_in is not None
     if answer.code is None:
         server.sign_in.refuse(answer.error or "no code came back")
     else:
         server.sign_in.finish(answer.code, answer.issuer)
-    return await _status_when_opened(server)
+    status, states = await _status_when_opened(server), servers.settings.states
+    result = SignInResult(state=answer.state, status=status)
+    await states.put(servers.directory, SIGN_IN + server.name)
+    await states.put(servers.directory, RESULT + server.name, result.wire_json().decode())
+    await servers.share_choice(server)
+    return status
+
+
+def _waiting(servers: McpServers, state: str) -> McpServer | None:
+    return next((server for server in servers if _waits_for(server, state)), None)
 
 
 def _waits_for(server: McpServer, state: str) -> bool:

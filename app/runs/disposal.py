@@ -1,30 +1,39 @@
-"""Letting go of a directory: its turns are aborted, its listeners told and disconnected, what was loaded of it forgotten."""
+"""Letting go of a directory, on all servers of the database: its turns are aborted, its clients told and disconnected, what was
+loaded of it forgotten."""
 
 import asyncio
+from collections.abc import Iterable
 
-from app.bus.base import EventBus
+from app.mcp.choices import OWN_STATES
 from app.runs.runner import Runner
 from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory
-from app.storage.writer import Writer
+from app.session.store import Store
+from app.storage import queries
+from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryStates
 from app.workspace.instances import Instances
 
 
 class Disposal:
-    def __init__(self, instances: Instances, runner: Runner, writer: Writer, bus: EventBus) -> None:
+    def __init__(self, instances: Instances, runner: Runner, store: Store, states: DirectoryStates) -> None:
         self._instances = instances
         self._runner = runner
-        self._writer = writer
-        self._bus = bus
+        self._store = store
+        self._states = states
 
     async def directory(self, directory: str) -> None:
-        running = self._runner.sessions_of(directory)
-        await asyncio.gather(*(self._runner.abort(session_id) for session_id in running))
+        held = await self._store.query(queries.held_sessions, directory)
+        await self._abort([*self._runner.sessions_of(directory), *held])
         disposed = EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
-        await self._writer.announce(directory, disposed)
-        self._bus.disconnect(directory)
+        await self._states.dispose(directory, OWN_STATES, disposed)
         await self._instances.forget(directory)
 
     async def all(self) -> None:
+        """Directories that are open on other servers alone are forgotten there without an event of their own."""
         for directory in self._instances.workspaces.open_directories():
             await self.directory(directory)
-        await self._writer.announce("global", EventGlobalDisposed())
+        await self._abort(await self._store.query(queries.held_sessions, None))
+        await self._states.put(EVERYWHERE, DISPOSED)
+        await self._states.announce("global", EventGlobalDisposed())
+
+    async def _abort(self, sessions: Iterable[str]) -> None:
+        await asyncio.gather(*(self._runner.abort(session_id) for session_id in set(sessions)))

@@ -30,6 +30,7 @@ from app.storage.statements import newest_answered
 from app.storage.tables import (
     APPROVAL,
     COUNTER,
+    DIRECTORY_STATE,
     EVENT,
     LEASE,
     MESSAGE,
@@ -557,6 +558,45 @@ def replicas(connection: Connection) -> Sequence[Row[Any]]:
     age = (now_ms(connection.dialect.name) - REPLICA.c.heartbeat).label("age")
     running = select(func.count()).select_from(LEASE).where(LEASE.c.owner == REPLICA.c.id).scalar_subquery().label("running")
     return connection.execute(select(REPLICA, age, running).order_by(REPLICA.c.started, REPLICA.c.id)).all()
+
+
+# What servers agree on about directories.
+
+
+def directory_state(connection: Connection, directory: str, name: str) -> Row[Any] | None:
+    of_name = (DIRECTORY_STATE.c.directory == directory, DIRECTORY_STATE.c.name == name)
+    return connection.execute(select(DIRECTORY_STATE).where(*of_name)).one_or_none()
+
+
+def directory_states(connection: Connection, directory: str) -> Sequence[Row[Any]]:
+    """The oldest first."""
+    return connection.execute(_DIRECTORY_STATES.where(DIRECTORY_STATE.c.directory == directory)).all()
+
+
+def directory_states_of(connection: Connection, prefix: str, value: str) -> Sequence[Row[Any]]:
+    """Of a value, by the beginning of their name."""
+    wanted = (DIRECTORY_STATE.c.name.startswith(prefix, autoescape=True), DIRECTORY_STATE.c.value == value)
+    return connection.execute(_DIRECTORY_STATES.where(*wanted)).all()
+
+
+def directory_states_after(connection: Connection, revision: int) -> Sequence[Row[Any]]:
+    return connection.execute(_DIRECTORY_STATES.where(DIRECTORY_STATE.c.revision > revision)).all()
+
+
+def newest_directory_state(connection: Connection) -> int:
+    """A revision; 0 where there are none."""
+    return connection.execute(select(func.max(DIRECTORY_STATE.c.revision))).scalar_one_or_none() or 0
+
+
+_DIRECTORY_STATES = select(DIRECTORY_STATE).order_by(DIRECTORY_STATE.c.revision)
+
+
+def held_sessions(connection: Connection, directory: str | None) -> list[str]:
+    """Sessions that a server works on in a directory, or in any."""
+    query = select(LEASE.c.session_id).join(SESSION, SESSION.c.id == LEASE.c.session_id).where(_IS_HELD)
+    if directory is not None:
+        query = query.where(func.coalesce(LEASE.c.directory, SESSION.c.directory) == directory)
+    return list(connection.execute(query).scalars())
 
 
 def database_bytes(connection: Connection) -> int:

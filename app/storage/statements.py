@@ -170,7 +170,7 @@ class Statements:
         self.put_directory_state = self._upsert(DIRECTORY_STATE, ["directory", "name"]).values(revision=newer)
         self.delete_directory_states = delete(DIRECTORY_STATE).where(
             DIRECTORY_STATE.c.directory == bindparam("of_directory"),
-            DIRECTORY_STATE.c.name.startswith(bindparam("prefix", type_=Text), autoescape=False),
+            DIRECTORY_STATE.c.name.startswith(bindparam("prefix", type_=Text)),
         )
 
     def _make_event_tokens(self) -> None:

@@ -1,17 +1,23 @@
 """Announces a change of a directory's checked-out branch."""
 
+from weakref import WeakSet
+
 from app.bus.base import EventBus
 from app.schema.event import BranchName, EventVcsBranchUpdated
-from app.storage.writer import Writer
+from app.storage.directory_state import DirectoryStates
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
 
+BRANCH = "branch"
+
 
 class Branches:
-    def __init__(self, workspaces: Workspaces, writer: Writer, bus: EventBus) -> None:
+    def __init__(self, workspaces: Workspaces, states: DirectoryStates, bus: EventBus) -> None:
         self._workspaces = workspaces
-        self._writer = writer
+        self._states = states
         self._bus = bus
+        self._compared: WeakSet[Workspace] = WeakSet()
+        """Those whose branch at their opening was compared with what other servers have announced."""
 
     async def check_all(self) -> None:
         """Checks every directory in use, if any client listens."""
@@ -24,7 +30,9 @@ class Branches:
         head = workspace.head
         if head is None:
             return ""
-        if await head.refresh():
+        changed = await head.refresh()
+        if changed or workspace not in self._compared:
+            self._compared.add(workspace)
             updated = EventVcsBranchUpdated(properties=BranchName(branch=head.branch))
-            self._writer.announce(workspace.location.directory, updated)
+            self._states.announce_change(workspace.location.directory, BRANCH, head.branch, updated, seen=changed)
         return head.branch

@@ -21,6 +21,7 @@ from app.provider.models.catalogue import Known
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
 from app.sandbox.scope import SandboxPlace
+from app.schema.config import Config
 from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
@@ -149,9 +150,20 @@ class Instances:
         self._replace(directory, None)
         await self._closing.wait()
 
-    def _mcp_of(self, place: SandboxPlace) -> McpServers:
-        cached = self._cached.get(str(place.directory))
-        return cached.instance.extensions.mcp if cached else McpServers(place, self._mcp_settings)
+    def open_mcp(self, directory: str) -> McpServers | None:
+        """Those of a directory in use."""
+        cached = self._cached.get(directory)
+        return cached.instance.extensions.mcp if cached else None
+
+    async def _mcp(self, place: SandboxPlace, config: Config) -> McpServers:
+        """Not started. What clients have chosen since the directory's last disposal holds, also where it is opened only now."""
+        directory = str(place.directory)
+        before = self.open_mcp(directory)
+        made = before or McpServers(place, self._mcp_settings)
+        made = made.configured(config.mcp, config.experimental.mcp_timeout, place)
+        if before is None:
+            made.follow(await self._mcp_settings.states.of(directory))
+        return made
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
@@ -184,8 +196,7 @@ class Instances:
         connected = assemble(self._models.known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
         providers = Providers(connected, scripted=self._models.scripted)
-        place = place_of(workspace.location, config)
-        mcp = self._mcp_of(place).configured(config.mcp, config.experimental.mcp_timeout, place)
+        mcp = await self._mcp(place_of(workspace.location, config), config)
         snapshots = workspace.snapshots(config)
         return Instance(
             location=workspace.location,

@@ -17,7 +17,12 @@ from app.project.location import Location
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
+from app.storage.directory_state import DirectoryStates
+from app.storage.locks import Locks
 from app.workspace.head import Head
+
+CONFIGURATION = "configuration"
+"""A directory's state with this name: its configuration was changed."""
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +33,8 @@ class WorkspaceSettings:
     flags: Flags
     organisations: Organisations
     snapshot_bytes: int
+    locks: Locks
+    states: DirectoryStates
 
 
 class Workspace:
@@ -59,9 +66,14 @@ class Workspace:
 
     async def patch_config(self, update: dict[str, Any]) -> None:
         """Merges a change into the directory's configuration file, one change at a time. Raises as `patch` does."""
-        async with self._loading:
-            await asyncio.to_thread(patch, Path(self.location.directory), update)
-            self._config = None
+        directory = self.location.directory
+        async with self._settings.locks.lock(f"configuration {directory}"), self._loading:
+            await asyncio.to_thread(patch, Path(directory), update)
+            self.reload()
+        await self._settings.states.put(directory, CONFIGURATION)
+
+    def reload(self) -> None:
+        self._config = None
 
     def snapshots(self, config: Config) -> Snapshots | None:
         """None outside git, or if the configuration disables snapshots."""

@@ -55,6 +55,12 @@ class Workspaces:
     def forget(self, directory: str) -> None:
         self._open.pop(directory, None)
 
+    def reload(self, directory: str) -> None:
+        """The configuration of a directory, and of those below it, is read anew by its next user."""
+        for path, workspace in self._open.items():
+            if path == directory or path.startswith(directory.rstrip("/") + "/"):
+                workspace.reload()
+
     def evict_idle(self, busy: set[str]) -> list[str]:
         """Closes idle directories and returns them."""
         now = time.monotonic()

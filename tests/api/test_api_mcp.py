@@ -3,8 +3,6 @@
 import asyncio
 import json
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from mcp_servers import over_http, plain, running
+from mcp_servers import over_http, plain, running, visit
 from running_app import RunningApp, running_app
 from turns import configured
 
@@ -40,23 +38,6 @@ async def remote(app: RunningApp, url: str, **fields: Any) -> dict[str, Any]:
     config = {"type": "remote", "url": url, **fields}
     found: dict[str, Any] = (await app.post("/mcp", {"name": "web", "config": config}))["web"]
     return found
-
-
-async def visit(page: str) -> str:
-    """Sign in as a browser does; where it is sent back to."""
-
-    def open_page() -> str:
-        class Stay(urllib.request.HTTPRedirectHandler):
-            def redirect_request(self, *_: Any) -> None:
-                return None
-
-        try:
-            urllib.request.build_opener(Stay).open(page)
-        except urllib.error.HTTPError as answer:
-            return answer.headers["location"]
-        raise AssertionError("no redirect came")
-
-    return await asyncio.to_thread(open_page)
 
 
 async def test_without_servers_there_is_nothing(tmp_path: Path) -> None:

@@ -3,17 +3,20 @@
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from statistics import quantiles
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
+from mcp_servers import over_http, plain, visit
 from prompted_model import play
 from replica_turns import (
     asked,
@@ -29,8 +32,10 @@ from replica_turns import (
     tool_running,
     waits,
 )
-from replicas import Replicas
+from replicas import Replica, Replicas
 from turns import assert_settled, bash, call, say, task, texts, tools
+
+from app.api.tokens import TokenStore
 
 Figure = Callable[[str], None]
 
@@ -365,6 +370,108 @@ async def _hears_disposal(client: Client) -> bool:
             if "server.instance.disposed" in line:
                 return True
     return False
+
+
+async def test_a_disposal_ends_what_other_replicas_run_there(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    async with tool_running(replicas, a, "disposed") as (session, answering):
+        assert await b.post("/instance/dispose") is True
+        assert [await client.get("/session/status") for client in clients] == [{}] * 3
+        assert (await answering)["info"]["error"]["name"] == "MessageAbortedError"
+    assert_settled(await messages(c, session))
+
+
+async def test_what_is_chosen_for_an_mcp_server_on_one_replica_holds_on_all(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    states = [await client.get("/mcp") for client in clients]
+    assert states == [{}] * 3
+    await a.post("/mcp", {"name": "plain", "config": plain()})
+    await _mcp_is(clients, {"plain": {"status": "connected"}})
+    await b.post("/mcp/plain/disconnect")
+    await _mcp_is(clients, {"plain": {"status": "disabled"}})
+    await asyncio.to_thread(_restarted, replicas.all[2])
+    await _mcp_is(clients, {"plain": {"status": "disabled"}})
+    before = replicas.head()
+    await c.post("/mcp/plain/connect")
+    await _mcp_is(clients, {"plain": {"status": "connected"}})
+    told = [event for _, event in replicas.journal(before) if event["type"] == "mcp.tools.changed"]
+    assert told == [{"type": "mcp.tools.changed", "properties": {"server": "plain"}}]
+    await b.post("/instance/dispose")
+    await _mcp_is(clients, {})
+
+
+async def _mcp_is(clients: list[Client], expected: dict[str, Any]) -> None:
+    """Soon, on each."""
+    async with asyncio.timeout(SEEN_WITHIN):
+        for client in clients:
+            while await client.get("/mcp") != expected:
+                await asyncio.sleep(0.02)
+
+
+def _restarted(replica: Replica) -> None:
+    replica.kill()
+    replica.start()
+
+
+@pytest.mark.parametrize("how", ["by the browser", "by a client"])
+async def test_a_sign_in_is_finished_on_another_replica_and_holds_on_all(clients: list[Client], how: str) -> None:
+    a, b, c = clients
+    try:
+        with over_http("oauth") as url:
+            await a.post("/mcp", {"name": "web", "config": {"type": "remote", "url": url}})
+            await _mcp_is(clients, {"web": {"status": "needs_auth"}})
+            back = urlsplit(await visit((await a.post("/mcp/web/auth"))["authorizationUrl"]))
+            if how == "by the browser":
+                assert "Signed in" in (await b.http.get(f"{back.path}?{back.query}")).text
+            else:
+                code = parse_qs(back.query)["code"][0]
+                assert await b.post("/mcp/web/auth/callback", {"code": code}) == {"status": "connected"}
+            await _mcp_is(clients, {"web": {"status": "connected"}})
+            assert await request(b, "POST", "/mcp/web/auth/callback", {"code": "x"}) == 400
+            assert await c.delete("/mcp/web/auth")
+            await _mcp_is(clients, {"web": {"status": "needs_auth"}})
+    finally:
+        await a.post("/instance/dispose")
+
+
+async def test_a_branch_that_all_replicas_see_is_announced_once(replicas: Replicas, clients: list[Client]) -> None:
+    first = [await client.get("/vcs") for client in clients]
+    for number, name in enumerate(("one", "two", first[0]["branch"])):
+        before = replicas.head()
+        new = ["-b"] if number < 2 else []
+        subprocess.run(["git", "checkout", "-q", *new, name], cwd=replicas.workspace, check=True)
+        seen = await asyncio.gather(*(client.get("/vcs") for client in clients))
+        assert seen == [{"branch": name}] * 3
+        told = [event["properties"] for _, event in replicas.journal(before) if event["type"] == "vcs.branch.updated"]
+        assert told == [{"branch": name}]
+
+
+async def test_logins_made_through_one_replica_are_valid_on_all(replicas: Replicas) -> None:
+    """Tokens of clients are files of the volume, those of event streams rows."""
+    tokens = TokenStore(replicas.directory / "data")
+    token = tokens.create("anywhere")
+    header = {"Authorization": f"Bearer {token}"}
+    try:
+        async with replicas.clients() as clients:
+            a, b, _ = clients
+            assert [await request(client, "GET", "/session") for client in clients] == [401] * 3
+            given = await asyncio.gather(*(client.http.get("/session", headers=header) for client in clients))
+            assert [response.status_code for response in given] == [200] * 3
+            issued = (await a.http.post("/auth/event-token", headers=header)).json()["token"]
+            opened = [await _stream_status(client, issued) for client in (b, *clients)]
+            assert opened == [200, 401, 401, 401]
+            tokens.revoke("anywhere")
+            given = await asyncio.gather(*(client.http.get("/session", headers=header) for client in clients))
+            assert [response.status_code for response in given] == [401] * 3
+    finally:
+        (replicas.directory / "data" / "tokens.json").unlink()
+        replicas.end()  # a server that was closed does not open by itself
+        await asyncio.to_thread(replicas.start)
+
+
+async def _stream_status(client: Client, token: str) -> int:
+    async with client.http.stream("GET", f"/event?token={token}") as response:
+        return response.status_code
 
 
 async def test_a_key_that_is_stored_on_one_replica_is_seen_by_all(clients: list[Client]) -> None:

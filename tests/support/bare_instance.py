@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from own_announcements import announcing_to
+
 from app.config.flags import Flags
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
@@ -19,7 +21,7 @@ from app.workspace.resources import Resources
 def bare_instance(directory: str) -> Instance:
     mcp = McpServers(
         SandboxPlace(Path(directory), Path(directory)),
-        McpSettings({}, OFF, CredentialStore(Path(directory)), lambda _directory, _event: None),
+        McpSettings({}, OFF, CredentialStore(Path(directory)), announcing_to()),
     )
     providers = Providers({})
     return Instance(

@@ -1,8 +1,11 @@
 """How tests configure MCP servers: the plain one over stdio, one from PyPI, and one made with the SDK over HTTP."""
 
+import asyncio
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +41,23 @@ def _wait(process: subprocess.Popen[bytes], port: int) -> None:
     while not answers(f"http://127.0.0.1:{port}/"):
         assert process.poll() is None and time.monotonic() < deadline, "the MCP server did not start"
         time.sleep(0.05)
+
+
+async def visit(page: str) -> str:
+    """Sign in as a browser does; where it is sent back to."""
+
+    def open_page() -> str:
+        class Stay(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, *_: Any) -> None:
+                return None
+
+        try:
+            urllib.request.build_opener(Stay).open(page)
+        except urllib.error.HTTPError as answer:
+            return answer.headers["location"]
+        raise AssertionError("no redirect came")
+
+    return await asyncio.to_thread(open_page)
 
 
 def running(directory: Path) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from mcp_servers import over_http, plain, running
+from own_announcements import announcing_to
 from pydantic import TypeAdapter
 
 from app.mcp.credentials import CredentialStore
@@ -35,9 +36,8 @@ class Directory:
         self.changed: list[str] = []
         self._news = asyncio.Event()
         environment = {"PATH": os.environ["PATH"], "SHARED": "1"}
-        self.servers = McpServers(
-            SandboxPlace(path, path), McpSettings(environment, OFF, CredentialStore(path / "data"), self._announce)
-        )
+        settings = McpSettings(environment, OFF, CredentialStore(path / "data"), announcing_to(self._heard))
+        self.servers = McpServers(SandboxPlace(path, path), settings)
 
     def configure(self, **configured: dict[str, Any]) -> McpServers:
         before = self.servers
@@ -59,7 +59,7 @@ class Directory:
                 self._news.clear()
                 await self._news.wait()
 
-    def _announce(self, directory: str, event: AnnouncedEvent) -> None:
+    def _heard(self, directory: str, event: AnnouncedEvent) -> None:
         assert directory == str(self.path) and isinstance(event, EventMcpToolsChanged)
         self.changed.append(event.properties.server)
         self._news.set()

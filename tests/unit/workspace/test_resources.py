@@ -1,5 +1,7 @@
 from pathlib import Path
 
+from own_announcements import announcing_to
+
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.provider.registry import Providers
@@ -20,9 +22,8 @@ class CountedProviders(Providers):
 
 async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path) -> None:
     providers, closing = CountedProviders(), TaskSet()
-    mcp = McpServers(
-        SandboxPlace(tmp_path, tmp_path), McpSettings({}, OFF, CredentialStore(tmp_path), lambda _directory, _event: None)
-    )
+    settings = McpSettings({}, OFF, CredentialStore(tmp_path), announcing_to())
+    mcp = McpServers(SandboxPlace(tmp_path, tmp_path), settings)
     resources = Resources(providers, mcp, closing)
     resources.acquire()
     with resources.in_use():
@@ -35,9 +36,8 @@ async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path
 
 async def test_resources_that_are_used_again_before_they_were_closed_stay_open(tmp_path: Path) -> None:
     providers, closing = CountedProviders(), TaskSet()
-    mcp = McpServers(
-        SandboxPlace(tmp_path, tmp_path), McpSettings({}, OFF, CredentialStore(tmp_path), lambda _directory, _event: None)
-    )
+    settings = McpSettings({}, OFF, CredentialStore(tmp_path), announcing_to())
+    mcp = McpServers(SandboxPlace(tmp_path, tmp_path), settings)
     resources = Resources(providers, mcp, closing)
     resources.acquire()
     resources.release()

@@ -1,0 +1,71 @@
+"""Does here what clients have asked of other servers of the database about directories that are open here."""
+
+import asyncio
+import logging
+
+from app.bus.base import EventBus
+from app.mcp import signing_in
+from app.mcp.choices import CODE, OWN_STATES
+from app.runs.housekeeping import repeat
+from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryState, DirectoryStates
+from app.util.tasks import TaskSet
+from app.workspace.instances import Instances
+from app.workspace.workspace import CONFIGURATION
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+
+
+class DirectoryFollower:
+    def __init__(self, states: DirectoryStates, instances: Instances, bus: EventBus) -> None:
+        self._states = states
+        self._instances = instances
+        self._bus = bus
+        self._following: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
+
+    async def start(self) -> None:
+        """Nothing to follow where no other server can be."""
+        if self._states.is_shared:
+            await self._states.changes()
+            following = repeat("following what other servers are asked", LOOK_SECONDS, self.look)
+            self._following = asyncio.create_task(following, name="follow other servers")
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+
+    async def look(self) -> None:
+        for state in await self._states.changes():
+            self._tasks.start(self._follow(state), f"follow {state.name} of {state.directory}")
+
+    async def _follow(self, state: DirectoryState) -> None:
+        try:
+            if state.name == DISPOSED:
+                await self._forget(state.directory)
+            elif state.name == CONFIGURATION:
+                self._instances.workspaces.reload(state.directory)
+            elif state.name.startswith(OWN_STATES):
+                await self._follow_mcp(state)
+        except Exception:
+            log.exception("what another server was asked about %s was not done here", state.directory or "all directories")
+
+    async def _forget(self, directory: str) -> None:
+        """The streams of one directory end behind the event that tells of it."""
+        if directory == EVERYWHERE:
+            for each in self._instances.workspaces.open_directories():
+                self._bus.disconnect(each)
+                await self._instances.forget(each)
+        else:
+            await self._instances.forget(directory)
+
+    async def _follow_mcp(self, state: DirectoryState) -> None:
+        servers = self._instances.open_mcp(state.directory)
+        if servers is None:
+            return
+        if state.name.startswith(CODE):
+            await signing_in.answered_elsewhere(servers, state)
+        else:
+            servers.follow([state])
