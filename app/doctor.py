@@ -20,6 +20,7 @@ from app.settings import Settings
 from app.snapshot import checkup as snapshots
 from app.storage import checkup as database
 from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable
+from app.storage.locks import locks_of
 from app.util.finding import Finding
 from app.util.git import git
 
@@ -40,7 +41,7 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
         _sandbox(settings),
         *stored,
         *_servers(settings, engine),
-        *await snapshots.check(settings.data_dir),
+        *await _snapshots(settings, engine),
         *await _configuration(directory),
     ]
 
@@ -48,6 +49,16 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
 def _servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
     with suppress(StorageError):  # already reported as a fault of the database
         yield from check_servers(settings, engine)
+
+
+async def _snapshots(settings: Settings, engine: Engine) -> list[Finding]:
+    locks = locks_of(engine)
+    try:
+        return await snapshots.check(settings.data_dir, locks)
+    except StorageError:  # already reported as a fault of the database
+        return []
+    finally:
+        locks.close()
 
 
 async def _versions() -> list[Finding]:

@@ -1,6 +1,5 @@
 """The stored projects."""
 
-import asyncio
 from collections.abc import Callable
 
 from pydantic import ValidationError
@@ -24,8 +23,6 @@ class Projects:
         self._database = database
         self._sql = sql
         self._writer = writer
-        self._changing = asyncio.Lock()
-        """Held while a project is read, changed and written back."""
 
     async def get(self, project_id: str) -> Project:
         body = await self._database.read(lambda connection: queries.body_of(connection, tables.PROJECT, id=project_id))
@@ -49,7 +46,7 @@ class Projects:
 
     async def register(self, location: Location, found: ProjectInfo) -> None:
         """Stores the project of a directory in use, and moves the directory's sessions from before it was a repository to it."""
-        async with self._changing:
+        async with self._database.locks.lock("projects"):
             change = self._change(await self._as_found(found))
             if found.id != NO_PROJECT:
                 moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
@@ -69,7 +66,7 @@ class Projects:
 
     async def initialized(self, project_id: str) -> None:
         """Notes that the project's AGENTS.md has been written."""
-        async with self._changing:
+        async with self._database.locks.lock("projects"):
             project = await self.get(project_id)
             project.time.initialized = project.time.updated = clock.now_ms()
             await self._writer.commit(self._change(project))
@@ -78,7 +75,7 @@ class Projects:
         self, project_id: str, *, name: str | None, icon: ProjectIcon | None, commands: ProjectCommands | None
     ) -> Project:
         given = {"name": name, "icon": icon, "commands": commands}
-        async with self._changing:
+        async with self._database.locks.lock("projects"):
             project = await self.get(project_id)
             updated = project.model_copy(update={key: value for key, value in given.items() if value is not None})
             updated.time.updated = clock.now_ms()

@@ -3,7 +3,8 @@
 from functools import partial
 from pathlib import Path
 
-from app.snapshot.lock import RepositoryLock
+from app.snapshot.lock import repository_lock
+from app.storage.locks import Locks
 from app.util.finding import Finding
 from app.util.git import git
 
@@ -11,14 +12,14 @@ SUBJECT = "snapshots"
 _TIMEOUT_SECONDS = 600
 
 
-async def check(data_dir: Path) -> list[Finding]:
+async def check(data_dir: Path, locks: Locks | None = None) -> list[Finding]:
     places = sorted(path for path in (data_dir / "snapshot").glob("*/*") if (path / "HEAD").exists())
-    found = [finding for place in places if (finding := await _check_one(place)) is not None]
+    found = [finding for place in places if (finding := await _check_one(place, locks)) is not None]
     return found or [Finding(SUBJECT, "fine", f"{len(places)} repositories, all sound")]
 
 
-async def _check_one(place: Path) -> Finding | None:
-    async with RepositoryLock(place / "opensession.lock").held():
+async def _check_one(place: Path, locks: Locks | None) -> Finding | None:
+    async with repository_lock(place, locks).held():
         result = await git(
             ["fsck", "--full", "--no-dangling", "--no-progress"], place, env={"GIT_DIR": str(place)}, timeout=_TIMEOUT_SECONDS
         )

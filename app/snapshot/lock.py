@@ -1,22 +1,61 @@
-"""An exclusive lock for a snapshot repository, within this server and between servers that share a data directory."""
+"""An exclusive lock for a snapshot repository, within this server and between servers that share a data directory.
+
+Servers of one PostgreSQL lock by the database: the lock of a file on a network volume would outlive a dead machine. Git processes
+of a killed server may go on for a moment then. What they can do to the index is found and mended (`Snapshots._capture`).
+"""
 
 import asyncio
 import fcntl
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from app.snapshot.errors import SnapshotFailed
+from app.storage.locks import Locks
 
 _POLL_SECONDS = 0.01
 _in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
 
-class RepositoryLock:
-    def __init__(self, path: Path, timeout_seconds: float = 120) -> None:
+TIMEOUT_SECONDS = 120.0
+
+
+class RepositoryLock(Protocol):
+    def held(self) -> AbstractAsyncContextManager[int | None]:
+        """Yields a file descriptor that git processes inherit, if there is one. Raises SnapshotFailed."""
+        ...
+
+
+def repository_lock(git_dir: Path, locks: Locks | None) -> RepositoryLock:
+    """`locks` are those of the database."""
+    if locks is not None and locks.is_shared:
+        return NamedRepositoryLock(locks, f"snapshots {git_dir}")
+    return FileRepositoryLock(git_dir / "opensession.lock")
+
+
+class NamedRepositoryLock:
+    def __init__(self, locks: Locks, name: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._locks = locks
+        self._name = name
+        self._timeout_seconds = timeout_seconds
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._timeout_seconds):
+                    await stack.enter_async_context(self._locks.lock(self._name))
+            except TimeoutError:
+                raise SnapshotFailed(f"another server has held {self._name} for {self._timeout_seconds:g} s") from None
+            yield
+
+
+class FileRepositoryLock:
+    def __init__(self, path: Path, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._path = path
         self._timeout_seconds = timeout_seconds
         self._local = _in_process.setdefault(path, asyncio.Lock())

@@ -106,6 +106,7 @@ class Repository:
     async def _create(self) -> None:
         self._kept.clear()
         self._project_exclude_read = None
+        self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         result = await git(["init", "--quiet", "--bare", "--template=", self.git_dir], self.git_dir, env=_INIT_ENVIRONMENT)
         if not result.ok:
             raise SnapshotFailed(f"git init: {result.stderr}")
@@ -139,7 +140,7 @@ class Repository:
 
     # The index; the caller holds the lock, whose descriptor git inherits.
 
-    async def listed(self, lock: int) -> list[str]:
+    async def listed(self, lock: int | None) -> list[str]:
         """Paths that differ from the index: new, modified, deleted or of another type. Unordered, with duplicates; nested
         repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them.
         """
@@ -152,7 +153,7 @@ class Repository:
         result = await git(args, self._worktree, env={"GIT_LITERAL_PATHSPECS": "1"})
         return [name for name in names(result.stdout) if _is_utf8(name)] if result.ok else []
 
-    async def update(self, paths: Iterable[str], lock: int) -> None:
+    async def update(self, paths: Iterable[str], lock: int | None) -> None:
         """Updates each path in the index from the worktree, or removes it."""
         args = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace", "-z", "--stdin"]
         options = await self._options_for_first_update() if self.index_signature() is None else ()
@@ -164,21 +165,21 @@ class Repository:
         numbers = [int(number) for number in re.findall(r"\d+", version.text)[:2]]
         return ("-c", "core.bigFileThreshold=1") if numbers >= [2, 37] else ()
 
-    async def put(self, links: Mapping[str, bytes], removed: Iterable[str], lock: int) -> None:
+    async def put(self, links: Mapping[str, bytes], removed: Iterable[str], lock: int | None) -> None:
         """Adds links with these targets to the index and removes paths, regardless of the worktree."""
         lines = [f"0 {_NO_BLOB}\t{path}" for path in removed]
         lines += [f"{_LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
         await self._git(["update-index", "-z", "--index-info"], stdin=_nul_separated(lines), lock=lock)
 
-    async def refresh(self, lock: int) -> None:
+    async def refresh(self, lock: int | None) -> None:
         """Refreshes the index, so that `listed` does not read files again that were only touched."""
         if self.index_signature():
             await self._git(["update-index", "-q", "--refresh"], lock=lock)
 
-    async def write_tree(self, lock: int) -> str:
+    async def write_tree(self, lock: int | None) -> str:
         return (await self._git(["write-tree"], lock=lock)).text
 
-    async def tree_with(self, tree: str, changed: Mapping[str, Entry | None], lock: int) -> str:
+    async def tree_with(self, tree: str, changed: Mapping[str, Entry | None], lock: int | None) -> str:
         """Writes a tree with these entries changed; None removes one. The index does not change."""
         scratch = self.git_dir / "index.scratch"
         aside = {"GIT_INDEX_FILE": str(scratch)}

@@ -18,7 +18,7 @@ from app.schema.session import FileDiff
 from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.later_run import CoalescedRun
-from app.snapshot.lock import RepositoryLock
+from app.snapshot.lock import repository_lock
 from app.snapshot.quota import SnapshotQuota
 from app.snapshot.repository import Entry, Repository, Signature
 from app.snapshot.restore import (
@@ -37,6 +37,7 @@ from app.snapshot.restore import (
     Write,
     decide_restore,
 )
+from app.storage.locks import Locks
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
@@ -64,10 +65,17 @@ class Snapshots:
     """
 
     def __init__(
-        self, git_dir: Path, worktree: Path, directory: Path, exclude: Sequence[Path] = (), *, max_bytes: int | None = None
+        self,
+        git_dir: Path,
+        worktree: Path,
+        directory: Path,
+        exclude: Sequence[Path] = (),
+        *,
+        max_bytes: int | None = None,
+        locks: Locks | None = None,
     ) -> None:
         """`directory`, in `worktree`, is what snapshots cover; `exclude` holds directories that they leave out.
-        `most_bytes`: what all snapshots may take."""
+        `max_bytes`: what all snapshots may take. `locks`: the database's."""
         self._quota = SnapshotQuota(max_bytes)
         git_dir = git_dir.absolute()
         self._worktree = worktree.resolve()
@@ -75,7 +83,7 @@ class Snapshots:
         excluded = [_relative(path.resolve(), self._worktree) for path in exclude]
         scope = _relative(self._directory, self._worktree) or ""
         self._repository = Repository(git_dir, self._worktree, scope, filter(None, excluded))
-        self._lock = RepositoryLock(git_dir / "opensession.lock")
+        self._lock = repository_lock(git_dir, locks)
         self._known: _IndexState | None = None
         self._has_new_trees = True
         self._track = CoalescedRun(self._track_alone)
@@ -132,7 +140,7 @@ class Snapshots:
         async with self._lock.held() as lock:
             return await self._capture(lock)
 
-    async def _capture(self, lock: int) -> str:
+    async def _capture(self, lock: int | None) -> str:
         """Retries once, because a file may vanish while git reads it; then again without the index, which may be damaged."""
         with suppress(SnapshotFailed):
             return await self._capture_once(lock)
@@ -141,7 +149,7 @@ class Snapshots:
         self._repository.drop_index()
         return await self._capture_once(lock)
 
-    async def _capture_once(self, lock: int) -> str:
+    async def _capture_once(self, lock: int | None) -> str:
         try:
             await self._repository.prepare()
             known = self._known if self._known and self._known.signature == self._repository.index_signature() else None
@@ -152,13 +160,13 @@ class Snapshots:
             raise SnapshotFailed(str(error)) from error
         return tree
 
-    async def _stage(self, known: _IndexState | None, lock: int) -> Staging:
+    async def _stage(self, known: _IndexState | None, lock: int | None) -> Staging:
         listed = await self._repository.listed(lock)
         if known is None:
             listed += await self._repository.tracked_though_ignored()
         return await asyncio.to_thread(Worktree(self._worktree).stage, listed) if listed else Staging()
 
-    async def _write(self, staging: Staging, known: _IndexState | None, lock: int) -> str:
+    async def _write(self, staging: Staging, known: _IndexState | None, lock: int | None) -> str:
         placed = known.placeholders if known else {}
         to_place = {path: target for path, target in staging.placeholders.items() if placed.get(path) != target}
         if staging.update:

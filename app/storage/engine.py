@@ -19,7 +19,7 @@ from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from app.storage.locks import DatabaseLocks, Locks, ProcessLocks
+from app.storage.locks import Locks, locks_of
 from app.storage.writer_lock import WriterLock, has_reset_bug
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ class Database:
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
-        self.locks: Locks = DatabaseLocks(self.engine) if self.dialect == "postgresql" else ProcessLocks()
+        self.locks: Locks = locks_of(self.engine)
 
     @property
     def dialect(self) -> str:

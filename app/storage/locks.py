@@ -18,6 +18,9 @@ FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
 
 
 class Locks(Protocol):
+    is_shared: bool
+    """Whether they keep servers apart, and not only what works in this one."""
+
     def lock(self, name: str) -> AbstractAsyncContextManager[object]:
         """Waits for whoever holds it."""
         ...
@@ -25,7 +28,13 @@ class Locks(Protocol):
     def close(self) -> None: ...
 
 
+def locks_of(engine: Engine) -> "Locks":
+    return DatabaseLocks(engine) if engine.dialect.name == "postgresql" else ProcessLocks()
+
+
 class ProcessLocks:
+    is_shared = False
+
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -39,6 +48,8 @@ class ProcessLocks:
 class DatabaseLocks:
     """PostgreSQL's advisory locks, all on one connection: they go with it when this server dies. Who waits here waits in the
     order of asking; among servers the first that looks gets the lock. Raises StorageError where the database cannot be asked."""
+
+    is_shared = True
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")

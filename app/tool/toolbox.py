@@ -11,6 +11,7 @@ from app.sandbox.sandbox import Sandbox
 from app.schema.agent import Agent, Skill
 from app.schema.config import Config
 from app.schema.model import Model
+from app.storage.locks import Locks
 from app.tool.base import Tool
 from app.tool.builtin.apply_patch import ApplyPatchTool
 from app.tool.builtin.bash import DEFAULT_TIMEOUT_MS, BashTool
@@ -51,10 +52,10 @@ class ToolSettings:
 class Toolbox:
     """The tools of this server. Task and skill tools are created per agent, all others once."""
 
-    def __init__(self, settings: ToolSettings, sandbox: Sandbox) -> None:
+    def __init__(self, settings: ToolSettings, sandbox: Sandbox, locks: Locks | None = None) -> None:
         self.sandbox = sandbox
         self.times = FileTimes(check_disabled=settings.flags.disable_filetime_check)
-        self.locks = FileLocks()
+        self.locks = FileLocks(locks)
         self.read = ReadTool(self.times)
         self.list = ListTool()
         self.shell = choose_shell(settings.environment)

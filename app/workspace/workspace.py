@@ -86,6 +86,7 @@ class Workspace:
                 Path(self.location.directory),
                 [self._settings.data_dir],
                 max_bytes=self._settings.snapshot_bytes,
+                locks=self._settings.locks,
             )
         return self._snapshots
 

@@ -12,7 +12,9 @@ from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.later_run import CoalescedRun
-from app.snapshot.lock import RepositoryLock
+from app.snapshot.lock import FileRepositoryLock, NamedRepositoryLock
+from app.snapshot.snapshots import Snapshots
+from app.storage.locks import ProcessLocks
 
 HOLD = "import fcntl, os, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
 
@@ -29,10 +31,10 @@ def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def test_one_holder_at_a_time(tmp_path: Path) -> None:
-    one, other = RepositoryLock(tmp_path / "lock"), RepositoryLock(tmp_path / "lock")
+    one, other = FileRepositoryLock(tmp_path / "lock"), FileRepositoryLock(tmp_path / "lock")
     holders = most = 0
 
-    async def hold(lock: RepositoryLock) -> None:
+    async def hold(lock: FileRepositoryLock) -> None:
         nonlocal holders, most
         async with lock.held():
             holders += 1
@@ -48,7 +50,7 @@ async def test_another_process_is_waited_for(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock") as holder:
 
         async def take() -> None:
-            async with RepositoryLock(tmp_path / "lock").held():
+            async with FileRepositoryLock(tmp_path / "lock").held():
                 pass
 
         taking = asyncio.create_task(take())
@@ -62,18 +64,38 @@ async def test_another_process_is_waited_for(tmp_path: Path) -> None:
 async def test_a_timeout_ends_with_a_reason(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock"):
         with pytest.raises(SnapshotFailed, match="another process"):
-            async with RepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
+            async with FileRepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
                 pass
 
 
+async def test_servers_of_one_database_lock_by_it(project: Project) -> None:
+    """Here by the locks of one process, which say that they keep servers apart."""
+    shared = SharedLocks()
+    name = f"snapshots {project.data / 'shared'}"
+    snapshots = Snapshots(project.data / "shared", project.root, project.root, [project.data], locks=shared)
+    async with shared.lock(name):
+        taking = asyncio.create_task(snapshots.track())
+        await asyncio.wait([taking], timeout=0.1)
+        assert not taking.done()
+        with pytest.raises(SnapshotFailed, match="another server"):
+            async with NamedRepositoryLock(shared, name, timeout_seconds=0).held():
+                pass
+    assert await taking == await snapshots.track()
+    assert not (project.data / "shared" / "opensession.lock").exists()
+
+
+class SharedLocks(ProcessLocks):
+    is_shared = True
+
+
 async def test_a_process_that_inherits_the_lock_keeps_it(tmp_path: Path) -> None:
-    async with RepositoryLock(tmp_path / "lock").held() as descriptor:
+    async with FileRepositoryLock(tmp_path / "lock").held() as descriptor:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[descriptor])
     with pytest.raises(SnapshotFailed):
-        async with RepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
+        async with FileRepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
             pass
     child.communicate()
-    async with RepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
+    async with FileRepositoryLock(tmp_path / "lock", timeout_seconds=0).held():
         pass
 
 

@@ -18,13 +18,12 @@ async def test_one_at_a_time_in_the_order_of_asking(tmp_path: Path) -> None:
 
     await asyncio.gather(work("1"), work("2"), work("3"))
     assert seen == ["1 in", "1 out", "2 in", "2 out", "3 in", "3 out"]
-    assert len(locks) == 0
 
 
 async def test_different_files_do_not_wait_for_each_other(tmp_path: Path) -> None:
     locks = FileLocks()
     async with locks.hold(tmp_path / "a"), asyncio.timeout(5), locks.hold(tmp_path / "b"):
-        assert len(locks) == 2
+        pass
 
 
 async def test_a_link_is_the_same_file(tmp_path: Path) -> None:
@@ -34,7 +33,6 @@ async def test_a_link_is_the_same_file(tmp_path: Path) -> None:
         waiting = asyncio.create_task(_touch(locks, tmp_path / "link"))
         await asyncio.sleep(0)
         assert not waiting.done()
-        assert len(locks) == 1
     await asyncio.wait_for(waiting, 5)
 
 
@@ -47,7 +45,8 @@ async def test_failure_and_cancellation_release_the_lock(tmp_path: Path) -> None
             waiting.cancel()
             await asyncio.wait([waiting])
             raise ValueError("boom")
-    assert len(locks) == 0
+    async with asyncio.timeout(5), locks.hold(tmp_path / "a"):
+        pass
 
 
 async def test_two_that_want_the_same_two_files_never_wait_for_each_other(tmp_path: Path) -> None:
@@ -60,7 +59,6 @@ async def test_two_that_want_the_same_two_files_never_wait_for_each_other(tmp_pa
 
     async with asyncio.timeout(5):
         await asyncio.gather(*[both(one, two) for _ in range(20)], *[both(two, one) for _ in range(20)])
-    assert len(locks) == 0
 
 
 async def _touch(locks: FileLocks, path: Path) -> None:
