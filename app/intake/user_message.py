@@ -78,6 +78,7 @@ class Intake:
         if await self._is_known(session_id, prompt, content):
             return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.location.project_id)
+        await self._store.follow_ids(session_id)
         message = await self._message(instance, session_id, prompt)
         parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
         return PreparedPrompt(prompt, content, parts)

@@ -29,7 +29,7 @@ from app.storage.engine import Connection, Database, StorageError
 from app.storage.queries import SessionFilter
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
-from app.util import clock
+from app.util import clock, ids
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Store:
         for part_id in change.final_parts:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)
-        done.add_done_callback(lambda _: self._note_change(change.session_id))
+        done.add_done_callback(lambda _: self.note_change(change.session_id))
         live = self._live.get(change.session_id, {})
         for part in change.parts:
             if part.id not in live:
@@ -175,7 +175,7 @@ class Store:
             self._hide_until(self._write_parts(part.session_id, [streaming], chain, ahead_of_deltas=True), part.id)
         else:
             self._write_soon(streaming)
-        self._note_change(part.session_id)
+        self.note_change(part.session_id)
         size, as_of_now = _as_of_now(streaming)
         lease = self._leases.get(part.session_id)
         generation = lease.generation if lease else 0
@@ -281,10 +281,10 @@ class Store:
     # Which revision a session is at.
 
     def revision(self, session_id: str) -> int:
-        """Another number whenever this server has changed the session, or something streams in it."""
+        """Another number whenever the session is changed, or something streams in it, as far as this server hears of it."""
         return self._revisions.setdefault(session_id, next(self._changes))
 
-    def _note_change(self, session_id: str) -> None:
+    def note_change(self, session_id: str) -> None:
         """Forgotten until the revision is asked for again: most sessions are never asked of."""
         self._revisions.pop(session_id, None)
 
@@ -357,6 +357,7 @@ class Store:
     async def conversation(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
         """The session and its live messages, as of one moment."""
         body, stored = await self._read(session_id, queries.live_messages)
+        _follow_newest(stored)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
         return self._known(session_id, body), messages
 
@@ -376,6 +377,10 @@ class Store:
         _, stored = await self._read(session_id, lambda c, s: queries.newest_message(c, s, "user"))
         infos = [message.info for message in rows.read_messages(session_id, stored, {})]
         return next((info for info in infos if isinstance(info, UserMessage)), None)
+
+    async def follow_ids(self, session_id: str) -> None:
+        """Ids that are made from now on are newer than those of the session, which another server may have made."""
+        ids.follow(*await self.query(queries.newest_ids, session_id))
 
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Writes something that changes nothing."""
@@ -450,6 +455,13 @@ def _part(streaming: Part | GrowingText) -> Part:
 
 def _up_to_date(streaming: Part | GrowingText) -> Part:
     return streaming.joined() if isinstance(streaming, GrowingText) else streaming
+
+
+def _follow_newest(stored: queries.StoredMessages) -> None:
+    """An answer to them has newer ids, whichever server made theirs."""
+    for message in stored.messages[-1:]:
+        newest = next((part.id for part in reversed(stored.parts) if part.message_id == message.id), message.id)
+        ids.follow(message.id, newest)
 
 
 def _as_of_now(streaming: Part | GrowingText) -> tuple[int, Callable[[], bytes]]:

@@ -213,6 +213,25 @@ def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -
     return connection.execute(_ALL_PARTS.where(PART.c.message_id.in_(message_ids)), {"session": session_id}).all()
 
 
+def newest_ids(connection: Connection, session_id: str) -> list[str]:
+    """Of the newest message and its newest part."""
+    message = connection.execute(_NEWEST_MESSAGE_ID, {"session": session_id}).scalar_one_or_none()
+    if message is None:
+        return []
+    return [message, *connection.execute(_NEWEST_PART_ID, {"session": session_id, "message": message}).scalars()]
+
+
+_NEWEST_MESSAGE_ID = (
+    select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session")).order_by(MESSAGE.c.seq.desc()).limit(1)
+)
+_NEWEST_PART_ID = (
+    select(PART.c.id)
+    .where(PART.c.session_id == bindparam("session"), PART.c.message_id == bindparam("message"))
+    .order_by(PART.c.seq.desc())
+    .limit(1)
+)
+
+
 def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[Any] | None:
     return connection.execute(
         select(MESSAGE.c.input_hash, MESSAGE.c.role).where(MESSAGE.c.session_id == session_id, MESSAGE.c.id == message_id)

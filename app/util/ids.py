@@ -1,9 +1,11 @@
 """Identifiers in OpenCode's format: `<prefix>_` + 12 hex digits of time + 14 base62 characters.
 
 The 48 bits of time wrap every 795 days (last on 2026-08-14), so ids do not define an order: messages and parts are ordered by
-the store's sequence. Between two wraps, ascending ids of one process do ascend, which is what clients sort by.
+the store's sequence. Between two wraps, ascending ids of one process do ascend, which is what clients sort by; those that follow
+an id of another process, whose clock may be ahead, once that was shown to `follow`.
 """
 
+import re
 import secrets
 import threading
 from typing import Literal
@@ -26,6 +28,9 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_LENGTH = 14
 _TIME_MASK = (1 << 48) - 1
 
+_TICKS_OF_A_DAY = 24 * 3600 * 1000 * 4096
+_MADE = re.compile(r"[a-z]+_([0-9a-f]{12})[0-9A-Za-z]{14}")
+
 _lock = threading.Lock()
 _last_tick = 0
 
@@ -36,6 +41,16 @@ def _next_tick() -> int:
     with _lock:
         _last_tick = max(clock.now_ms() * 4096 + 1, _last_tick + 1)
         return _last_tick
+
+
+def follow(*made: str) -> None:
+    """Ascending ids that are made from now on are newer than these. Those of another form, or more than a day ahead, are a
+    client's own: they are no reason to leave the clock behind."""
+    global _last_tick
+    with _lock:
+        now = max(clock.now_ms() * 4096, _last_tick)
+        ahead = [(int(found[1], 16) - now) & _TIME_MASK for each in made if (found := _MADE.fullmatch(each))]
+        _last_tick = now + max([0, *(ticks for ticks in ahead if ticks < _TICKS_OF_A_DAY)])
 
 
 def _random(length: int) -> str:

@@ -8,7 +8,7 @@ from journal_checks import changed_after_their_end, not_heard
 from postgres import PostgresServer
 from prompted_model import play
 from redis_server import RedisServer
-from replica_turns import idle_everywhere, let_go, messages, new_session, ran, shown, waits
+from replica_turns import Message, idle_everywhere, let_go, messages, new_session, ran, shown, waits
 from replicas import Replicas, running_replicas
 from running_server import ROOT
 from turns import assert_settled, bash, say, texts
@@ -30,6 +30,12 @@ def replicas(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer,
         yield running
 
 
+def _ids(found: list[Message]) -> list[str]:
+    """Of messages and parts, without what they are of."""
+    made = [[message["info"]["id"], *(part["id"] for part in message["parts"])] for message in found]
+    return [each.partition("_")[2] for of_message in made for each in of_message]
+
+
 async def test_what_one_clock_shows_is_no_reason_to_take_a_session_over(replicas: Replicas, figure: Figure) -> None:
     async with replicas.clients() as clients, replicas.followers() as followers:
         sessions = [await new_session(client) for client in clients]
@@ -46,6 +52,10 @@ async def test_what_one_clock_shows_is_no_reason_to_take_a_session_over(replicas
             found = await messages(clients[(number + 1) % 3], session)
             assert_settled(found)
             assert texts(found[-1]) == ["Done."] and ran(replicas, f"clock{number}") == 1
+            for client in (clients[2], clients[0], clients[1]):
+                await client.prompt(session, play([bash("true")], [say("Done.")]))
+            made = _ids(await messages(clients[0], session))
+            assert made == sorted(made)
         assert await not_heard(replicas, followers) == []
         assert changed_after_their_end(replicas.journal(followers[0].start or 0)) == []
     figure(f"clocks {SHIFTS} seconds off: three turns of {LONGER_THAN_A_LEASE:g} s, none taken over")

@@ -35,6 +35,35 @@ def test_they_ascend_when_the_clock_steps_back() -> None:
     assert first < ids.ascending("message")
 
 
+@pytest.mark.usefixtures("set_clock")
+def test_they_follow_those_of_a_server_whose_clock_is_ahead() -> None:
+    now = clock.now_ms() / 1000
+    clock.set_source(lambda: now + 600)
+    theirs = [ids.ascending("message") for _ in range(3)]
+    clock.set_source(lambda: now)
+    ids._last_tick = 0
+    assert ids.ascending("part").removeprefix("prt") < theirs[0].removeprefix("msg")
+    ids.follow(*theirs)
+    made = [ids.ascending("message") for _ in range(3)]
+    assert [*theirs, *made] == sorted([*theirs, *made])
+    ids.follow(theirs[0])
+    assert ids.ascending("message") > made[-1], "an older one changes nothing"
+
+
+@pytest.mark.usefixtures("set_clock")
+def test_they_do_not_follow_what_a_client_made_up() -> None:
+    now = clock.now_ms() / 1000
+    clock.set_source(lambda: now)
+    ids._last_tick = 0
+    clock.set_source(lambda: now + 2 * 24 * 3600)
+    far = ids.ascending("message")
+    clock.set_source(lambda: now)
+    ids._last_tick = 0
+    before = ids.ascending("message")
+    ids.follow(far, "msg_the_same", "msg_", "msg_" + "f" * 12 + "\u0661" * 14)
+    assert before < ids.ascending("message") < far
+
+
 def test_threads_never_get_the_same_time() -> None:
     made: list[str] = []
     threads = [threading.Thread(target=lambda: made.extend(ids.ascending("part") for _ in range(500))) for _ in range(4)]
