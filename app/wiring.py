@@ -280,7 +280,7 @@ def _open_storage(settings: Settings, address: str) -> _Storage:
     volume = None if locks else volume_id(settings.data_dir)
     replicas = Replicas(database, sql, writer, leases, locks, address, volume)
     if isinstance(bus, SharedBus):
-        replicas.cursor = bus.cursor
+        replicas.cursor, bus.changed = bus.cursor, store.note_change
     users, accounts = _users(settings, database, sql)
     states = _directory_states(database, sql, writer, leases)
     return _Storage(database, sql, writer, store, bus, locks, leases, replicas, users, accounts, states)
@@ -341,7 +341,8 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
 def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
     """Commands see no key of a known provider."""
     key_names = frozenset(name for provider in known.providers.values() for name in provider.env)
-    return Toolbox(ToolSettings(core.flags, key_names, core.settings.allow_private_addresses), core.sandbox)
+    settings = ToolSettings(core.flags, key_names, core.settings.allow_private_addresses)
+    return Toolbox(settings, core.sandbox, core.storage.database.locks)
 
 
 def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
@@ -394,7 +395,9 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
     return RunServices(
         runner=runner,
         prompts=prompts,
-        actions=SessionActions(store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects),
+        actions=SessionActions(
+            store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects, storage.leases
+        ),
         deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
         disposal=Disposal(directories.instances, runner, store, storage.states),
     )

@@ -54,6 +54,8 @@ class SharedBus:
         self._introduced: dict[str, float] = {}
         self._link: RedisLink | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self.changed: Callable[[str], None] = lambda session_id: None
+        """Called with each session that an event, or text from another server, is of."""
 
     async def start(self) -> None:
         self._ordered.begin(await self._head())
@@ -107,6 +109,8 @@ class SharedBus:
             event = replace(event, session_id=found[1].decode())
         if ended := _PART.match(event.payload):
             self._remote.ended(ended[1].decode())
+        if event.session_id is not None:
+            self.changed(event.session_id)
         self._local.publish(event)
         while self._behind and self._behind[0][0] <= self._ordered.cursor:
             self._publish_here(self._behind.popleft()[1])
@@ -167,7 +171,12 @@ class SharedBus:
             self._ordered.offer([Event(payload.encode(), directory, None, True, seq, owner)])
         elif kind == _HINT:
             self._ordered.hint(*rest)
-        elif kind == _GAIN and (announced := self._remote.gain(Gain(*rest))) is not None:
+        elif kind == _GAIN:
+            self._take_gain(Gain(*rest))
+
+    def _take_gain(self, gain: Gain) -> None:
+        self.changed(gain.session_id)
+        if (announced := self._remote.gain(gain)) is not None:
             self._pass_on(announced)
 
     # Listening.

@@ -1,7 +1,8 @@
 """What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from app.agent.definitions import default_agent
@@ -18,6 +19,7 @@ from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellI
 from app.schema.part import ModelRef
 from app.schema.session import RevertInput, Session
 from app.session.gate import HoldKind, SessionGate
+from app.session.lease import Leases
 from app.session.revert import Reverts
 from app.session.store import Store
 from app.storage import queries
@@ -40,7 +42,9 @@ class SessionActions:
         reverts: Reverts,
         commands: Commands,
         projects: Projects,
+        leases: Leases,
     ) -> None:
+        self._leases = leases
         self._store = store
         self._prompts = prompts
         self._intake = intake
@@ -74,6 +78,7 @@ class SessionActions:
 
         async def run() -> MessageWithParts:
             await self._require_new(session_id, wanted.message_id)
+            await self._store.follow_ids(session_id)
             await self._reverts.clean_up(instance.location, session_id)
             return await shell.run(scope, wanted)
 
@@ -86,12 +91,24 @@ class SessionActions:
         scope = self._prompts.scope(instance, session_id)
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         scope.model(model)
-        async with self._gate.hold(session_id, HoldKind.SUMMARIZE):
+        async with self._gate.hold(session_id, HoldKind.SUMMARIZE), self._leased(session_id):
             await self._reverts.clean_up(instance.location, session_id)
+            await self._store.follow_ids(session_id)
             await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
             run = self._prompts.start(session_id, instance)
         await run.over.wait()
         run.require_here()
+
+    @asynccontextmanager
+    async def _leased(self, session_id: str) -> AsyncIterator[None]:
+        """Keeps other servers out until the run that is started takes the lease for itself. Raises SessionBusy."""
+        self._store.hold(await self._leases.take(session_id))
+        try:
+            yield
+        except BaseException:
+            self._store.release(session_id)
+            self._leases.drop(session_id)
+            raise
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""

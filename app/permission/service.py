@@ -1,6 +1,8 @@
 """Permission requests: what the rules neither allow nor deny waits for the user's reply."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +17,11 @@ from app.project.location import Location
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
-from app.storage.engine import Database
+from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Lease, Rows, Writer
+
+log = logging.getLogger(__name__)
 
 PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
 """The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
@@ -80,9 +84,22 @@ class Permissions:
         pending = self.pending.add(check.location.directory, check.request, check.lease)
         self._checks[pending.request.id] = check
         try:
-            return await self.pending.wait(pending)
+            answer = await self.pending.wait(pending)
         finally:
             del self._checks[pending.request.id]
+        if answer.reply == "always":
+            await self._answer_others(check.request)
+        return answer
+
+    async def _answer_others(self, request: PermissionRequest) -> None:
+        """The session's other requests that the stored approvals allow: a server that did not ask them cannot tell which."""
+        try:
+            for other in await self.pending.of_session(request.session_id):
+                if await self._is_allowed_now(other, []):
+                    with suppress(RequestNotPending):
+                        await self.pending.resolve(_resolution(other, PermissionAnswer("always")))
+        except StorageError as error:
+            log.warning("requests that are allowed now may still wait for an answer: %s", error)
 
     async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
         """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""

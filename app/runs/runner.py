@@ -372,7 +372,7 @@ class Runner:
             if idle is not None:
                 await idle
         except StaleLease:
-            self._statuses.leave(session_id, run.directory)
+            self._statuses.forget(session_id)
         except Exception:
             log.exception("the end of the turn of %s could not be stored", session_id)
             self._turn_end_retries.add(session_id, run.directory)

@@ -33,7 +33,7 @@ class Forks:
         """Copies everything before `message_id`, or all finished messages. Waits for requests that change messages. Raises
         NotFound for an unknown session or message, and ProjectFull."""
         await self._quota.require_room(location.project_id)
-        async with self._gate.hold(session_id, HoldKind.READ):
+        async with self._gate.hold(session_id, HoldKind.READ), self._store.lock(session_id):
             await self._store.drain()
             source, stored = await self._store.query(_source, session_id)
         original = read_session(session_id, source)

@@ -55,17 +55,8 @@ class Statuses:
         """For readers: a prompt is accepted. The turn announces the status when it begins."""
         self._busy[session_id] = (directory, Busy())
 
-    def leave(self, session_id: str, directory: str) -> None:
-        """For a session that another server has taken over: announces to this server's clients that it is idle, stores
-        nothing."""
-        self._busy.pop(session_id, None)
-        change = self._store.change(session_id, directory)
-        change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=Idle())), journaled=False)
-        change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)), journaled=False)
-        self._store.post(change)
-
     def forget(self, session_id: str) -> None:
-        """For a deleted session. Announces nothing, because the deletion is announced."""
+        """Of a session that is deleted, or that another server has taken over: that one announces what becomes of it."""
         self._busy.pop(session_id, None)
 
 

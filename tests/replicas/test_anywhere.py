@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -178,6 +179,16 @@ async def test_what_is_always_allowed_on_one_replica_is_allowed_on_all(replicas:
         assert texts(await asyncio.wait_for(client.prompt(session, prompt), 10)) == ["So be it."]
 
 
+async def test_always_on_another_replica_answers_the_sessions_other_requests(clients: list[Client]) -> None:
+    a, b, _ = clients
+    session, command = await new_session(a), "make twice > /dev/null"
+    answering = asyncio.create_task(a.prompt(session, play([bash(command), bash(command)], [say("So be it.")])))
+    first, _ = await b.condition("/permission", lambda found: len(found) == 2)
+    await b.post(f"/permission/{first['id']}/reply", {"reply": "always"})
+    assert texts(await asyncio.wait_for(answering, 10)) == ["So be it."]
+    assert [await client.get("/permission") for client in clients] == [[]] * 3
+
+
 @pytest.mark.parametrize("reply", ["reply", "reject"])
 async def test_a_question_is_answered_on_another_replica(clients: list[Client], reply: str) -> None:
     a, b, c = clients
@@ -222,6 +233,7 @@ async def test_all_replicas_say_that_a_session_is_busy(replicas: Replicas, clien
 
 EXCLUDED = {
     "shell": ("POST", "/shell", {"agent": "build", "command": "true"}),
+    "summarize": ("POST", "/summarize", {"providerID": "fake", "modelID": "summary"}),
     "revert": ("POST", "/revert", {"messageID": "MESSAGE"}),
     "unrevert": ("POST", "/unrevert", {}),
     "delete a message": ("DELETE", "/message/MESSAGE", None),
@@ -351,6 +363,61 @@ async def test_a_share_link_is_valid_on_all_replicas(clients: list[Client]) -> N
     assert "Shared." in str(await b.get(path))
     await c.delete(f"/session/{session}/share")
     assert [await request(client, "GET", path) for client in clients] == [404] * 3
+
+
+async def test_what_is_shared_is_shown_on_other_replicas_as_it_grows(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, _ = clients
+    session = await new_session(a)
+    path = "/s/" + (await b.post(f"/session/{session}/share"))["share"]["url"].rpartition("/s/")[2] + "/session"
+    answering = asyncio.create_task(a.prompt(session, streaming("growing")))
+    await b.condition(path, lambda found: "Half of it," in str(found))
+    replicas.model.release("growing")
+    await answering
+    async with asyncio.timeout(SEEN_WITHIN):
+        await b.condition(path, lambda found: "Half of it, and the rest." in str(found))
+
+
+async def test_an_edit_that_waits_for_its_answer_holds_back_another_replicas(replicas: Replicas, clients: list[Client]) -> None:
+    """As on one server: the second is told that the file has changed, and does not ask with a diff that is outdated."""
+    replicas.configure({"permission": {"edit": "ask"}})
+    a, b, c = clients
+    file = replicas.workspace / "edited.txt"
+    file.write_text("one two\n")
+
+    def edit(old: str, new: str) -> str:
+        change = call("edit", filePath=str(file), oldString=old, newString=new)
+        return play([call("read", filePath=str(file))], [change], [say("Done.")])
+
+    first, second = await new_session(a), await new_session(b)
+    answering = [asyncio.create_task(a.prompt(first, edit("one", "1")))]
+    wanted = await asked(c, first)
+    answering.append(asyncio.create_task(b.prompt(second, edit("two", "2"))))
+    await c.condition(f"/session/{second}/message", lambda found: "'newString': '2'" in str(found) and "running" in str(found))
+    await asyncio.sleep(0.3)
+    assert await b.get("/permission") == [wanted]
+    await c.post(f"/permission/{wanted['id']}/reply", {"reply": "once"})
+    assert [texts(answer) for answer in await asyncio.gather(*answering)] == [["Done."]] * 2
+    assert file.read_text() == "1 two\n" and "has been modified since" in str(await messages(c, second))
+
+
+async def test_a_replica_that_starts_ends_what_it_left_and_nothing_of_others(replicas: Replicas, clients: list[Client]) -> None:
+    a, _, c = clients
+    async with tool_running(replicas, a, "others"):
+        own = await new_session(c)
+        await c.prompt(own, play([bash(waits("left"))]), "prompt_async")
+        await eventually(lambda: ran(replicas, "left"))
+        before = set(replicas.left_running())
+        await asyncio.to_thread(_restarted, replicas.all[2])
+        await eventually(lambda: not {process for process in replicas.left_running() if b"echo left" in _command(process)})
+        assert {process for process in before if b"echo others" in _command(process)} <= set(replicas.left_running())
+    assert ran(replicas, "others") == 1
+
+
+def _command(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 async def test_a_disposal_is_announced_on_all_replicas(replicas: Replicas, clients: list[Client]) -> None:
