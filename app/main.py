@@ -36,7 +36,6 @@ def create_app(
 ) -> FastAPI:
     """`workspace` is the directory that requests work in when they name none; `hostname` and `port` are the server's own."""
     settings, flags = settings or Settings(), Flags.from_env()
-    audit_log = AuditLog(settings.data_dir)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -47,7 +46,9 @@ def create_app(
 
     app = _routes(lifespan)
     api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
-    server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{socket.gethostname()}:{port}")
+    host = socket.gethostname()
+    server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{host}:{port}")
+    audit_log = AuditLog(settings.data_dir, f"{host}-{port}" if server.services.directories.states.is_shared else None)
     login = _login(settings, flags, server)
     app.state.services = server.services
     app.state.server = server

@@ -1,4 +1,5 @@
-"""Who changed what: one line of JSON for every request that may write, in `audit.log` in the data directory.
+"""Who changed what: one line of JSON for every request that may write, in `audit.log` in the data directory; with several servers
+in a file for each.
 
 A line stands there before the client hears its answer. Bodies and query strings are not in it, so that no secret is.
 """
@@ -29,10 +30,11 @@ _READING = ("GET", "HEAD", "OPTIONS")
 
 
 class AuditLog:
-    """At most OLD_FILES + 1 files of FILE_BYTES. Opened with the first line."""
+    """At most OLD_FILES + 1 files of FILE_BYTES. Opened with the first line. `server`: the name of one of several that share the
+    data directory, which cannot move each other's files."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._files = _RotatedFiles(data_dir / "audit.log")
+    def __init__(self, data_dir: Path, server: str | None = None) -> None:
+        self._files = _RotatedFiles(data_dir / (f"audit-{server}.log" if server else "audit.log"))
 
     def write(self, entry: dict[str, Any]) -> None:
         """Logs a failure instead of raising: a full disk must not block other work."""

@@ -113,14 +113,18 @@ async def _hand_over(states: DirectoryStates, directory: str, name: str, answer:
     try:
         async with asyncio.timeout(HAND_OVER_SECONDS):
             while True:
-                for state in await states.of(directory):
-                    if state.name == RESULT + name:
-                        result = SignInResult.model_validate_json(state.value)
-                        if result.state == answer.state:
-                            return result.status
+                if (status := await _result(states, directory, name, answer.state)) is not None:
+                    return status
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
         raise NoSignIn from None
+
+
+async def _result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus | None:
+    """None while the sign-in is not over."""
+    stored = [state.value for state in await states.of(directory) if state.name == RESULT + name]
+    results = [SignInResult.model_validate_json(value) for value in stored]
+    return next((result.status for result in results if result.state == sign_in), None)
 
 
 async def _finish(servers: McpServers, server: McpServer, answer: SignInAnswer) -> MCPStatus:

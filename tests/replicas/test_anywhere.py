@@ -1,6 +1,7 @@
 """Everything from anywhere: what a client asks of one replica holds for a session that another one works on."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -539,6 +540,17 @@ async def test_logins_made_through_one_replica_are_valid_on_all(replicas: Replic
 async def _stream_status(client: Client, token: str) -> int:
     async with client.http.stream("GET", f"/event?token={token}") as response:
         return response.status_code
+
+
+async def test_each_replica_has_an_audit_log_of_its_own(replicas: Replicas, clients: list[Client]) -> None:
+    session = await new_session(clients[0])
+    for number, client in enumerate(clients):
+        await client.http.patch(f"/session/{session}", json={"title": str(number)})
+    for replica in replicas.all:
+        (log,) = (replicas.directory / "data").glob(f"audit-*-{replica.port}.log")
+        line = json.loads(log.read_text().splitlines()[-1])
+        assert (line["method"], line["session"]) == ("PATCH", session)
+    assert not (replicas.directory / "data" / "audit.log").exists()
 
 
 async def test_a_key_that_is_stored_on_one_replica_is_seen_by_all(clients: list[Client]) -> None:
