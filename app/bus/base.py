@@ -120,6 +120,10 @@ class EventBus(Protocol):
         """Listen to a directory, or with None to all. `deltas`: part frames carry only what the part gained. `ids`: events carry
         their sequence. `keeps_open`: the directory counts as in use. `audience`: None for who hears of everything."""
 
+    def subscribe_own(self, directory: str) -> "Listener":
+        """For what may act on an event once, on whatever server: to what this server publishes in a directory. It does not keep
+        the directory in use."""
+
     async def start(self) -> None:
         """Before the first event is published."""
 

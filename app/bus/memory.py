@@ -38,6 +38,9 @@ class MemoryBus:
             listener.close()
         return listener
 
+    def subscribe_own(self, directory: str) -> Listener:
+        return self.subscribe(directory, keeps_open=False)
+
     async def start(self) -> None:
         pass
 

@@ -192,6 +192,9 @@ class SharedBus:
     ) -> Listener:
         return self._local.subscribe(directory, deltas=deltas, ids=ids, keeps_open=keeps_open, audience=audience)
 
+    def subscribe_own(self, directory: str) -> Listener:
+        return self._outgoing.subscribe_own(directory)
+
     def streaming(self, directory: str | None) -> StreamingParts:
         return self._remote.streaming(directory)
 

@@ -81,4 +81,4 @@ class _OpenPlugins:
         hooks = (await asyncio.shield(self.loading)).hooks
         async with asyncio.TaskGroup() as group:
             for plugin in hooks.plugins_with("event"):
-                group.create_task(forward(lambda: bus.subscribe(directory, keeps_open=False), hooks, plugin))
+                group.create_task(forward(lambda: bus.subscribe_own(directory), hooks, plugin))
