@@ -24,7 +24,6 @@ from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.builtin.list_files import ListParameters, ListTool
 from app.tool.builtin.read import ReadParameters, ReadTool
 from app.tool.files.file_times import FileTimes
-from app.tool.files.text_file import open_without_waiting
 from app.tool.truncation import OutputStore
 from app.turn.call_host import UnattendedHost
 from app.util import ids
@@ -207,7 +206,7 @@ def data_text(url: str) -> str:
 def _read_bounded(path: Path) -> bytes:
     """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
     try:
-        with open(path, "rb", opener=open_without_waiting) as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BadRequest(f"{path} is not a regular file", ["parts"])
             data = file.read(MAX_EMBEDDED_BYTES + 1) or b""
@@ -216,3 +215,8 @@ def _read_bounded(path: Path) -> bytes:
     if len(data) > MAX_EMBEDDED_BYTES:
         raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
     return data
+
+
+def _open_without_waiting(name: str, flags: int) -> int:
+    """Non-blocking: opening a FIFO otherwise waits for a writer."""
+    return os.open(name, flags | os.O_NONBLOCK)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 class Boundary:
-    """The session's directory and its worktree. A worktree of `/` (no git) adds nothing."""
+    """The session's directory and its worktree. A worktree of `/` (no git) adds nothing. A directory of the worktree that has
+    become a link out of it, as by a command, counts no more."""
 
     def __init__(self, directory: Path, worktree: Path) -> None:
         self.directory = directory
@@ -14,8 +15,11 @@ class Boundary:
 
     @cached_property
     def _roots(self) -> list[str]:
-        places = [self.directory, *([self.worktree] if self.worktree != Path("/") else [])]
-        return list(dict.fromkeys(os.path.realpath(place) for place in places))
+        if self.worktree == Path("/"):
+            return [os.path.realpath(self.directory)]
+        top, real = os.path.realpath(self.worktree), os.path.realpath(self.directory)
+        was_replaced = self.directory.is_relative_to(self.worktree) and not Path(real).is_relative_to(top)
+        return [top] if was_replaced else list(dict.fromkeys([real, top]))
 
     def contains(self, path: Path | str) -> bool:
         """Relative paths start at the directory. For a path that does not exist, its existing parents decide."""

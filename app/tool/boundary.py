@@ -14,11 +14,22 @@ def locate(ctx: ToolContext, name: str) -> Path:
     if "\0" in name:
         raise ToolError(f"A file path cannot contain a NUL character: {name!r}")
     real = Path(_boundary(ctx).resolve(name))
-    for base in (ctx.directory, ctx.worktree):
+    for base in _bases(ctx):
         real_base = Path(os.path.realpath(base))
         if real.is_relative_to(real_base):
             return base / real.relative_to(real_base)
     return real
+
+
+def root_of(ctx: ToolContext, path: Path) -> Path:
+    """Beneath which directory `path`, which `locate` returned, is opened (app.tool.files.beneath)."""
+    return next((base for base in _bases(ctx) if path.is_relative_to(base)), Path("/"))
+
+
+def _bases(ctx: ToolContext) -> list[Path]:
+    """From the outermost on: what lies within the checkout can be replaced by a link, as by a command that runs meanwhile."""
+    is_inside = ctx.worktree != Path("/") and ctx.directory.is_relative_to(ctx.worktree)
+    return [ctx.worktree, ctx.directory] if is_inside else [ctx.directory, ctx.worktree]
 
 
 def require_in_place(ctx: ToolContext, *paths: Path) -> None:

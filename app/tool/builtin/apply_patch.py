@@ -1,6 +1,7 @@
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, assert_never
 
@@ -9,7 +10,7 @@ from pydantic import Field
 from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.tool.files import diff_text, patch_text, text_file
 from app.tool.files.diff_text import FileDelta
 from app.tool.files.file_batch import FileBatch, write_batch
@@ -80,7 +81,7 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
         for path in paths:
             await ask_if_outside(ctx, path)
         async with self._locks.hold_all(paths):
-            batch, planned = await asyncio.to_thread(_plan, steps)
+            batch, planned = await asyncio.to_thread(_plan, steps, partial(root_of, ctx))
             metadata = _metadata(ctx, planned)
             await ctx.host.require_permission(_edit_permission(ctx, paths, metadata))
             require_in_place(ctx, *paths)
@@ -130,8 +131,8 @@ def _changed_paths(steps: list[_LocatedChange]) -> list[Path]:
     return list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
 
 
-def _plan(steps: list[_LocatedChange]) -> tuple[FileBatch, list[_PlannedChange]]:
-    batch = FileBatch()
+def _plan(steps: list[_LocatedChange], root_of: Callable[[Path], Path]) -> tuple[FileBatch, list[_PlannedChange]]:
+    batch = FileBatch(root_of)
     try:
         planned = [_apply(batch, step) for step in steps]
         batch.encoded()

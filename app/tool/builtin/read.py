@@ -13,8 +13,9 @@ from app.schema.base import Wire
 from app.schema.file import FileContent
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.tool.files import file_kind, text_file
+from app.tool.files.beneath import open_file
 from app.tool.files.file_times import FileTimes, Stamp
 
 DEFAULT_LIMIT = 2_000
@@ -78,7 +79,7 @@ class ReadTool(Tool[ReadParameters]):
         await ask_if_outside(ctx, path)
         await ctx.host.require_permission(ToolPermission("read", [str(path)], ["*"]))
         require_in_place(ctx, path)
-        opened = await asyncio.to_thread(_open, path, args.offset or 0, args.limit or DEFAULT_LIMIT)
+        opened = await asyncio.to_thread(_open, path, root_of(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT)
         title = relative_name(ctx, path)
         match opened.content:
             case _ReadAttachment() as attachment:
@@ -89,9 +90,9 @@ class ReadTool(Tool[ReadParameters]):
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
-def _open(path: Path, offset: int, limit: int) -> _OpenedFile:
+def _open(path: Path, root: Path, offset: int, limit: int) -> _OpenedFile:
     try:
-        with open(path, "rb", opener=text_file.open_without_waiting) as file:
+        with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())
             _require_readable(path, status)
             return _OpenedFile(_content(path, file, status, offset, limit), Stamp.of(status))

@@ -1,11 +1,12 @@
 """Changes to several files that are planned in memory and then written together, or not at all."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.tool.base import ToolError
 from app.tool.files import text_file
+from app.tool.files.beneath import ROOT
 from app.tool.files.file_times import Stamp
 from app.tool.files.text_file import TextFile
 
@@ -21,7 +22,9 @@ class _PlannedText:
 class FileBatch:
     """The planned state of the files. Reads see earlier changes of the batch, so that a file can change more than once."""
 
-    def __init__(self) -> None:
+    def __init__(self, root_of: Callable[[Path], Path] = lambda path: ROOT) -> None:
+        """`root_of`: the directory beneath which a path is opened, as in app.tool.files.beneath."""
+        self.root_of = root_of
         self.originals: dict[Path, TextFile | None] = {}
         self._planned: dict[Path, _PlannedText | None] = {}
 
@@ -58,7 +61,7 @@ class FileBatch:
 
     def _content(self, path: Path) -> _PlannedText | None:
         if path not in self.originals:
-            original = self.originals[path] = text_file.read(path)
+            original = self.originals[path] = text_file.read(path, self.root_of(path))
             self._planned[path] = _PlannedText(original.text, original) if original else None
         return self._planned[path]
 
@@ -68,24 +71,19 @@ def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
     file has changed since it was read.
     """
     for path, original in batch.originals.items():
-        text_file.require_unchanged(path, original)
+        text_file.require_unchanged(path, original, batch.root_of(path))
     data = batch.encoded()
     folders = _missing_folders(data)
     try:
-        stamps = {path: text_file.write(path, content, batch.new_mode(path)) for path, content in data.items()}
+        stamps = {
+            path: text_file.write(path, content, batch.new_mode(path), batch.root_of(path)) for path, content in data.items()
+        }
         for path in batch.removed():
-            _delete(path)
+            text_file.delete(path, batch.root_of(path))
     except BaseException as error:
         _undo(batch, folders, error)
         raise
     return stamps
-
-
-def _delete(path: Path) -> None:
-    try:
-        path.unlink()
-    except OSError as error:
-        raise text_file.failure("delete", path, error) from error
 
 
 def _missing_folders(paths: Iterable[Path]) -> list[Path]:
@@ -95,7 +93,7 @@ def _missing_folders(paths: Iterable[Path]) -> list[Path]:
 
 
 def _undo(batch: FileBatch, folders: list[Path], cause: BaseException) -> None:
-    stuck = [str(path) for path, original in batch.originals.items() if not _restored(path, original)]
+    stuck = [str(path) for path, original in batch.originals.items() if not _restored(path, original, batch.root_of(path))]
     for folder in folders:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -103,12 +101,14 @@ def _undo(batch: FileBatch, folders: list[Path], cause: BaseException) -> None:
         raise ToolError(f"{cause}\nThese files could not be put back as they were: {', '.join(stuck)}") from cause
 
 
-def _restored(path: Path, original: TextFile | None) -> bool:
+def _restored(path: Path, original: TextFile | None, root: Path) -> bool:
     try:
+        if text_file.stamp(path, root) == (original.stamp if original else None):
+            return True
         if original is None:
-            path.unlink(missing_ok=True)
-        elif text_file.stamp(path) != original.stamp:
-            text_file.write(path, original.data(), original.mode)
+            text_file.delete(path, root)
+        else:
+            text_file.write(path, original.data(), original.mode, root)
     except NotADirectoryError:
         return True
     except (OSError, ToolError):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.tool.base import ToolContext, ToolError, ToolPermission
-from app.tool.boundary import relative_name, require_in_place
+from app.tool.boundary import relative_name, require_in_place, root_of
 from app.tool.files import diff_text, text_file
 from app.tool.files.diff_text import FileDelta
 from app.tool.files.file_times import FileTimes
@@ -53,13 +53,14 @@ class FileEditor:
         Holds the file's lock throughout, so that a parallel change starts from the result of this one.
         """
         async with self._locks.hold(path):
-            original = await asyncio.to_thread(text_file.read, path)
+            root = root_of(ctx, path)
+            original = await asyncio.to_thread(text_file.read, path, root)
             self._require(ctx.session_id, path, original, requirement)
             change = await asyncio.to_thread(plan_change, path, original, derive)
             await ctx.host.require_permission(_edit_permission(ctx, change))
             require_in_place(ctx, path)
-            text_file.require_unchanged(path, original)
-            stamp = await text_file.finish_in_thread(text_file.write, path, change.data)
+            text_file.require_unchanged(path, original, root)
+            stamp = await text_file.finish_in_thread(text_file.write, path, change.data, None, root)
             self._times.record(ctx.session_id, path, stamp)
         await ctx.host.file_edited(path)
         return change

@@ -6,11 +6,13 @@ import re
 import secrets
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from app.tool.base import ToolError
+from app.tool.files.beneath import ROOT, folder_of, open_file, status_of
 from app.tool.files.file_times import Stamp
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -35,10 +37,11 @@ class TextFile:
         return (_BOM if self.has_bom else b"") + self.text.encode("utf-8", "surrogateescape")
 
 
-def read(path: Path) -> TextFile | None:
-    """None if the file does not exist. Raises ToolError for anything but a regular file of at most MAX_BYTES."""
+def read(path: Path, root: Path = ROOT) -> TextFile | None:
+    """None if the file does not exist. `root` is that of app.tool.files.beneath, here and below. Raises ToolError for anything
+    but a regular file of at most MAX_BYTES."""
     try:
-        with open(path, "rb", opener=open_without_waiting) as file:
+        with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())
             _require_editable(path, status)
             data = file.read()
@@ -65,29 +68,40 @@ def encode(text: str, before: TextFile | None) -> bytes:
     return _BOM + data if before and before.has_bom and not data.startswith(_BOM) else data
 
 
-def write(path: Path, data: bytes, new_mode: int | None = None) -> Stamp:
-    """Replaces or creates a file atomically, and creates missing directories. `path` has no symlinks. An existing file keeps its
-    mode; a new one gets `new_mode`, or the default of the umask.
+def write(path: Path, data: bytes, new_mode: int | None = None, root: Path = ROOT) -> Stamp:
+    """Replaces or creates a file atomically, and creates missing directories. An existing file keeps its mode; a new one gets
+    `new_mode`, or the default of the umask.
     """
     try:
-        status = _status(path)
+        status = status_of(path, root)
         if status is not None:
             _require_regular(path, status)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _replace(path, data, status, new_mode)
+        with folder_of(path, root, create=True) as folder:
+            return _replace(folder, path.name, data, status, new_mode)
     except OSError as error:
         raise failure("write", path, error) from error
 
 
-def require_unchanged(path: Path, before: TextFile | None) -> None:
+def delete(path: Path, root: Path = ROOT) -> None:
+    try:
+        with folder_of(path, root) as folder:
+            os.unlink(path.name, dir_fd=folder)
+    except OSError as error:
+        raise failure("delete", path, error) from error
+
+
+def require_unchanged(path: Path, before: TextFile | None, root: Path = ROOT) -> None:
     """Raises ToolError if the file has changed while the user was asked."""
-    if stamp(path) != (before.stamp if before else None):
+    if stamp(path, root) != (before.stamp if before else None):
         raise ToolError(f"File {path} was changed by someone else while permission was asked. Read it again and retry.")
 
 
-def stamp(path: Path) -> Stamp | None:
+def stamp(path: Path, root: Path = ROOT) -> Stamp | None:
     """None if the file does not exist."""
-    status = _status(path)
+    try:
+        status = status_of(path, root)
+    except OSError as error:
+        raise failure("read", path, error) from error
     return Stamp.of(status) if status else None
 
 
@@ -114,18 +128,6 @@ def _undecodable(text: str) -> list[str]:
     return [] if text.isascii() else _SURROGATE.findall(text)
 
 
-def open_without_waiting(name: str, flags: int) -> int:
-    """Non-blocking: opening a FIFO otherwise waits for a writer."""
-    return os.open(name, flags | os.O_NONBLOCK)
-
-
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
 def _require_regular(path: Path, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise ToolError(_directory(path))
@@ -145,17 +147,20 @@ def _require_editable(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _replace(path: Path, data: bytes, before: os.stat_result | None, new_mode: int | None) -> Stamp:
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None, new_mode: int | None) -> Stamp:
+    temporary = f".{secrets.token_hex(8)}.tmp"
     try:
-        with temporary.open("xb") as file:
+        with os.fdopen(
+            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb"
+        ) as file:
             file.write(data)
             file.flush()
             _set_rights(file.fileno(), before, new_mode)
             written = Stamp.of(os.fstat(file.fileno()))
-        temporary.replace(path)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
         raise
     return written
 
