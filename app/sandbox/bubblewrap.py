@@ -11,9 +11,8 @@ trap : TERM
 ulimit -c 0
 ulimit -d "$1" 2>/dev/null
 ulimit -u "$2" 2>/dev/null || ulimit -p "$2" 2>/dev/null
-nice=$3
-shift 3
-"$nice" -n 5 "$@"
+shift 2
+"$@"
 code=$?
 n=0
 while [ $n -lt 20 ] && kill -0 -1 2>/dev/null; do n=$((n + 1)); sleep 0.01; done
@@ -21,7 +20,7 @@ exit $code
 """
 """Process 1 of the namespace, which runs the command as its child: the limits hold inside only, a SIGTERM lets the command end,
 and what is left in the background gets the 0.2 seconds for its last output that it has without a sandbox. The out-of-memory
-killer takes these processes before the server's, which also has the better priority."""
+killer takes these processes before the server's."""
 
 _ROOT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What is left to root: to work with files of other owners, as `tar` and `su` do. It can neither mount nor make devices."""
@@ -95,4 +94,4 @@ def _is_shown(path: Path, shown: tuple[Path, ...], own: set[Path]) -> bool:
 
 def _ending(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
     yield from ("--chdir", str(scope.directory), "--")
-    yield from (machine.shell, "-c", SUPERVISOR, "sandbox", str(machine.memory_kilobytes), str(machine.processes), machine.nice)
+    yield from (machine.shell, "-c", SUPERVISOR, "sandbox", str(machine.memory_kilobytes), str(machine.processes))

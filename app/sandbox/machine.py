@@ -3,14 +3,14 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from app.sandbox.scope import MachineFacts, Mask
 
 _SYSTEM = """
-/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu /snap /sys
+/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu /snap /sys/devices/system
 /var/lib/ca-certificates /var/lib/dpkg /var/lib/rpm /var/cache/fontconfig
 """
 _OF_HOME = """
@@ -32,7 +32,6 @@ def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: 
     return MachineFacts(
         bwrap=shutil.which("bwrap") or "bwrap",
         shell=shutil.which("sh") or "/bin/sh",
-        nice=shutil.which("nice") or "nice",
         is_root=os.geteuid() == 0,
         user_namespace=False,
         home=_real(home),
@@ -40,7 +39,7 @@ def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: 
         outputs=_real(data_dir) / "tool-output",
         system=(*(path for path in system if path.is_dir() and not path.is_symlink()), *_resolver()),
         links=tuple((path, str(path.readlink())) for path in system if path.is_symlink()),
-        toolchains=tuple(dict.fromkeys([*(path for path in of_home if path.exists()), *_toolchains(home, environment)])),
+        toolchains=tuple(_outermost([*(path for path in of_home if path.exists()), *_toolchains(home, environment)])),
         masks=(*_unreadable_for_others(), *(Mask(_real(path), is_directory=True) for path in others)),
         memory_kilobytes=int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024 * _MEMORY_SHARE),
         processes=PROCESSES,
@@ -63,12 +62,19 @@ def _toolchains(home: Path, environment: Mapping[str, str]) -> Iterator[Path]:
             yield prefix_of(folder, home)
 
 
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    """Without those that lie in another."""
+    return [path for path in dict.fromkeys(paths) if not any(path.is_relative_to(other) for other in paths if other != path)]
+
+
 def prefix_of(folder: Path, home: Path) -> Path:
     """`…/bin` belongs with the libraries beside it, except in home and its hidden directories (`~/.local`), which hold other
-    things too."""
+    things too; `…/shims` with the version manager (pyenv, asdf)."""
     prefix = folder.parent
+    if folder.name == "shims":
+        return prefix
     is_store = prefix in (home, *home.parents) or (prefix.parent == home and prefix.name.startswith("."))
-    return prefix if folder.name == "bin" and not is_store else folder
+    return prefix if folder.name == "bin" and (prefix / "lib").is_dir() and not is_store else folder
 
 
 @cache

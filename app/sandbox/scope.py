@@ -11,7 +11,7 @@ from app.schema.config import SandboxConfig
 from app.util import paths
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
-"""The sandbox has its own of these; /sys is read-only."""
+"""The sandbox has its own of these, or none."""
 _CREDENTIAL_STORES = """
 .ssh .gnupg .aws .azure .kube .docker .netrc .npmrc .pypirc .git-credentials .password-store .vault-token .config/gcloud
 .config/gh .config/git/credentials .local/share/keyrings .mozilla .config/google-chrome .config/chromium .cargo/credentials.toml
@@ -34,7 +34,6 @@ class MachineFacts:
 
     bwrap: str
     shell: str
-    nice: str
     is_root: bool
     user_namespace: bool
     home: Path
@@ -63,6 +62,12 @@ class SandboxPlace:
     def top(self) -> Path:
         return self.directory if self.worktree == Path("/") else self.worktree
 
+    @property
+    def directories(self) -> list[Path]:
+        """What the command works in. A directory of the worktree that has become a link out of it, as by a command, is not."""
+        was_replaced = self.directory.is_relative_to(self.top) and not _real(self.directory).is_relative_to(_real(self.top))
+        return [self.top] if was_replaced else [self.top, self.directory]
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxScope:
@@ -82,11 +87,11 @@ class SandboxScope:
 def scope_of(machine: MachineFacts, place: SandboxPlace, directory: Path, granted: Iterable[Path] = ()) -> SandboxScope:
     """`granted`: paths outside of the project that the user has allowed, files or directories."""
     config = place.config
-    named = [place.directory, place.top, *map(_expanded, config.write)]
+    named = [*place.directories, *map(_expanded, config.write)]
     opened = (opened_for(path, machine) for path in granted if may_be_granted(path, machine))
     write = [*map(_real, named), *git_directories(place.top), *(path for path in opened if path)]
     read = [_real(_expanded(name)) for name in config.read]
-    spellings = [(_real(name), name) for name in [*named, directory] if _real(name) != name]
+    spellings = [(_real(name), name) for name in named if _real(name) != name]
     return SandboxScope(
         directory=directory,
         project=_real(place.top),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from sandboxed import sandbox_of
 
 from app.sandbox.sandbox import Sandbox
@@ -25,7 +26,7 @@ class CommandEnd:
     output: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Confined:
     """`secrets` are files outside of the project, each with SECRET in it."""
 
@@ -38,7 +39,9 @@ class Confined:
         return self.base / "home" / "project"
 
     @classmethod
-    def make(cls, base: Path) -> "Confined":
+    def make(cls, base: Path, monkeypatch: pytest.MonkeyPatch) -> "Confined":
+        """HOME is a directory below `base` from now on."""
+        monkeypatch.setenv("HOME", str(base / "home"))
         names = ("home/.ssh/id_rsa", "home/notes", "data/auth.json", "data/opensession.db", "others/project/.env", "beside/file")
         secrets = [base / name for name in names]
         for secret in secrets:
@@ -47,6 +50,14 @@ class Confined:
         (base / "home" / "project").mkdir()
         subprocess.run(["git", "init", "-q"], cwd=base / "home" / "project", check=True)
         return cls(base, sandbox_of(Settings(data_dir=base / "data", roots=str(base / "others"))), secrets)
+
+    def open_again(self, **environment: str) -> None:
+        """As a server does that is started anew."""
+        settings = Settings(data_dir=self.base / "data", roots=str(self.base / "others"))
+        self.sandbox = sandbox_of(settings, {**os.environ, **environment})
+
+    def place_of(self, directory: Path, worktree: Path | None = None) -> SandboxPlace:
+        return SandboxPlace(directory, worktree or directory)
 
     def place(self, **config: object) -> SandboxPlace:
         return SandboxPlace(self.project, self.project, SandboxConfig.model_validate(config))

@@ -24,6 +24,7 @@ KILL_WAIT_SECONDS = 0.2
 """Seconds to wait until a killed group is gone."""
 OUTPUT_GRACE_SECONDS = 0.2
 """Seconds to read the output of child processes after the program has ended."""
+CONFINED_NICENESS = 5
 _POLL = 0.01
 _LAST_WAIT_SECONDS = 1.0
 """Seconds to wait for a process that cannot be signalled: it left the group or runs as another user."""
@@ -151,7 +152,10 @@ async def _spawn(program: Program, mark: str, *, stdout: IO[bytes], stderr: int 
         )
     )
     try:
-        return await asyncio.shield(starting)
+        process = await asyncio.shield(starting)
+        if program.is_confined:
+            _yield_processor(process.pid)
+        return process
     except asyncio.CancelledError:
         # asyncio would kill the program alone, without the children that it has started by then.
         with suppress(OSError):
@@ -185,6 +189,12 @@ async def _wait_until_empty(group: int, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while _signal_group(group, 0):  # noqa: ASYNC110  there is no event for processes that are not children
                 await asyncio.sleep(_POLL)
+
+
+def _yield_processor(group: int) -> None:
+    """The server goes on answering beside commands that take all of the processor."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, group, CONFINED_NICENESS)
 
 
 def _signal_members(group: int, number: int) -> None:

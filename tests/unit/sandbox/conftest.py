@@ -7,5 +7,4 @@ from confined import Confined
 @pytest.fixture
 def confined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Confined:
     """A project in a home directory that holds secrets, with another project beside it."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    return Confined.make(tmp_path)
+    return Confined.make(tmp_path, monkeypatch)
