@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from glob import iglob
-from itertools import islice
+from itertools import islice, pairwise
 from posixpath import basename, dirname, expanduser, isabs, isdir, islink, join, normpath, realpath
 
 from app.permission.boundary import Boundary
@@ -37,9 +37,9 @@ class PathCheck:
     def outside_of_arguments(self, name: str, args: Sequence[Word]) -> Iterator[str]:
         """Yields the arguments that lead outside: a real path, or the text as typed for what is known only at run time."""
         takes_paths = name in PATH_COMMANDS
-        script = _script_argument(args) if name in _SCRIPT_FIRST else None
+        scripts = _script_arguments(name, args) if name in _SCRIPT_FIRST else []
         for word in args:
-            if word is script:
+            if any(word is script for script in scripts):
                 yield from self.outside_in_program(word.plain, word.text) if name in _SCRIPT_WRITES else ()
                 continue
             for field in word.fields:
@@ -133,12 +133,14 @@ def _names_in_program(program: str) -> Iterator[str]:
         yield found[1]
 
 
-def _script_argument(args: Sequence[Word]) -> Word | None:
-    """The program of sed, awk, grep or jq: their first operand, unless an option holds it."""
-    options = [word for word in args if word.text.startswith("-")]
-    if any(re.match(r"-\w*[ef]|--(exp|file|reg|from)", word.value) for word in options):
-        return None
-    return next((word for word in args if not word.text.startswith("-")), None)
+def _script_arguments(name: str, args: Sequence[Word]) -> list[Word]:
+    """The programs of sed, awk, grep or jq: what follows sed's `-e`, or the first operand if no option holds a program."""
+    options = [word.value for word in args if word.text.startswith("-")]
+    if not any(re.match(r"-\w*[ef]|--(exp|file|reg|from)", option) for option in options):
+        return [word for word in args if not word.text.startswith("-")][:1]
+    if name != "sed" or any(re.match(r"-\w*f|--file", option) for option in options):
+        return []
+    return [word for option, word in pairwise(args) if re.fullmatch(r"-\w*e|--expression", option.value)]
 
 
 def _looks_like_path(field: str) -> bool:

@@ -55,6 +55,15 @@ def test_a_command_is_decided(command: str, rules: str, expected: str, project: 
     assert judge(command.replace(OUT, str(project.parent / "outside")), project, RULESETS[rules]) == expected
 
 
+def test_ordinary_commands_run_unasked(tmp_path: Path) -> None:
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    for file in ("f", "a.py", "src/a.py"):
+        (tmp_path / file).touch()
+    commands = Path(__file__).with_name("ordinary_commands.txt").read_text().splitlines()
+    asked = [command for command in commands if judge(command, tmp_path, RULESETS["no_rm"]) != "allow"]
+    assert len(commands) > 150 and asked == []
+
+
 def test_there_are_enough_attempts() -> None:
     assert len(CORPUS) == len(set(CORPUS))
     assert len([entry for entry in CORPUS if entry[2] != "allow"]) >= 300
