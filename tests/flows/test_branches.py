@@ -1,20 +1,13 @@
 """Clients are told when another branch is checked out in a directory that is in use."""
 
-import subprocess
 from pathlib import Path
 
+from git_files import git
 from running_app import RunningApp, running_app
 from sse_reader import EventReader
 from turns import bash, say
 
 UPDATED = "vcs.branch.updated"
-
-
-def git(directory: Path, *arguments: str) -> str:
-    identity = ["-c", "user.email=a@b", "-c", "user.name=a"]
-    return subprocess.run(
-        ["git", *identity, *arguments], cwd=directory, check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 async def told(app: RunningApp, events: EventReader, count: int, **options: str) -> str:

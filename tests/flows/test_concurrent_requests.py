@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 from every_route import WRITING, every_route
-from revert_steps import bash, files, play, revert, unrevert
+from git_files import files
+from revert_steps import bash, play, revert, unrevert
 from running_app import RunningApp, running_app, text_part
 from turns import assert_settled, requests, say, statuses, task, texts, until
 

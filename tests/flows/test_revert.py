@@ -3,13 +3,13 @@
 import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from revert_steps import DONE, bash, files, play, revert, state, turn, unrevert, write
+from git_files import files, git, state
+from revert_steps import DONE, bash, play, revert, turn, unrevert, write
 from running_app import RunningApp, make_workspace, running_app
 
 from app.provider.scripted.adapter import ScriptedProvider
@@ -27,11 +27,6 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
 @pytest.fixture
 async def session(app: RunningApp) -> str:
     return str((await app.create_session(title="T", permission=ALLOW))["id"])
-
-
-def git(directory: Path, *args: str) -> None:
-    identity = ["-c", "user.email=a@b", "-c", "user.name=a", "-c", "protocol.file.allow=always"]
-    subprocess.run(["git", *identity, *args], cwd=directory, check=True, capture_output=True)
 
 
 def ids(messages: list[dict[str, Any]]) -> list[str]:

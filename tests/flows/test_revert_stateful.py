@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from git_files import files
 from random_edits import edit, put
-from revert_steps import files
 from running_app import RunningApp, running_app
 
 from app.project.location import Location

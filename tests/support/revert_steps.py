@@ -1,7 +1,5 @@
-"""Short ways to script what an agent does to files, and to look at what a revert leaves."""
+"""Short ways to script what an agent does to files."""
 
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -41,25 +39,3 @@ async def revert(app: RunningApp, session_id: str, message_id: str, *, expect: i
 async def unrevert(app: RunningApp, session_id: str) -> dict[str, Any]:
     session: dict[str, Any] = await app.post(f"/session/{session_id}/unrevert")
     return session
-
-
-def state(path: Path) -> object:
-    """What a restore must bring back: type, content, executable bit; None where nothing is."""
-    if path.is_symlink():
-        return ("link", os.readlink(path))
-    if path.is_file():
-        return ("file", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
-    return "directory" if path.is_dir() else None
-
-
-def files(root: Path) -> dict[str, object]:
-    """Every file and link below `root` but git's own."""
-    found: dict[str, object] = {}
-    for folder, folders, names in os.walk(root):
-        if ".git" in folders:
-            folders.remove(".git")
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in [*names, *links]:
-            if name != ".git":
-                found[os.path.relpath(os.path.join(folder, name), root)] = state(Path(folder) / name)
-    return dict(sorted(found.items()))

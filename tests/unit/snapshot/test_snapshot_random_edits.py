@@ -6,9 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from git_files import files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from snapshot_project import Project, all_states
+from snapshot_project import Project
 
 NAMES = st.sampled_from(["a", "b", "日本", "with space", "x.txt", "a.sh"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
@@ -80,10 +81,10 @@ async def edit_and_restore(project: Project, before: list[tuple], after: list[tu
     snapshots = project.snapshots()
     for step in before:
         edit(project.root, *step)
-    then, tree = all_states(project.root), await snapshots.track()
+    then, tree = files(project.root), await snapshots.track()
     for step in after:
         edit(project.root, *step)
-    now = all_states(project.root)
+    now = files(project.root)
 
     changed = await snapshots.patch(tree)
     assert project.relative(changed) == {path for path in then.keys() | now.keys() if then.get(path) != now.get(path)}
@@ -91,7 +92,7 @@ async def edit_and_restore(project: Project, before: list[tuple], after: list[tu
     some = [path for i, path in enumerate(changed) if i not in chosen]
     report = await snapshots.restore(dict.fromkeys(some, tree))
     named = project.relative(some) - {str(entry.path.relative_to(project.root)) for entry in report.failures}
-    result = all_states(project.root)
+    result = files(project.root)
     assert {path: result.get(path) for path in named} == {path: then.get(path) for path in named}
     assert {path: state for path, state in result.items() if path not in named} == {
         path: state for path, state in now.items() if path not in named
@@ -99,6 +100,6 @@ async def edit_and_restore(project: Project, before: list[tuple], after: list[tu
     assert len(some) < len(changed) or report.failures == []
 
     await snapshots.restore(dict.fromkeys(some, report.before))
-    assert all_states(project.root) == now
+    assert files(project.root) == now
     await snapshots.restore(dict.fromkeys(changed, tree))
-    assert all_states(project.root) == then
+    assert files(project.root) == then

@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from snapshot_project import Project, all_states, run_git, state
+from git_files import files, git, state
+from snapshot_project import Project
 
 from app.snapshot.capture import MAX_FILE_BYTES
 from app.snapshot.restore import RestoreReport
@@ -56,12 +57,12 @@ async def test_the_reports_snapshot_undoes_the_restore(project: Project, snapsho
     project.write("a/now a directory", "2")
     project.write("dir/b", "2").chmod(0o755)
     project.write("new", "2")
-    then = all_states(project.root)
+    then = files(project.root)
     paths = await snapshots.patch(tree)
     report = await snapshots.restore(dict.fromkeys(paths, tree))
-    assert all_states(project.root) != then
+    assert files(project.root) != then
     await snapshots.restore(dict.fromkeys(paths, report.before))
-    assert all_states(project.root) == then
+    assert files(project.root) == then
 
 
 async def test_a_dry_run_only_reports(project: Project, snapshots: Snapshots) -> None:
@@ -143,7 +144,7 @@ async def test_a_file_that_became_a_directory_and_the_reverse(project: Project, 
     project.write("b", "x")
     report = await snapshots.restore(dict.fromkeys(await snapshots.patch(tree), tree))
     assert report.failures == []
-    assert all_states(project.root) == {"a": ("file", b"file", False), "b/inner/deep": ("file", b"file", False)}
+    assert files(project.root) == {"a": ("file", b"file", False), "b/inner/deep": ("file", b"file", False)}
 
 
 async def test_a_directory_that_holds_other_files_is_not_replaced(project: Project, snapshots: Snapshots) -> None:
@@ -208,7 +209,7 @@ async def test_large_files_are_left_alone_and_reported(project: Project, snapsho
     shrank.write_text("small")
     rewritten.write_bytes(large + b"y")
     made = project.write("made", large)
-    then = all_states(project.root)
+    then = files(project.root)
     paths = await snapshots.patch(tree)
     assert set(paths) == {grew, shrank, rewritten, made}
     report = await snapshots.restore(dict.fromkeys([*paths, same], tree))
@@ -219,7 +220,7 @@ async def test_large_files_are_left_alone_and_reported(project: Project, snapsho
         "made": "it is larger than 2 MiB",
     }
     assert report.unchanged == [same]
-    assert all_states(project.root) == then
+    assert files(project.root) == then
 
 
 async def test_ignored_files_are_left_alone_and_reported(project: Project, snapshots: Snapshots) -> None:
@@ -233,7 +234,7 @@ async def test_ignored_files_are_left_alone_and_reported(project: Project, snaps
 
 async def test_files_of_a_repository_inside_are_left_alone_and_reported(project: Project, snapshots: Snapshots) -> None:
     project.write("sub/a", "x")
-    run_git(project.root / "sub", "init", "--quiet")
+    git(project.root / "sub", "init", "--quiet")
     report = await snapshots.restore({project.root / "sub" / "a": await snapshots.track()})
     assert reasons(report) == {"a": "it belongs to another git repository inside this one"}
 

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from snapshot_project import Project, all_states, run_git
+from git_files import files, git
+from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir
@@ -158,13 +159,13 @@ async def test_repositories_inside_are_not_entered(project: Project, snapshots: 
     project.write("a.txt")
     other = project.root.parent / "other"
     other.mkdir()
-    run_git(other, "init", "--quiet")
+    git(other, "init", "--quiet")
     (other / "b.txt").write_text("x")
-    run_git(other, "add", ".")
-    run_git(other, "commit", "-qm", "first")
+    git(other, "add", ".")
+    git(other, "commit", "-qm", "first")
     project.git("submodule", "add", "--quiet", str(other), "sub")
     (project.root / "empty").mkdir()
-    run_git(project.root / "empty", "init", "--quiet")
+    git(project.root / "empty", "init", "--quiet")
     tree = await snapshots.track()
     assert held(project, tree) == {"a.txt", ".gitmodules"}
     project.write("sub/b.txt", "changed")
@@ -178,8 +179,8 @@ async def test_a_file_replaced_by_a_repository(project: Project, snapshots: Snap
     tree = await snapshots.track()
     (project.root / "a").unlink()
     (project.root / "a").mkdir()
-    run_git(project.root / "a", "init", "--quiet")
-    run_git(project.root / "a", "commit", "--allow-empty", "-qm", "first")
+    git(project.root / "a", "init", "--quiet")
+    git(project.root / "a", "commit", "--allow-empty", "-qm", "first")
     assert project.relative(await snapshots.patch(tree)) == {"a"}
     assert held(project, await snapshots.track()) == set()
 
@@ -346,7 +347,7 @@ async def test_the_users_configuration_changes_nothing(project: Project, tmp_pat
     project.write("a.txt", "two\r\n")
     assert "--- a/a.txt" in await snapshots.diff(tree)
     await snapshots.restore({project.root / "a.txt": tree})
-    assert all_states(project.root) == {"a.txt": ("file", b"one\r\n", False)}
+    assert files(project.root) == {"a.txt": ("file", b"one\r\n", False)}
 
 
 async def test_a_set_up_cut_short_is_finished(project: Project, snapshots: Snapshots) -> None:
@@ -354,7 +355,7 @@ async def test_a_set_up_cut_short_is_finished(project: Project, snapshots: Snaps
     project.write("a.txt", "one\r\n")
     git_dir = snapshot_dir(project.data, "global", project.root)
     git_dir.mkdir(parents=True)
-    run_git(git_dir, "init", "--quiet", "--bare", str(git_dir))
+    git(git_dir, "init", "--quiet", "--bare", str(git_dir))
     (git_dir / "info" / "attributes").unlink(missing_ok=True)
     tree = await snapshots.track()
     project.write("a.txt", "two")

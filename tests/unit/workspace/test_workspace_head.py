@@ -2,14 +2,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from git_files import git
 
 from app.project.discovery import discover
 from app.workspace.head import Head
-
-
-def git(directory: Path, *arguments: str) -> None:
-    identity = ["-c", "user.email=a@b", "-c", "user.name=a"]
-    subprocess.run(["git", *identity, *arguments], cwd=directory, check=True, capture_output=True)
 
 
 def made(directory: Path, *options: str) -> Path:

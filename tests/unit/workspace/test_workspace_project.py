@@ -1,39 +1,21 @@
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from git_files import git
 
 from app.project.discovery import OUTSIDE_GIT, ProjectInfo, branch, discover
-
-IDENTITY = [
-    "-c",
-    "user.name=Test",
-    "-c",
-    "user.email=test@example.com",
-    "-c",
-    "commit.gpgsign=false",
-    "-c",
-    "protocol.file.allow=always",
-]
-
-
-def run_git(cwd: Path, *args: str) -> str:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    result = subprocess.run(["git", *IDENTITY, *args], cwd=cwd, env=env, check=True, capture_output=True, text=True)
-    return result.stdout.strip()
 
 
 def repository(path: Path, *, commits: int = 1) -> Path:
     path.mkdir(parents=True)
-    run_git(path, "init", "--quiet", "--initial-branch=main")
+    git(path, "init", "--quiet", "--initial-branch=main")
     for i in range(commits):
-        run_git(path, "commit", "--allow-empty", "-qm", f"commit {i} of {path}")
+        git(path, "commit", "--allow-empty", "-qm", f"commit {i} of {path}")
     return path
 
 
 def roots(path: Path) -> list[str]:
-    return sorted(run_git(path, "rev-list", "--max-parents=0", "--all").split())
+    return sorted(git(path, "rev-list", "--max-parents=0", "--all").split())
 
 
 async def test_a_repository_and_its_subdirectories(tmp_path: Path) -> None:
@@ -47,8 +29,8 @@ async def test_a_repository_and_its_subdirectories(tmp_path: Path) -> None:
 async def test_the_smallest_of_several_root_commits(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     for name in ("x", "y", "z"):
-        run_git(root, "checkout", "--quiet", "--orphan", name)
-        run_git(root, "commit", "--allow-empty", "-qm", name)
+        git(root, "checkout", "--quiet", "--orphan", name)
+        git(root, "commit", "--allow-empty", "-qm", name)
     assert len(roots(root)) == 4
     assert (await discover(root)).id == roots(root)[0]
 
@@ -56,14 +38,14 @@ async def test_the_smallest_of_several_root_commits(tmp_path: Path) -> None:
 async def test_a_linked_worktree_belongs_to_the_same_project(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     linked = tmp_path / "linked"
-    run_git(root, "worktree", "add", "--quiet", str(linked))
+    git(root, "worktree", "add", "--quiet", str(linked))
     (linked / "sub").mkdir()
     assert await discover(linked / "sub") == ProjectInfo(id=roots(root)[0], worktree=root, checkout=linked, vcs="git")
 
 
 async def test_a_clone_has_the_same_id(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
-    run_git(tmp_path, "clone", "--quiet", str(root), "clone")
+    git(tmp_path, "clone", "--quiet", str(root), "clone")
     assert (await discover(tmp_path / "clone")).id == (await discover(root)).id
 
 
@@ -74,22 +56,22 @@ async def test_before_the_first_commit(tmp_path: Path) -> None:
 
 async def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
     inner, outer = repository(tmp_path / "inner"), repository(tmp_path / "outer")
-    run_git(outer, "submodule", "add", "--quiet", str(inner), "sub")
+    git(outer, "submodule", "add", "--quiet", str(inner), "sub")
     assert await discover(outer / "sub") == ProjectInfo(roots(inner)[0], outer / "sub", outer / "sub", "git")
 
 
 async def test_a_git_directory_kept_elsewhere(tmp_path: Path) -> None:
     root = tmp_path / "repo"
     root.mkdir()
-    run_git(root, "init", "--quiet", f"--separate-git-dir={tmp_path / 'elsewhere'}")
+    git(root, "init", "--quiet", f"--separate-git-dir={tmp_path / 'elsewhere'}")
     assert (await discover(root)).worktree == root
 
 
 async def test_a_detached_head_that_no_ref_reaches(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     [commit] = roots(root)
-    run_git(root, "checkout", "--quiet", "--detach")
-    run_git(root, "branch", "-D", "main")
+    git(root, "checkout", "--quiet", "--detach")
+    git(root, "branch", "-D", "main")
     assert (await discover(root)).id == commit
 
 
@@ -118,9 +100,9 @@ async def test_the_repository_is_left_as_it_is(tmp_path: Path) -> None:
 async def test_branches(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo", commits=0)
     assert await branch(root) == "main"
-    run_git(root, "commit", "--allow-empty", "-qm", "first")
-    run_git(root, "checkout", "--quiet", "-b", "feature/日本")
+    git(root, "commit", "--allow-empty", "-qm", "first")
+    git(root, "checkout", "--quiet", "-b", "feature/日本")
     assert await branch(root) == "feature/日本"
-    run_git(root, "checkout", "--quiet", "--detach")
+    git(root, "checkout", "--quiet", "--detach")
     assert await branch(root) is None
     assert await branch(tmp_path) is None

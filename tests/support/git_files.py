@@ -1,0 +1,38 @@
+"""git as tests run it, and what a worktree holds."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+_OPTIONS = {"user.name": "Test", "user.email": "test@example.com", "commit.gpgsign": "false", "protocol.file.allow": "always"}
+
+
+def git(cwd: Path, *args: str) -> str:
+    """What it prints, stripped. Its own variables of the environment are left out: a hook that runs the tests sets some."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
+    result = subprocess.run(["git", *options, *args], cwd=cwd, env=env, check=True, capture_output=True, text=True)
+    return result.stdout.strip()
+
+
+def state(path: Path) -> object:
+    """What a restore must bring back: type, content, executable bit; None where nothing is."""
+    if path.is_symlink():
+        return ("link", os.readlink(path))
+    if path.is_file():
+        return ("file", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+    return "directory" if path.is_dir() else None
+
+
+def files(root: Path) -> dict[str, object]:
+    """Every file and link below `root` but git's own."""
+    found: dict[str, object] = {}
+    for folder, folders, names in os.walk(root):
+        if ".git" in folders:
+            folders.remove(".git")
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        for name in [*names, *links]:
+            if name != ".git":
+                found[os.path.relpath(os.path.join(folder, name), root)] = state(Path(folder) / name)
+    return dict(sorted(found.items()))
