@@ -76,11 +76,11 @@ async def test_an_event_stream_that_is_opened_at_the_very_end_ends(app: RunningA
     assert events.types == ["server.connected"]
 
 
-@pytest.mark.parametrize(("query", "told"), [("?ids=true", True), ("", False)])
-async def test_who_asked_for_ids_is_told_when_to_come_back(app: RunningApp, query: str, told: bool) -> None:
+@pytest.mark.parametrize(("query", "gets_hint"), [("?ids=true", True), ("", False)])
+async def test_who_asked_for_ids_is_told_when_to_come_back(app: RunningApp, query: str, gets_hint: bool) -> None:
     async with app.client.stream("GET", f"/event{query}") as response, asyncio.timeout(5):
         pieces = response.aiter_text()
         assert "server.connected" in await anext(pieces)
         await app.fastapi.state.server.wind_down()
         rest = "".join([piece async for piece in pieces])
-    assert bool(re.search(r'^retry: \d+\ndata: \{"type":"server.heartbeat".*\n\n\Z', rest, re.M)) == told
+    assert bool(re.search(r'^retry: \d+\ndata: \{"type":"server.heartbeat".*\n\n\Z', rest, re.M)) == gets_hint

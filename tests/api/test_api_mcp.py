@@ -147,9 +147,9 @@ async def test_authenticate_announces_the_page_and_waits_for_the_user(app: Runni
         await remote(app, url)
         async with app.events() as events:
             waiting = asyncio.create_task(app.post("/mcp/web/auth/authenticate"))
-            told = (await events.until("mcp.browser.open.failed")).properties
-            assert told["mcpName"] == "web"
-            await app.client.get(await visit(told["url"]))
+            announced = (await events.until("mcp.browser.open.failed")).properties
+            assert announced["mcpName"] == "web"
+            await app.client.get(await visit(announced["url"]))
             assert await waiting == CONNECTED
 
 

@@ -96,9 +96,9 @@ async def test_rules_are_set_behind_those_that_are_there_and_announced(app: Runn
     third, again = rule("bash", "git *", "allow"), rule("bash", "*", "deny")
     async with app.events() as events:
         updated = await app.call("PATCH", path, {"permission": [again, third]})
-        told = (await events.until("session.updated")).properties["info"]
+        announced = (await events.until("session.updated")).properties["info"]
     assert updated["permission"] == [second, again, third] and updated["time"]["updated"] >= session["time"]["updated"]
-    assert told == updated == await app.get(path)
+    assert announced == updated == await app.get(path)
 
 
 async def test_wrong_rules_are_refused_and_change_nothing(app: RunningApp) -> None:

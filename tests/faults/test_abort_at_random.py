@@ -88,8 +88,8 @@ async def still_to_come(app: RunningApp, session: str, prompts: list[asyncio.Tas
     while True:
         done, left = await asyncio.wait(prompts, timeout=0.05)
         for prompt in done:
-            told = prompt.result()
-            assert told is None or told["info"]["role"] == "assistant"
+            prompted = prompt.result()
+            assert prompted is None or prompted["info"]["role"] == "assistant"
         if not left:
             return
         await app.post(f"/session/{session}/abort")

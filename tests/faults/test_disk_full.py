@@ -110,11 +110,11 @@ async def test_a_data_directory_that_cannot_be_written_is_reported_at_the_start(
     data = tmp_path / "data"
     if of_nobody == "not a directory":
         data.write_text("")
-        told = serve(tmp_path, data)
+        failed = serve(tmp_path, data)
     else:
-        told = read_only(tmp_path, data)
-    assert told.returncode == 1
-    (line,) = told.stderr.strip().splitlines()
+        failed = read_only(tmp_path, data)
+    assert failed.returncode == 1
+    (line,) = failed.stderr.strip().splitlines()
     assert str(data) in line and "cannot be written" in line and "OPENSESSION_DATA_DIR" in line
     figure(f"{of_nobody}: {line.replace(str(data), 'DIR')}")
 

@@ -133,7 +133,7 @@ async def test_edits_that_meet_other_work_are_refused(tmp_path: Path, figure: Fi
     servers = Servers(tmp_path, PATH=f"{hanging_git(tmp_path)}:{os.environ['PATH']}")
     spoken = {"text": "In short: nothing happened here at all.", "chunks": 20, "delay": 0.05}
     servers.play([[bash("echo two > a.txt")], [say("Done.")], [spoken]])
-    told: Counter[int] = Counter()
+    statuses: Counter[int] = Counter()
     async with servers.start() as client:
         session = (await client.post("/session", {"title": "T"}))["id"]
         prompt = (await client.prompt(session))["info"]["parentID"]
@@ -142,15 +142,15 @@ async def test_edits_that_meet_other_work_are_refused(tmp_path: Path, figure: Fi
         async with held(servers, client, session, prompt):
             for message in before:
                 for method, path, body in edits(session, message):
-                    told[(await client.http.request(method, path, json=body)).status_code] += 1
+                    statuses[(await client.http.request(method, path, json=body)).status_code] += 1
         await client.idle()
         after = await messages(client, session)
         assert after[: len(before)] == before
         assert_settled(after)
         if held is revert:
             await client.post(f"/session/{session}/unrevert")
-    figure(f"{held.__name__}: {told[409]} of {told.total()} edits refused")
-    assert set(told) == {409} and errors(servers.log) == []
+    figure(f"{held.__name__}: {statuses[409]} of {statuses.total()} edits refused")
+    assert set(statuses) == {409} and errors(servers.log) == []
     assert (servers.workspace / "a.txt").read_text() == "two\n"
 
 
@@ -179,7 +179,7 @@ async def test_a_message_that_is_reverted_is_not_deleted_and_unrevert_brings_the
 async def test_prompts_and_subagents_that_meet_a_deletion_leave_nothing_behind(tmp_path: Path, figure: Figure) -> None:
     """No session, no error in the log, nothing that runs on, also seconds later."""
     servers = Servers(tmp_path)
-    told: Counter[int] = Counter()
+    statuses: Counter[int] = Counter()
     async with servers.start() as client:
         for number in range(ROUNDS):
             session = await client.session()
@@ -188,9 +188,9 @@ async def test_prompts_and_subagents_that_meet_a_deletion_leave_nothing_behind(t
             await asyncio.sleep(MOMENTS[number % len(MOMENTS)])
             assert await client.delete(f"/session/{session}")
             answers: list[httpx.Response] = await asyncio.gather(*sent)
-            told.update(answer.status_code for answer in answers)
+            statuses.update(answer.status_code for answer in answers)
             await client.get(f"/session/{session}", expect=404)
         assert await client.get("/session") == [] and await client.get("/session/status") == {}
         await asyncio.sleep(2.5)  # what was retried each second is seen in the log then
-    figure(f"{ROUNDS} deletions met {told.total()} requests {dict(told)}: 0 errors in the log")
-    assert set(told) <= {200, 204, 404, 409} and errors(servers.log) == []
+    figure(f"{ROUNDS} deletions met {statuses.total()} requests {dict(statuses)}: 0 errors in the log")
+    assert set(statuses) <= {200, 204, 404, 409} and errors(servers.log) == []

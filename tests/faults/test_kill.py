@@ -93,10 +93,10 @@ class Crowd:
 
     async def _send(self, path: str, **fields: Any) -> Any:
         session, body = await self._session(), {**self._message(), **fields}
-        told = session and await self._client.post(f"/session/{session}/{path}", body)
-        if told and session not in self._known.doomed:
+        response = session and await self._client.post(f"/session/{session}/{path}", body)
+        if response and session not in self._known.doomed:
             self._known.prompts.append((str(session), body["messageID"]))
-        return told
+        return response
 
     async def _prompt(self) -> None:
         answer = await self._send("message")
@@ -188,7 +188,7 @@ def paired(messages: list[dict[str, Any]]) -> int:
             assert open_calls[message["tool_call_id"]] == 0, messages
         else:
             assert not +open_calls, messages
-        calls = [told["id"] for told in message.get("tool_calls", [])]
+        calls = [call["id"] for call in message.get("tool_calls", [])]
         open_calls.update(calls)
         count += len(calls)
     assert not +open_calls, messages

@@ -21,7 +21,7 @@ import keyword_server
 import pytest
 from event_fold import EventFold, KnownSession, folding
 from long_form import LONG, SLACK
-from random_clients import RandomClients, Told
+from random_clients import ClientLog, RandomClients
 from running_server import ROOT, RunningServer, free_port, serving, serving_again, this_checkout
 
 Figure = Callable[[str], None]
@@ -45,7 +45,7 @@ SHOWN = 60
 class Outcome:
     """Of one run: `reads` by session, the folds of the streams, seconds until all was idle."""
 
-    told: Told
+    client_log: ClientLog
     reads: dict[str, "Read"]
     folds: dict[str, EventFold]
     idle_after: float
@@ -66,7 +66,7 @@ async def test_random_clients_and_the_event_stream_agree(tmp_path: Path, figure:
     with keyword(tmp_path) as server:
         outcome = await run(server, seed)
     check(outcome, (tmp_path / "server.log").read_text(), seed)
-    figure(told(outcome, seed))
+    figure(summary(outcome, seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -83,7 +83,7 @@ async def test_nothing_is_lost_while_the_database_refuses_commits(tmp_path: Path
     assert keyword_server.REFUSED in log
     check(outcome, log, seed)
     assert after == outcome.reads
-    figure(f"{told(outcome, seed)}; {log.count(f'{keyword_server.REFUSED}')} refusals in the log")
+    figure(f"{summary(outcome, seed)}; {log.count(f'{keyword_server.REFUSED}')} refusals in the log")
 
 
 def keyword(directory: Path, **environment: str) -> Any:
@@ -111,7 +111,7 @@ async def run(server: RunningServer, seed: int, refusals: Path | None = None) ->
         (await http.post("/session", json={"title": THE_END})).raise_for_status()
         await asyncio.gather(*(ended(fold) for fold in folds.values()))
         reads = {session["id"]: await read(http, session["id"]) for session in (await http.get("/session")).json()}
-        return Outcome(clients.told, reads, folds, idle_after, statuses, waiting)
+        return Outcome(clients.client_log, reads, folds, idle_after, statuses, waiting)
 
 
 STREAMS = {"whole parts": "", "deltas": "?parts=delta"}
@@ -159,15 +159,15 @@ def check(outcome: Outcome, log: str, seed: int) -> None:
         wrong.setdefault(session, []).extend(lines)
 
     refused = keyword_server.REFUSED in log
-    note("", *outcome.told.wrong, *tracebacks(log), *no_more(outcome, SETTLED_WITHIN if refused else IDLE_WITHIN))
+    note("", *outcome.client_log.wrong, *tracebacks(log), *no_more(outcome, SETTLED_WITHIN if refused else IDLE_WITHIN))
     for name, fold in outcome.folds.items():
         note("", *(f"{name}: {line}" for line in fold.wrong))
-        for part in fold.returned.keys() - outcome.told.patched:
+        for part in fold.returned.keys() - outcome.client_log.patched:
             note(fold.returned[part], f"{name}: {part} is told of after it was removed")
         for session, found in outcome.reads.items():
             note(session, *(f"{name}: {line}" for line in differences(found, fold.sessions.get(session))))
     for session, found in outcome.reads.items():
-        note(session, *unsettled(found.messages, outcome.told.cut), *unanswered(found, session, outcome))
+        note(session, *unsettled(found.messages, outcome.client_log.cut), *unanswered(found, session, outcome))
     note("", *lost(outcome), *wrongly_ordered(outcome), *wrongly_failed(outcome, refused))
     if any(wrong.values()):
         pytest.fail(report(wrong, outcome, seed), pytrace=False)
@@ -178,7 +178,7 @@ def report(wrong: dict[str, list[str]], outcome: Outcome, seed: int) -> str:
     lines = [f"{session or 'server'}: {line[:1500]}" for session, found in wrong.items() for line in dict.fromkeys(found)]
     session = next((session for session, found in wrong.items() if session and found), "")
     fold = outcome.folds["whole parts"]
-    clients, stream = outcome.told.history.get(session, []), fold.history.get(session, [])
+    clients, stream = outcome.client_log.history.get(session, []), fold.history.get(session, [])
     history = [f"What clients did with {session}:", *clients[-SHOWN:], f"What the stream told of {session}:", *stream[-SHOWN:]]
     return "\n".join([f"OPENSESSION_SEED={seed}: {len(lines)} findings", *lines[:SHOWN], *(history if session else [])])
 
@@ -218,14 +218,14 @@ def differences(found: Read, known: KnownSession | None) -> list[str]:
     if known is None:
         return ["the stream did not tell of it"]
     pairs = {"session": (found.info, known.info), "todos": (found.todos, known.todos), "diff": (found.diff, known.diff)}
-    told = [f"{what}: read {a}, streamed {b}" for what, (a, b) in pairs.items() if a != b]
+    problems = [f"{what}: read {a}, streamed {b}" for what, (a, b) in pairs.items() if a != b]
     streamed = [message.as_read() for message in known.messages.values()]
     read_ids, streamed_ids = ids(found.messages), ids(streamed)
     if read_ids != streamed_ids:
-        told.append(f"messages: read {read_ids}, streamed {streamed_ids}")
+        problems.append(f"messages: read {read_ids}, streamed {streamed_ids}")
     elif found.messages != streamed:
-        told += [line for pair in zip(found.messages, streamed, strict=True) for line in message_differences(*pair)]
-    return told
+        problems += [line for pair in zip(found.messages, streamed, strict=True) for line in message_differences(*pair)]
+    return problems
 
 
 def message_differences(found: dict[str, Any], streamed: dict[str, Any]) -> list[str]:
@@ -242,17 +242,17 @@ def ids(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def unsettled(messages: list[dict[str, Any]], cut: set[int]) -> list[str]:
-    told = []
+    problems = []
     for message in messages:
         info, kinds = message["info"], Counter(part["type"] for part in message["parts"])
         if info["role"] == "assistant" and "completed" not in info["time"]:
-            told.append(f"{info['id']} is not completed")
+            problems.append(f"{info['id']} is not completed")
         unfinished = kinds["step-start"] - kinds["step-finish"]
         if unfinished and info["time"]["created"] not in cut and not (unfinished == 1 and "error" in info):
-            told.append(f"{info['id']} has {kinds['step-start']} step-start and {kinds['step-finish']} step-finish: {info}")
+            problems.append(f"{info['id']} has {kinds['step-start']} step-start and {kinds['step-finish']} step-finish: {info}")
         running = [part for part in message["parts"] if part["type"] == "tool" and "end" not in part["state"].get("time", {})]
-        told += [f"a call has not ended: {part}" for part in running]
-    return told
+        problems += [f"a call has not ended: {part}" for part in running]
+    return problems
 
 
 def unanswered(found: Read, session: str, outcome: Outcome) -> list[str]:
@@ -260,15 +260,15 @@ def unanswered(found: Read, session: str, outcome: Outcome) -> list[str]:
     known = outcome.folds["whole parts"].sessions.get(session)
     if known is None:
         return []
-    announced, told, there = list(known.announced), [], set(ids(found.messages))
-    for prompt in outcome.told.prompts:
+    announced, problems, there = list(known.announced), [], set(ids(found.messages))
+    for prompt in outcome.client_log.prompts:
         if prompt.session != session or prompt.id in known.removed:
             continue
         if prompt.id not in there:
-            told.append(f"{prompt} was accepted and is gone")
+            problems.append(f"{prompt} was accepted and is gone")
         elif prompt.answered and not is_answered(prompt.id, announced, known):
-            told.append(f"{prompt} has no answer")
-    return told
+            problems.append(f"{prompt} has no answer")
+    return problems
 
 
 def wrongly_failed(outcome: Outcome, may_refuse: bool) -> list[str]:
@@ -276,7 +276,7 @@ def wrongly_failed(outcome: Outcome, may_refuse: bool) -> list[str]:
     sessions = outcome.folds["whole parts"].sessions
     return [
         f"{prompt} was answered with {answer}"
-        for prompt, answer in outcome.told.failed
+        for prompt, answer in outcome.client_log.failed
         if prompt.session in sessions
         and prompt.id not in sessions[prompt.session].removed
         and not (may_refuse and answer["name"] == "NoAnswerError")
@@ -292,16 +292,18 @@ def is_answered(prompt: str, announced: list[str], known: KnownSession) -> bool:
 
 def lost(outcome: Outcome) -> list[str]:
     """What was acknowledged, and not announced or not so."""
-    fold, told = outcome.folds["whole parts"], outcome.told
-    facts = [f"{fact} was acknowledged and not announced" for fact in told.facts if not announced(fact, fold)]
-    deleted = [f"{session} was deleted and is there" for session in told.deleted if session in outcome.reads]
+    fold, known = outcome.folds["whole parts"], outcome.client_log
+    facts = [f"{fact} was acknowledged and not announced" for fact in known.facts if not announced(fact, fold)]
+    deleted = [f"{session} was deleted and is there" for session in known.deleted if session in outcome.reads]
     removed = [
         f"{item} of {session} was removed and is there"
-        for session, item in told.removed
-        if session in fold.sessions and item in present(outcome.reads.get(session)) and item not in told.sent_twice | told.patched
+        for session, item in known.removed
+        if session in fold.sessions
+        and item in present(outcome.reads.get(session))
+        and item not in known.sent_twice | known.patched
     ]
-    replies = [f"{request}: {count} replies were accepted" for request, count in told.replies.items() if count > 1]
-    doubled = [f"{request}: the stream told of {told}" for request, told in fold.replies.items() if len(told) > 1]
+    replies = [f"{request}: {count} replies were accepted" for request, count in known.replies.items() if count > 1]
+    doubled = [f"{request}: the stream told of {seen}" for request, seen in fold.replies.items() if len(seen) > 1]
     return [*facts, *deleted, *removed, *replies, *doubled]
 
 
@@ -319,17 +321,17 @@ def present(found: Read | None) -> set[str]:
 
 def wrongly_ordered(outcome: Outcome) -> list[str]:
     """Pages that were read on the way, in another order than the stream's."""
-    told = []
-    for session, page in outcome.told.pages:
+    problems = []
+    for session, page in outcome.client_log.pages:
         known = outcome.folds["whole parts"].sessions.get(session)
         order = [message for message in known.announced if message in set(page)] if known else []
         if [message for message in page if message in set(order)] != order:
-            told.append(f"a page of {session} was {page}, the stream told of {order}")
-    return told
+            problems.append(f"a page of {session} was {page}, the stream told of {order}")
+    return problems
 
 
-def told(outcome: Outcome, seed: int) -> str:
-    counts = outcome.told
+def summary(outcome: Outcome, seed: int) -> str:
+    counts = outcome.client_log
     return (
         f"seed {seed}: {sum(counts.counts.values())} requests, {len(counts.prompts)} prompts accepted, "
         f"{len(counts.sessions)} sessions, {len(counts.removed)} messages and parts removed, {len(counts.deleted)} sessions "

@@ -134,13 +134,13 @@ async def test_always_beside_an_abort(tmp_path: Path, figure: Figure) -> None:
             abort = status(client, f"/session/{session}/abort")
             calls = [reply(client, request, "always"), abort] if number % 2 else [abort, reply(client, request, "always")]
             statuses = await asyncio.gather(*calls)
-            told = statuses[0 if number % 2 else 1]
+            code = statuses[0 if number % 2 else 1]
             state = await last_call(client, session)
-            assert told in (200, 404)
-            assert approved(servers, target(number)) == (told == 200)
+            assert code in (200, 404)
+            assert approved(servers, target(number)) == (code == 200)
             assert await client.get("/permission") == []
             assert "rejected" not in str(state)
-            counted[f"{told}, {state['status']}"] += 1
+            counted[f"{code}, {state['status']}"] += 1
     figure(f"{TRIES} tries: {dict(counted)}")
 
 

@@ -10,7 +10,7 @@ from turns import bash, say
 UPDATED = "vcs.branch.updated"
 
 
-async def told(app: RunningApp, events: EventReader, count: int, **options: str) -> str:
+async def announced_branch(app: RunningApp, events: EventReader, count: int, **options: str) -> str:
     """The branch that the `count`-th event names, which GET /vcs agrees with."""
     event = await events.until(UPDATED, count=count)
     assert len(events.of_type(UPDATED)) == count
@@ -22,15 +22,15 @@ async def test_a_branch_that_is_checked_out_by_hand_or_by_a_tool(tmp_path: Path)
     async with running_app(tmp_path, turns=[[bash("git checkout -q -b by/tool")], [say()]]) as app, app.events() as events:
         before = await app.get("/vcs")
         git(app.directory, "checkout", "-q", "-b", "by-hand")
-        assert await told(app, events, 1) == "by-hand"
+        assert await announced_branch(app, events, 1) == "by-hand"
         session = await app.create_session(title="T")
         await app.prompt(session["id"], "Go")
-        assert await told(app, events, 2) == "by/tool"
+        assert await announced_branch(app, events, 2) == "by/tool"
         git(app.directory, "checkout", "-q", "--detach")
-        assert await told(app, events, 3) == ""
+        assert await announced_branch(app, events, 3) == ""
         git(app.directory, "commit", "-q", "--allow-empty", "-m", "detached")
         git(app.directory, "checkout", "-q", before["branch"])
-        assert await told(app, events, 4) == before["branch"]
+        assert await announced_branch(app, events, 4) == before["branch"]
 
 
 async def test_a_read_tells_of_it_too(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_a_linked_worktree_has_a_branch_of_its_own(tmp_path: Path) -> None
         async with app.events(directory=str(linked)) as events, app.events() as others:
             assert await app.get("/vcs", params={"directory": str(linked)}) == {"branch": "linked"}
             git(linked, "checkout", "-q", "-b", "moved")
-            assert await told(app, events, 1, directory=str(linked)) == "moved"
+            assert await announced_branch(app, events, 1, directory=str(linked)) == "moved"
             git(app.directory, "checkout", "-q", "-b", "main-moved")
-            assert await told(app, others, 1) == "main-moved"
+            assert await announced_branch(app, others, 1) == "main-moved"
         assert len(events.of_type(UPDATED)) == 1

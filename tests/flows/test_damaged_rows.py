@@ -65,8 +65,8 @@ async def test_a_damaged_session_is_missing_in_the_list_alone(app: RunningApp, d
     execute(app, "UPDATE session SET body = ? WHERE id = ?", damage, bad["id"])
     assert [session["id"] for session in await app.get("/session") if "id" in session] == [good["id"]]
     body = {"parts": [{"type": "text", "text": "Hi"}]}
-    told = await app.client.post(f"/session/{bad['id']}/message", json=body)
-    assert told.status_code == 500 and told.json()["name"] == "StorageError" and "doctor" in told.text
+    refused = await app.client.post(f"/session/{bad['id']}/message", json=body)
+    assert refused.status_code == 500 and refused.json()["name"] == "StorageError" and "doctor" in refused.text
     assert texts(await app.prompt(good["id"], "Hi")) == ["So it is."]
 
 

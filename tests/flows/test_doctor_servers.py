@@ -21,7 +21,7 @@ def url(postgres: PostgresServer) -> str:
     return migrated(postgres)
 
 
-def told(data_dir: Path, url: str | None, redis_url: str | None = None) -> list[str]:
+def reported(data_dir: Path, url: str | None, redis_url: str | None = None) -> list[str]:
     data_dir.mkdir(exist_ok=True)
     settings = Settings(data_dir=data_dir, database_url=url, redis_url=redis_url)
     engine = make_engine(settings.resolved_database_url)
@@ -33,7 +33,7 @@ def told(data_dir: Path, url: str | None, redis_url: str | None = None) -> list[
 
 def test_all_is_well(tmp_path: Path, url: str) -> None:
     with running_redis() as redis:
-        found = told(tmp_path / "data", url, redis.url)
+        found = reported(tmp_path / "data", url, redis.url)
     for line, start in zip(
         found,
         (
@@ -50,14 +50,14 @@ def test_all_is_well(tmp_path: Path, url: str) -> None:
 
 
 def test_redis_that_does_not_answer_and_none(tmp_path: Path, url: str) -> None:
-    assert any("fault Redis: Redis at 127.0.0.1:" in line for line in told(tmp_path, url, f"redis://127.0.0.1:{free_port()}"))
-    assert any("note Redis: none is named" in line for line in told(tmp_path, url))
+    assert any("fault Redis: Redis at 127.0.0.1:" in line for line in reported(tmp_path, url, f"redis://127.0.0.1:{free_port()}"))
+    assert any("note Redis: none is named" in line for line in reported(tmp_path, url))
 
 
 async def test_servers_that_see_another_directory_are_named(tmp_path: Path, url: str) -> None:
     async with running_app(tmp_path, database_url=url):
-        same = await asyncio.to_thread(told, tmp_path / "data", url)
-        other = await asyncio.to_thread(told, tmp_path / "elsewhere", url)
+        same = await asyncio.to_thread(reported, tmp_path / "data", url)
+        other = await asyncio.to_thread(reported, tmp_path / "elsewhere", url)
     assert any(line.endswith("1 running servers see it too") for line in same)
     assert any(line.startswith("fault volume: ") and "mount the same volume" in line for line in other)
 
@@ -67,26 +67,26 @@ def test_a_database_that_is_read_only(tmp_path: Path, url: str) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"ALTER DATABASE {make_url(url).database} SET default_transaction_read_only = on"))
     engine.dispose()
-    assert "is read-only: name the primary" in told(tmp_path, url)[0]
+    assert "is read-only: name the primary" in reported(tmp_path, url)[0]
 
 
 @pytest.mark.parametrize(("ahead", "said"), [(0.4, "fine clocks"), (90.0, "note clocks: the database's is 90 s ahead of")])
 def test_clocks_that_differ(ahead: float, said: str, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_facts, "clock_ahead_seconds", lambda _: ahead)
-    assert told(tmp_path, url)[1].startswith(said)
+    assert reported(tmp_path, url)[1].startswith(said)
 
 
 def test_locks_that_do_not_work(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_servers, "_TRY_LOCK", "")
-    assert told(tmp_path, url)[-1].startswith("fault volume: ")
+    assert reported(tmp_path, url)[-1].startswith("fault volume: ")
 
 
 def test_an_empty_database_is_no_fault(tmp_path: Path, postgres: PostgresServer) -> None:
-    assert not any(line.startswith("fault") for line in told(tmp_path, postgres.new_database()))
+    assert not any(line.startswith("fault") for line in reported(tmp_path, postgres.new_database()))
 
 
 def test_on_sqlite_nothing_is_shared(tmp_path: Path) -> None:
-    assert told(tmp_path, None) == []
-    assert told(tmp_path, None, "redis://cache") == [
+    assert reported(tmp_path, None) == []
+    assert reported(tmp_path, None, "redis://cache") == [
         "note Redis: not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)"
     ]

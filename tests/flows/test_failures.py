@@ -84,7 +84,7 @@ async def test_an_error_that_will_come_again_is_stored(tmp_path: Path, status: i
             await events.until("server.connected")
             answer, messages = await prompted(app)
             await events.until("session.idle")
-            told = [event.properties for event in events.of_type("session.error")]
+            errors = [event.properties for event in events.of_type("session.error")]
         assert len(requests(app)) == 1
         session = answer["info"]["sessionID"]
         assert texts(await app.prompt(session, "Again")) == ["Better."]
@@ -101,7 +101,7 @@ async def test_an_error_that_will_come_again_is_stored(tmp_path: Path, status: i
         },
     }
     assert answer["parts"] == [] and len(messages) == 2 and "finish" not in answer["info"]
-    assert told == [{"sessionID": session, "error": error}]
+    assert errors == [{"sessionID": session, "error": error}]
 
 
 async def test_a_session_whose_first_prompt_failed_has_its_title_from_the_next(tmp_path: Path) -> None:

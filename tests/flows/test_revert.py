@@ -38,19 +38,19 @@ def ids(messages: list[dict[str, Any]]) -> list[str]:
 
 async def test_a_revert_takes_the_files_back_at_once_and_keeps_the_messages(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
-    told = await revert(app, session, prompt)
+    session_now = await revert(app, session, prompt)
     assert files(app.directory) == {"a.txt": ("file", b"hello\nworld\n", False)}
     assert len(await app.messages(session)) == 3
-    assert sorted(told["revert"]) == ["diff", "messageID", "snapshot"]
-    assert told["revert"]["messageID"] == prompt
-    assert "-two\n+hello\n+world" in told["revert"]["diff"]
-    assert told["summary"] == {"additions": 2, "deletions": 2, "files": 2}
+    assert sorted(session_now["revert"]) == ["diff", "messageID", "snapshot"]
+    assert session_now["revert"]["messageID"] == prompt
+    assert "-two\n+hello\n+world" in session_now["revert"]["diff"]
+    assert session_now["summary"] == {"additions": 2, "deletions": 2, "files": 2}
     diffs = await app.get(f"/session/{session}/diff")
     assert [(diff["file"], diff["before"], diff["after"]) for diff in diffs] == [
         ("a.txt", "hello\nworld\n", "two\n"),
         ("b.txt", "", "new\n"),
     ]
-    assert await app.get(f"/session/{session}") == told
+    assert await app.get(f"/session/{session}") == session_now
 
 
 async def test_naming_an_answer_reverts_its_whole_turn(app: RunningApp, session: str) -> None:
@@ -68,13 +68,13 @@ async def test_unrevert_puts_back_what_revert_touched_and_nothing_else(app: Runn
     (app.directory / "mine.txt").write_text("a person's\n")
     (app.directory / "d").mkdir()
     (app.directory / "d" / "mine").write_text("too\n")
-    told = await unrevert(app, session)
-    assert "revert" not in told
+    session_now = await unrevert(app, session)
+    assert "revert" not in session_now
     assert files(app.directory) == after_turn | {
         "mine.txt": ("file", b"a person's\n", False),
         "d/mine": ("file", b"too\n", False),
     }
-    assert told["time"]["updated"] >= before["time"]["updated"]
+    assert session_now["time"]["updated"] >= before["time"]["updated"]
 
 
 async def test_a_file_that_revert_left_as_it_was_is_not_touched_by_unrevert(app: RunningApp, session: str) -> None:
@@ -112,8 +112,8 @@ async def test_a_second_revert_to_a_later_point_gives_back_what_lies_between(app
     second = await play(app, session, bash("echo 2 > two.txt; echo 2 > both.txt"))
     after_turns = files(app.directory)
     await revert(app, session, first)
-    told = await revert(app, session, second)
-    assert told["revert"]["messageID"] == second
+    session_now = await revert(app, session, second)
+    assert session_now["revert"]["messageID"] == second
     assert files(app.directory) == {
         "a.txt": ("file", b"hello\nworld\n", False),
         "one.txt": ("file", b"1\n", False),
@@ -154,11 +154,11 @@ async def part_level(app: RunningApp, session: str) -> tuple[str, str, str]:
 
 async def test_a_part_level_revert_keeps_what_came_before_the_part(app: RunningApp, session: str) -> None:
     message, _, call = await part_level(app, session)
-    told = await revert(app, session, message, partID=call)
-    assert (told["revert"]["messageID"], told["revert"]["partID"]) == (message, call)
-    assert "notReverted" not in told["revert"]
+    session_now = await revert(app, session, message, partID=call)
+    assert (session_now["revert"]["messageID"], session_now["revert"]["partID"]) == (message, call)
+    assert "notReverted" not in session_now["revert"]
     assert list(files(app.directory)) == ["a.txt", "one.txt"]
-    assert told["summary"]["files"] == 1
+    assert session_now["summary"]["files"] == 1
     await unrevert(app, session)
     assert sorted(files(app.directory)) == ["a.txt", "one.txt", "two.txt"]
 
@@ -183,9 +183,9 @@ async def test_the_next_prompt_removes_from_the_part_on(app: RunningApp, session
 
 async def test_a_part_with_nothing_before_it_stands_for_its_turn(app: RunningApp, session: str) -> None:
     message, text, _ = await part_level(app, session)
-    told = await revert(app, session, message, partID=text)
-    assert "partID" not in told["revert"]
-    assert told["revert"]["messageID"] == ids(await app.messages(session))[0]
+    session_now = await revert(app, session, message, partID=text)
+    assert "partID" not in session_now["revert"]
+    assert session_now["revert"]["messageID"] == ids(await app.messages(session))[0]
     assert list(files(app.directory)) == ["a.txt"]
 
 
@@ -298,9 +298,9 @@ async def test_an_abort_waits_for_a_revert_that_is_under_way(app: RunningApp, se
     while not app.services.sessions.store.lock(session).locked():
         await asyncio.sleep(0)
     await app.post(f"/session/{session}/abort")
-    told = await reverting
-    assert told["revert"]["messageID"] == prompt
-    assert (await app.get(f"/session/{session}"))["revert"] == told["revert"]
+    session_now = await reverting
+    assert session_now["revert"]["messageID"] == prompt
+    assert (await app.get(f"/session/{session}"))["revert"] == session_now["revert"]
     assert (app.directory / "a.txt").read_text() == "hello\nworld\n"
 
 
@@ -341,15 +341,15 @@ async def test_a_dry_run_while_a_revert_stands_shows_the_way_from_here(app: Runn
 # What cannot be taken back.
 
 
-def reasons(told: dict[str, Any]) -> dict[str, str]:
-    return {item["file"]: item["reason"] for item in told["revert"].get("notReverted", [])}
+def reasons(session_now: dict[str, Any]) -> dict[str, str]:
+    return {item["file"]: item["reason"] for item in session_now["revert"].get("notReverted", [])}
 
 
 async def test_a_file_that_is_too_large_for_a_snapshot_is_named(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("head -c 3000000 /dev/zero > big.bin; echo two > a.txt"))
     shown = await revert(app, session, prompt, dryRun=True)
-    told = await revert(app, session, prompt)
-    assert reasons(told) == reasons(shown) == {"big.bin": "it is larger than 2 MiB"}
+    session_now = await revert(app, session, prompt)
+    assert reasons(session_now) == reasons(shown) == {"big.bin": "it is larger than 2 MiB"}
     assert (app.directory / "a.txt").read_text() == "hello\nworld\n"
     (app.directory / "big.bin").write_text("small now, and a person's\n")
     await unrevert(app, session)
@@ -361,10 +361,10 @@ async def test_an_ignored_file_that_was_edited_is_named_and_left(app: RunningApp
     (app.directory / ".gitignore").write_text("*.log\n")
     prompt = await play(app, session, write(app.directory / "run.log", "x\n"), bash("echo two > a.txt; echo y > unseen.log"))
     shown = await revert(app, session, prompt, dryRun=True)
-    told = await revert(app, session, prompt)
-    assert list(reasons(told)) == ["run.log"]
-    assert "ignores" in reasons(told)["run.log"]
-    assert reasons(shown) == reasons(told)
+    session_now = await revert(app, session, prompt)
+    assert list(reasons(session_now)) == ["run.log"]
+    assert "ignores" in reasons(session_now)["run.log"]
+    assert reasons(shown) == reasons(session_now)
     assert (app.directory / "run.log").read_text() == "x\n"
     assert (app.directory / "a.txt").read_text() == "hello\nworld\n"
 
@@ -372,8 +372,8 @@ async def test_an_ignored_file_that_was_edited_is_named_and_left(app: RunningApp
 async def test_an_edited_file_outside_the_checkout_is_named_and_left(app: RunningApp, session: str, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     prompt = await play(app, session, write(outside, "x\n"))
-    told = await revert(app, session, prompt)
-    assert list(reasons(told)) == [str(outside)]
+    session_now = await revert(app, session, prompt)
+    assert list(reasons(session_now)) == [str(outside)]
     assert outside.read_text() == "x\n"
 
 
@@ -400,8 +400,8 @@ async def test_a_file_that_cannot_be_restored_is_reported(app: RunningApp, sessi
     async with app.events() as events:
         await events.until("server.connected")
         await unrevert(app, session)
-        told = await events.until("session.error")
-    assert str(app.directory / "d" / "f") in told.properties["error"]["data"]["message"]
+        session_now = await events.until("session.error")
+    assert str(app.directory / "d" / "f") in session_now.properties["error"]["data"]["message"]
     assert (app.directory / "a.txt").read_text() == "two\n"
     assert (app.directory / "d").read_text() == "a person's file where the directory was\n"
 
@@ -425,9 +425,9 @@ async def test_outside_git_messages_revert_and_the_files_are_named(tmp_path: Pat
         session = (await app.create_session())["id"]
         prompt = await play(app, session, write(plain / "b.txt", "new\n"), bash("echo x > c.txt"))
         shown = await revert(app, session, prompt, dryRun=True)
-        told = await revert(app, session, prompt)
-        assert list(reasons(told)) == list(reasons(shown)) == ["b.txt", "bash"]
-        assert "snapshot" not in told["revert"]
+        session_now = await revert(app, session, prompt)
+        assert list(reasons(session_now)) == list(reasons(shown)) == ["b.txt", "bash"]
+        assert "snapshot" not in session_now["revert"]
         assert sorted(files(plain)) == ["b.txt", "c.txt"]
         await app.prompt(session, "Something else")
         assert len(await app.messages(session)) == 2
@@ -471,8 +471,8 @@ async def test_when_snapshots_fail_the_turn_goes_on_and_revert_is_refused(app: R
     assert sorted(files(app.directory)) == ["a.txt", "one.txt", "two.txt"]
     assert "revert" not in await app.get(f"/session/{session}")
     mend_snapshots(place)
-    told = await revert(app, session, first)
-    assert list(reasons(told)) == ["bash"]
+    session_now = await revert(app, session, first)
+    assert list(reasons(session_now)) == ["bash"]
     assert sorted(files(app.directory)) == ["a.txt", "two.txt"]
 
 
@@ -488,8 +488,8 @@ async def test_snapshots_that_are_gone_leave_the_files_and_say_so(app: RunningAp
     """As seven days later, when they are no longer kept."""
     prompt = await play(app, session, bash("echo two > a.txt"))
     shutil.rmtree(app.data_dir / "snapshot")
-    told = await revert(app, session, prompt)
-    assert list(reasons(told)) == ["a.txt"]
+    session_now = await revert(app, session, prompt)
+    assert list(reasons(session_now)) == ["a.txt"]
     assert (app.directory / "a.txt").read_text() == "two\n"
 
 
@@ -516,9 +516,9 @@ async def test_revert_and_unrevert_are_exact_for(app: RunningApp, session: str, 
     before = files(app.directory)
     prompt = await play(app, session, bash(command))
     after = files(app.directory)
-    told = await revert(app, session, prompt)
+    session_now = await revert(app, session, prompt)
     assert files(app.directory) == before
-    assert reasons(told) == {}
+    assert reasons(session_now) == {}
     await unrevert(app, session)
     assert files(app.directory) == after
 
@@ -563,10 +563,10 @@ async def test_in_a_subdirectory_only_that_is_covered(app: RunningApp) -> None:
     app.provider.add(*turn(bash("echo two > b.txt; echo new > c.txt")))
     answer = await app.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "Do it"}]}, params=where)
     (app.directory / "a.txt").write_text("a person's\n")
-    told = await revert(app, session, answer["info"]["parentID"])
+    session_now = await revert(app, session, answer["info"]["parentID"])
     assert files(app.directory) == {"a.txt": ("file", b"a person's\n", False), "sub/b.txt": ("file", b"below\n", False)}
     assert [diff["file"] for diff in await app.get(f"/session/{session}/diff")] == ["sub/b.txt", "sub/c.txt"]
-    assert "a/sub/b.txt" in told["revert"]["diff"]
+    assert "a/sub/b.txt" in session_now["revert"]["diff"]
     await unrevert(app, session)
     assert state(below / "c.txt") == ("file", b"new\n", False)
 
@@ -605,9 +605,9 @@ async def test_through_a_symbolic_link_to_the_checkout(tmp_path: Path) -> None:
     async with running_app(tmp_path, workspace=tmp_path / "link") as app:
         session = (await app.create_session())["id"]
         prompt = await play(app, session, bash("echo two > a.txt"))
-        told = await revert(app, session, prompt)
+        session_now = await revert(app, session, prompt)
         assert (tmp_path / "real" / "a.txt").read_text() == "hello\nworld\n"
-        assert told["summary"]["files"] == 1
+        assert session_now["summary"]["files"] == 1
 
 
 # Other ways of changing files.
@@ -621,8 +621,8 @@ async def test_what_a_subagent_changed_is_reverted_with_the_turn_that_started_it
         session = (await app.create_session())["id"]
         prompt = (await app.prompt(session, "Delegate"))["info"]["parentID"]
         assert (app.directory / "sub.txt").read_text() == "sub\n"
-        told = await revert(app, session, prompt)
-        assert reasons(told) == {}
+        session_now = await revert(app, session, prompt)
+        assert reasons(session_now) == {}
         assert list(files(app.directory)) == ["a.txt"]
 
 
@@ -651,6 +651,6 @@ async def test_a_revert_survives_a_restart(tmp_path: Path) -> None:
 
 async def test_the_users_own_shell_command_is_named_as_not_reverted(app: RunningApp, session: str) -> None:
     ran = await app.post(f"/session/{session}/shell", {"agent": "build", "command": "echo x > mine.txt"})
-    told = await revert(app, session, ran["info"]["parentID"])
-    assert list(reasons(told)) == ["bash"]
+    session_now = await revert(app, session, ran["info"]["parentID"])
+    assert list(reasons(session_now)) == ["bash"]
     assert os.path.exists(app.directory / "mine.txt")

@@ -69,8 +69,8 @@ async def test_an_edit_sends_the_session_s_diff_once(tmp_path: Path) -> None:
     async with edited(tmp_path) as (app, session, spent):
         one = await cost(app, session, spent, [bash("echo more >> 3.txt")], [say()])
         diff = await app.get(f"/session/{session}/diff")
-    told = one.of_type("session.diff")
-    assert [event.properties["diff"] for event in told] == [diff]
+    sent = one.of_type("session.diff")
+    assert [event.properties["diff"] for event in sent] == [diff]
     assert next(file for file in diff if file["file"] == "3.txt")["after"] == FILE + "more\n"
     assert one.characters < 1.3 * DIFF, "the session's diff and, in the prompt, that of one file"
 
@@ -81,8 +81,8 @@ async def test_a_turn_of_many_edits_sends_few_diffs_and_the_last_is_right(tmp_pa
         many = await cost(app, session, spent, *steps, [say()])
         diff = await app.get(f"/session/{session}/diff")
         prompt = (await app.messages(session))[-2 - FILES]["info"]
-    told = [event.properties["diff"] for event in many.of_type("session.diff")]
-    assert len(told) <= 3 and told[-1] == diff
+    sent = [event.properties["diff"] for event in many.of_type("session.diff")]
+    assert len(sent) <= 3 and sent[-1] == diff
     assert [file["after"] for file in diff] == [FILE + "more\n"] * FILES
     assert [file["after"] for file in prompt["summary"]["diffs"]] == [FILE + "more\n"] * FILES
     assert many.characters < 8 * DIFF

@@ -215,9 +215,9 @@ async def test_of_answers_to_one_request_on_all_replicas_one_is_accepted(
         prompt = play([bash(f"make > /dev/null; echo once{number} >> log.txt")], [say("So be it.")])
         await clients[number % 3].prompt(session, prompt, "prompt_async")
         path = f"/permission/{(await asked(clients[0], session))['id']}/reply"
-        told = await asyncio.gather(*(request(client, "POST", path, {"reply": "once"}) for client in clients * 3))
-        accepted[sum(status == 200 for status in told)] += 1
-        assert set(told) <= {200, 404, 409}
+        statuses = await asyncio.gather(*(request(client, "POST", path, {"reply": "once"}) for client in clients * 3))
+        accepted[sum(status == 200 for status in statuses)] += 1
+        assert set(statuses) <= {200, 404, 409}
         await idle_everywhere(clients)
         assert ran(replicas, f"once{number}") == 1
     figure(f"{sum(accepted.values())} requests answered 9 times at once on three replicas: {dict(accepted)} accepted by count")
@@ -259,10 +259,10 @@ async def test_what_excludes_a_turn_is_refused_on_every_replica(replicas: Replic
         body = {**part, **body}
     elif body and "messageID" in body:
         body = {"messageID": prompt}
-    told = [asyncio.create_task(request(one, method, f"/session/{session}{path}", body)) for one in others]
-    await asyncio.wait(told, timeout=5)
+    statuses = [asyncio.create_task(request(one, method, f"/session/{session}{path}", body)) for one in others]
+    await asyncio.wait(statuses, timeout=5)
     let_go(replicas, name)
-    assert await asyncio.gather(*told) == [409, 409]
+    assert await asyncio.gather(*statuses) == [409, 409]
     await idle_everywhere(clients)
     found = await messages(others[0], session)
     assert found[:2] == before and texts(found[-1]) == ["Done."]
@@ -346,8 +346,8 @@ async def test_changes_of_different_fields_on_all_replicas_are_all_kept(clients:
             {"time": {"archived": float(number)}},
         ]
         path = f"/session/{session}"
-        told = await asyncio.gather(*(request(one, "PATCH", path, body) for one, body in zip(clients, fields, strict=True)))
-        assert told == [200] * 3
+        statuses = await asyncio.gather(*(request(one, "PATCH", path, body) for one, body in zip(clients, fields, strict=True)))
+        assert statuses == [200] * 3
         found = [await client.get(path) for client in clients]
         kept = (found[0]["title"], found[0].get("metadata"), found[0]["time"].get("archived"))
         lost += kept != (f"Title {number}", {"number": number}, number) or found != [found[0]] * 3

@@ -27,7 +27,7 @@ class SentPrompt:
 
 
 @dataclass
-class Told:
+class ClientLog:
     """What the clients were told, and what is wrong with it."""
 
     sessions: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class RandomClients:
     """`refused`: statuses that a server whose database refuses may answer beside the usual ones."""
 
     def __init__(self, http: httpx.AsyncClient, fold: EventFold, seed: int, refused: frozenset[int] = frozenset()) -> None:
-        self.told = Told()
+        self.client_log = ClientLog()
         self._http = http
         self._fold = fold
         self._seed = seed
@@ -93,24 +93,28 @@ class RandomClients:
         try:
             response = await self._http.request(method, path, json=body)
         except httpx.TransportError as error:
-            self.told.wrong.append(f"{session} {began - self._began:.3f} {name} {body or ''} → {error!r}")
+            self.client_log.wrong.append(f"{session} {began - self._began:.3f} {name} {body or ''} → {error!r}")
             return None
         line = f"{began - self._began:7.3f}-{time.monotonic() - self._began:7.3f} {name} {str(body or '')[:120]}"
-        self.told.history.setdefault(session, []).append(f"{line} → {response.status_code} {response.text.strip()[:100]}")
-        self.told.counts[f"{name.split('/')[1] if '/' in name else name} {response.status_code}"] += 1
+        self.client_log.history.setdefault(session, []).append(f"{line} → {response.status_code} {response.text.strip()[:100]}")
+        self.client_log.counts[f"{name.split('/')[1] if '/' in name else name} {response.status_code}"] += 1
         if response.status_code not in ALLOWED | self._refused:
-            self.told.wrong.append(f"{session} {line} → {response.status_code} {response.text[:300]}")
-        sent_before = isinstance(body, dict) and body.get("messageID") in self.told.sent_twice
-        if response.status_code == 404 and session not in {"", *self.told.doomed} and not (_names_more(path) or sent_before):
-            self.told.wrong.append(f"{session} {line} → 404, and the session is there")
+            self.client_log.wrong.append(f"{session} {line} → {response.status_code} {response.text[:300]}")
+        sent_before = isinstance(body, dict) and body.get("messageID") in self.client_log.sent_twice
+        if (
+            response.status_code == 404
+            and session not in {"", *self.client_log.doomed}
+            and not (_names_more(path) or sent_before)
+        ):
+            self.client_log.wrong.append(f"{session} {line} → 404, and the session is there")
         return response if response.is_success else None
 
     async def _create(self, place: int) -> None:
         response = await self._call("POST", "/session", "", {"title": f"Session {place}"})
         if response is not None:
             session = response.json()["id"]
-            self.told.sessions.add(session)
-            self.told.facts.append(("session", session))
+            self.client_log.sessions.add(session)
+            self.client_log.facts.append(("session", session))
             self._places[place : place + 1] = [session]
 
     def _session(self, rng: random.Random) -> str:
@@ -136,16 +140,16 @@ class RandomClients:
         response = await self._call("POST", f"/session/{session}/{path}", session, body)
         if response is not None:
             prompt = SentPrompt(session, body["messageID"], body["parts"][0]["text"], not body.get("noReply"))
-            self.told.prompts.append(prompt)
+            self.client_log.prompts.append(prompt)
         if response is not None and path == "message" and not body.get("noReply"):
             self._check_answer(prompt, response.json())
 
     def _check_answer(self, prompt: SentPrompt, answer: dict[str, Any]) -> None:
         if "name" in answer:
-            self.told.counts[f"answered with {answer['name']}"] += 1
-            self.told.failed.append((prompt, answer))
+            self.client_log.counts[f"answered with {answer['name']}"] += 1
+            self.client_log.failed.append((prompt, answer))
         elif answer["info"]["role"] != "assistant" or "completed" not in answer["info"]["time"]:
-            self.told.wrong.append(f"{prompt} was answered with {answer}")
+            self.client_log.wrong.append(f"{prompt} was answered with {answer}")
 
     async def _prompt(self, rng: random.Random) -> None:
         await self._send(self._session(rng), "message", self._prompt_body(rng))
@@ -157,7 +161,7 @@ class RandomClients:
             async with asyncio.timeout(rng.random() * 0.3):
                 await self._send(session, "message", body)
         except TimeoutError:
-            self.told.history.setdefault(session, []).append(f"hung up on {body['messageID']}")
+            self.client_log.history.setdefault(session, []).append(f"hung up on {body['messageID']}")
 
     async def _prompt_async(self, rng: random.Random) -> None:
         await self._send(self._session(rng), "prompt_async", self._prompt_body(rng))
@@ -172,7 +176,7 @@ class RandomClients:
 
     async def _prompt_twice(self, rng: random.Random) -> None:
         session, body = self._session(rng), self._prompt_body(rng)
-        self.told.sent_twice.add(body["messageID"])
+        self.client_log.sent_twice.add(body["messageID"])
         way = rng.choice(["message", "prompt_async"])
         await asyncio.gather(*(self._send(session, way, body) for _ in range(2)))
 
@@ -201,8 +205,8 @@ class RandomClients:
         response = await self._call("POST", f"/session/{session}/fork", session, body)
         if response is not None:
             forked = response.json()["id"]
-            self.told.sessions.add(forked)
-            self.told.facts.append(("session", forked))
+            self.client_log.sessions.add(forked)
+            self.client_log.facts.append(("session", forked))
             self._places[place] = forked
 
     async def _revert(self, rng: random.Random) -> None:
@@ -212,7 +216,7 @@ class RandomClients:
         if message is not None:
             body = {"messageID": message.info["id"], **({"partID": part["id"]} if part else {})}
             if part:
-                self.told.cut.add(message.info["time"]["created"])
+                self.client_log.cut.add(message.info["time"]["created"])
             await self._call("POST", f"/session/{session}/revert", session, body)
 
     async def _unrevert(self, rng: random.Random) -> None:
@@ -228,12 +232,12 @@ class RandomClients:
         body = {"agent": "build", "command": f"echo shell {rng.random()}"}
         response = await self._call("POST", f"/session/{session}/shell", session, body)
         if response is not None:
-            self.told.facts.append(("message", session, response.json()["info"]["id"]))
+            self.client_log.facts.append(("message", session, response.json()["info"]["id"]))
 
     async def _rename(self, rng: random.Random) -> None:
         session, title = self._session(rng), f"Title {rng.random()}"
         if await self._call("PATCH", f"/session/{session}", session, {"title": title}):
-            self.told.facts.append(("title", session, title))
+            self.client_log.facts.append(("title", session, title))
 
     async def _share(self, rng: random.Random) -> None:
         session = self._session(rng)
@@ -242,9 +246,9 @@ class RandomClients:
     async def _delete_session(self, rng: random.Random) -> None:
         place = rng.randrange(SESSIONS)
         session = self._places[place]
-        self.told.doomed.add(session)
+        self.client_log.doomed.add(session)
         if await self._call("DELETE", f"/session/{session}", session):
-            self.told.deleted.add(session)
+            self.client_log.deleted.add(session)
             await self._create(place)
 
     # What is done to messages and parts.
@@ -257,7 +261,7 @@ class RandomClients:
 
     async def _remove_message(self, session: str, message: str) -> None:
         if await self._call("DELETE", f"/session/{session}/message/{message}", session):
-            self.told.removed.append((session, message))
+            self.client_log.removed.append((session, message))
 
     async def _delete_part(self, rng: random.Random) -> None:
         session = self._session(rng)
@@ -266,7 +270,7 @@ class RandomClients:
         if message is not None and part is not None:
             path = f"/session/{session}/message/{message.info['id']}/part/{part['id']}"
             if await self._call("DELETE", path, session):
-                self.told.removed.append((session, part["id"]))
+                self.client_log.removed.append((session, part["id"]))
 
     async def _patch_part(self, rng: random.Random) -> None:
         session = self._session(rng)
@@ -275,16 +279,16 @@ class RandomClients:
         if message is not None and part is not None:
             path, text = f"/session/{session}/message/{message.info['id']}/part/{part['id']}", f"Patched {rng.random()}"
             body = {**part, "messageID": message.info["id"], "sessionID": session, "text": text}
-            self.told.patched.add(part["id"])
+            self.client_log.patched.add(part["id"])
             if await self._call("PATCH", path, session, body):
-                self.told.facts.append(("part", part["id"], text))
+                self.client_log.facts.append(("part", part["id"], text))
 
     async def _read(self, rng: random.Random) -> None:
         session = self._session(rng)
         path = f"/session/{session}/message" + rng.choice(["", "?limit=5"])
         response = await self._call("GET", path, session)
         if response is not None:
-            self.told.pages.append((session, [message["info"]["id"] for message in response.json()]))
+            self.client_log.pages.append((session, [message["info"]["id"] for message in response.json()]))
 
     # What waits for a person.
 
@@ -309,7 +313,7 @@ class RandomClients:
         else:
             accepted = await self._call("POST", f"/permission/{request}/reply", "", {"reply": reply})
         if accepted is not None:
-            self.told.replies[request] += 1
+            self.client_log.replies[request] += 1
 
 
 def _names_more(path: str) -> bool:

@@ -228,8 +228,8 @@ class Reverting(Moment):
         assert len(found) == 6, f"{len(found)} messages are left"
         revert = (await self.c.get(f"/session/{self.session}")).get("revert")
         assert not (revert and revert.get("unfinished")), "the revert is unfinished"
-        told = [task.result().status_code for task in self._tasks if task.done() and not task.exception()]
-        assert revert or told != [200], "the revert was acknowledged and is lost"
+        statuses = [task.result().status_code for task in self._tasks if task.done() and not task.exception()]
+        assert revert or statuses != [200], "the revert was acknowledged and is lost"
         original = self._original()
         assert original == (FILES if revert else 0), f"{original} of {FILES} files are put back"
 

@@ -68,9 +68,9 @@ class Sessions:
         return self.storage.database
 
     @property
-    def said(self) -> list[dict[str, Any]]:
+    def announced(self) -> list[dict[str, Any]]:
         """The events that were announced, as JSON."""
-        return [orjson.loads(told.payload) for told in self.storage.heard.events]
+        return [orjson.loads(one.payload) for one in self.storage.bus.events]
 
     async def put(self, *values: Session | Message | Part, session_id: str = "ses_1") -> None:
         """In one change."""
@@ -114,5 +114,5 @@ def more_sessions(storage: Storage) -> Sessions:
 async def open_sessions(path: Path) -> Sessions:
     opened = more_sessions(open_storage(path))
     await opened.put(session())
-    opened.storage.heard.told.clear()
+    opened.storage.bus.published.clear()
     return opened

@@ -13,31 +13,31 @@ from app.storage.writer import Change, Writer
 
 
 @dataclass
-class Heard:
-    """A bus that keeps all it is told, in order."""
+class RecordingBus:
+    """A bus that keeps all that is published, in order."""
 
-    told: list[Event | PartDelta] = field(default_factory=list)
+    published: list[Event | PartDelta] = field(default_factory=list)
 
     def publish(self, event: Event) -> None:
-        self.told.append(event)
+        self.published.append(event)
 
     def publish_delta(self, delta: PartDelta) -> None:
-        self.told.append(delta)
+        self.published.append(delta)
 
     @property
     def order(self) -> list[str]:
-        return [item.payload.decode() if isinstance(item, Event) else item.text for item in self.told]
+        return [item.payload.decode() if isinstance(item, Event) else item.text for item in self.published]
 
     @property
     def events(self) -> list[Event]:
-        return [item for item in self.told if isinstance(item, Event)]
+        return [item for item in self.published if isinstance(item, Event)]
 
 
 @dataclass
 class Storage:
     database: Database
     sql: Statements
-    heard: Heard
+    bus: RecordingBus
     sequencer: Sequencer
     writer: Writer
 
@@ -72,9 +72,9 @@ def open_storage(path: Path) -> Storage:
 
 def open_storage_at(url: str) -> Storage:
     database = HeldDatabase(url)
-    sql, heard = Statements(database.dialect), Heard()
-    sequencer = Sequencer(heard)
-    return Storage(database, sql, heard, sequencer, Writer(database, sql, sequencer))
+    sql, bus = Statements(database.dialect), RecordingBus()
+    sequencer = Sequencer(bus)
+    return Storage(database, sql, bus, sequencer, Writer(database, sql, sequencer))
 
 
 def session_row(session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def ours() -> Json:
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, str]:
+def documented() -> dict[str, str]:
     """What docs/compatibility.md says is not here, and why; `*` stands for any text."""
     text = (ROOT / "docs" / "compatibility.md").read_text().partition("## What is not here")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(.+?)` \| (.+?) \|$", text, re.MULTILINE)
@@ -84,15 +84,15 @@ def is_one_of(line: str, lines: str) -> bool:
     return re.fullmatch(re.escape(lines).replace(r"\*", ".*"), line) is not None
 
 
-def test_what_is_missing_is_documented_with_a_reason(theirs: Json, ours: Json, told: dict[str, str]) -> None:
-    untold = {gap for gap in gaps(theirs, ours) if not any(is_one_of(gap, lines) for lines in told)}
+def test_what_is_missing_is_documented_with_a_reason(theirs: Json, ours: Json, documented: dict[str, str]) -> None:
+    untold = {gap for gap in gaps(theirs, ours) if not any(is_one_of(gap, lines) for lines in documented)}
     assert sorted(untold) == []
-    assert all(len(reason) > 20 for reason in told.values())
+    assert all(len(reason) > 20 for reason in documented.values())
 
 
-def test_what_is_documented_as_missing_is_missing(theirs: Json, ours: Json, told: dict[str, str]) -> None:
+def test_what_is_documented_as_missing_is_missing(theirs: Json, ours: Json, documented: dict[str, str]) -> None:
     found = gaps(theirs, ours)
-    assert [lines for lines in told if not any(is_one_of(gap, lines) for gap in found)] == []
+    assert [lines for lines in documented if not any(is_one_of(gap, lines) for gap in found)] == []
 
 
 def references(schema: Any) -> set[str]:

@@ -34,7 +34,7 @@ class Asking:
     async def ask(self, request_id: str, session_id: str = "ses_1") -> asyncio.Task[str]:
         """Returns when it is stored and listed."""
         caller = self.ask_soon(request_id, session_id)
-        while f"asked {request_id}" not in self.storage.heard.order:
+        while f"asked {request_id}" not in self.storage.bus.order:
             await asyncio.sleep(0)
         return caller
 
@@ -77,7 +77,7 @@ async def test_the_caller_gets_the_answer_after_it_was_announced(asking: Asking)
     assert await asking.listed() == ["que_1"]
     await asking.answer("que_1", "yes")
     assert await caller == "yes"
-    assert asking.storage.heard.order == ["asked que_1", "yes que_1"]
+    assert asking.storage.bus.order == ["asked que_1", "yes que_1"]
     assert await asking.listed() == []
     with pytest.raises(RequestNotPending):
         await asking.pending.find("que_1")
@@ -89,7 +89,7 @@ async def test_of_ten_answers_at_once_one_is_accepted(asking: Asking) -> None:
     accepted = [str(n) for n, outcome in enumerate(outcomes) if outcome is None]
     assert {type(outcome) for outcome in outcomes} == {type(None), RequestNotPending}
     assert [await caller] == accepted
-    assert asking.storage.heard.order == ["asked que_1", f"{accepted[0]} que_1"]
+    assert asking.storage.bus.order == ["asked que_1", f"{accepted[0]} que_1"]
 
 
 async def test_of_answers_that_two_servers_accept_one_counts(asking: Asking, url: str) -> None:
@@ -144,7 +144,7 @@ async def test_another_that_was_answered_already_keeps_its_answer(asking: Asking
     asking.database.gate.set()
     await asyncio.gather(together, single)
     assert (await first, await second) == ("all", "one")
-    assert sorted(asking.storage.heard.order[2:]) == ["all que_0", "one que_1"]
+    assert sorted(asking.storage.bus.order[2:]) == ["all que_0", "one que_1"]
 
 
 async def test_a_client_that_hangs_up_does_not_leave_the_caller_waiting(asking: Asking) -> None:
@@ -171,7 +171,7 @@ async def test_a_caller_that_is_cancelled_withdraws_its_request(asking: Asking) 
     await cancelled(await asking.ask("que_1"))
     assert await asking.listed() == []
     await asking.storage.writer.drain()
-    assert asking.storage.heard.order == ["asked que_1", "withdrawn que_1"]
+    assert asking.storage.bus.order == ["asked que_1", "withdrawn que_1"]
     assert await asking.storage.count(PENDING_REQUEST) == 0
 
 
@@ -196,7 +196,7 @@ async def test_of_an_answer_and_a_withdrawal_the_first_counts(asking: Asking) ->
     asking.database.gate.set()
     await answering
     await asking.storage.writer.drain()
-    assert asking.storage.heard.order == ["asked que_1", "yes que_1"]
+    assert asking.storage.bus.order == ["asked que_1", "yes que_1"]
 
 
 async def test_a_withdrawal_that_cannot_be_stored_is_made_up_for(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ async def test_a_withdrawal_that_cannot_be_stored_is_made_up_for(asking: Asking,
         await asking.pending.find("que_1")
     asking.database.full = False
     async with asyncio.timeout(5):
-        while "withdrawn que_1" not in asking.storage.heard.order:
+        while "withdrawn que_1" not in asking.storage.bus.order:
             await asyncio.sleep(0.01)
     assert await asking.storage.count(PENDING_REQUEST) == 0
 
@@ -236,7 +236,7 @@ async def restarted(asking: Asking) -> Asking:
 async def test_what_was_left_behind_goes_on_under_its_id(asking: Asking) -> None:
     later = await restarted(asking)
     caller = later.ask_soon("que_new")
-    while asking.storage.heard.order.count("asked que_1") < 2:
+    while asking.storage.bus.order.count("asked que_1") < 2:
         await asyncio.sleep(0)
     assert await later.listed() == ["que_1"]
     await later.answer("que_1", "yes")
@@ -250,7 +250,7 @@ async def test_an_answer_before_the_call_asks_again_is_kept_for_it(asking: Askin
     with pytest.raises(RequestNotPending):
         await later.answer("que_1", "no")
     assert await later.ask_soon("que_new") == "yes"
-    assert asking.storage.heard.order == ["asked que_1", "yes que_1"]
+    assert asking.storage.bus.order == ["asked que_1", "yes que_1"]
 
 
 async def test_an_answer_while_the_call_asks_again_reaches_it(asking: Asking) -> None:
@@ -263,7 +263,7 @@ async def test_an_answer_while_the_call_asks_again_reaches_it(asking: Asking) ->
     later.database.gate.set()
     await answering
     assert await caller == "yes"
-    assert asking.storage.heard.order == ["asked que_1", "yes que_1"] and await later.listed() == []
+    assert asking.storage.bus.order == ["asked que_1", "yes que_1"] and await later.listed() == []
 
 
 async def test_what_no_call_asks_again_is_withdrawn(asking: Asking) -> None:
@@ -273,7 +273,7 @@ async def test_what_no_call_asks_again_is_withdrawn(asking: Asking) -> None:
     later.pending.withdraw_orphans({"ses_1"})
     assert await later.listed() == []
     await asking.storage.writer.drain()
-    assert asking.storage.heard.order[-1] == "withdrawn que_1"
+    assert asking.storage.bus.order[-1] == "withdrawn que_1"
 
 
 async def test_a_call_that_need_not_ask_again_gets_the_answer_there_is(asking: Asking) -> None:
@@ -317,5 +317,5 @@ async def test_an_answer_whose_caller_is_killed_waits_for_the_call_that_asks_aga
     later = Asking(asking.storage)
     await later.pending.adopt_orphans()
     assert await later.ask_soon("que_new") == "yes"
-    assert asking.storage.heard.order == ["asked que_1"], "it was answered already"
+    assert asking.storage.bus.order == ["asked que_1"], "it was answered already"
     other.database.close()

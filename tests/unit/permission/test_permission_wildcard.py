@@ -15,8 +15,8 @@ def reference(pattern: str, value: str) -> bool:
     tail = ""
     if pattern.endswith(" *"):
         pattern, tail = pattern[:-2], "( .*)?"
-    told = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
-    return re.fullmatch(told + tail, value, re.DOTALL) is not None
+    pattern_text = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
+    return re.fullmatch(pattern_text + tail, value, re.DOTALL) is not None
 
 
 @given(patterns, values)

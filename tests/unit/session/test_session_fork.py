@@ -16,7 +16,7 @@ async def talked(sessions: Sessions) -> Sessions:
         await sessions.put(user(f"msg_{n}"), text_part(f"prt_{n}", f"question {n}", f"msg_{n}"))
         answer = assistant(f"msg_{n + 1}", f"msg_{n}", cost=0.5, finish="stop")
         await sessions.put(answer, text_part(f"prt_{n}b", "one", answer.id), text_part(f"prt_{n}a", "two", answer.id))
-    sessions.storage.heard.told.clear()
+    sessions.storage.bus.published.clear()
     return sessions
 
 
@@ -99,7 +99,7 @@ async def test_what_streams_is_copied_as_it_stands(sessions: Sessions) -> None:
 
 async def test_events_tell_the_session_then_each_message_with_its_parts(talked: Sessions) -> None:
     await talked.forks.fork(PLACE, "ses_1", "msg_3")
-    assert [event["type"] for event in talked.said] == [
+    assert [event["type"] for event in talked.announced] == [
         "session.created",
         "session.updated",
         "message.updated",
@@ -116,4 +116,4 @@ async def test_an_unknown_session_or_message_is_not_found_and_nothing_is_stored(
 ) -> None:
     with pytest.raises(NotFound):
         await talked.forks.fork(PLACE, session_id, message_id)
-    assert talked.said == []
+    assert talked.announced == []

@@ -51,9 +51,9 @@ class Client:
         self.parts: dict[str, dict[str, Any]] = {}
         self.asks: dict[str, Any] = {}
 
-    def hear(self, told: dict[str, Any]) -> None:
-        properties = told["properties"]
-        match told["type"]:
+    def hear(self, event: dict[str, Any]) -> None:
+        properties = event["properties"]
+        match event["type"]:
             case "session.created" | "session.updated":
                 self.sessions[properties["info"]["id"]] = properties["info"]
             case "session.deleted":
@@ -195,14 +195,14 @@ class Poster:
             self._asks[ask_id] = session_id
             body = f'{{"id":"{ask_id}","sessionID":"{session_id}"}}'
             row = {"id": ask_id, "kind": "permission", "session_id": session_id, "directory": DIRECTORY, "body": body}
-            told = event(f'{{"type":"permission.asked","properties":{body}}}', session_id)
-            self._on.storage.writer.post(Change([(self._on.storage.sql.put_request, [row])], [told]))
+            announced = event(f'{{"type":"permission.asked","properties":{body}}}', session_id)
+            self._on.storage.writer.post(Change([(self._on.storage.sql.put_request, [row])], [announced]))
 
     def _reply(self, which: int, _other: int) -> None:
         if ask_id := _one({ask: ask for ask in self._asks}, which):
             session_id = self._asks.pop(ask_id)
-            told = event(f'{{"type":"permission.replied","properties":{{"requestID":"{ask_id}"}}}}', session_id)
-            self._on.storage.writer.post(Change([(self._on.storage.sql.delete_request, [{"gone": ask_id}])], [told]))
+            announced = event(f'{{"type":"permission.replied","properties":{{"requestID":"{ask_id}"}}}}', session_id)
+            self._on.storage.writer.post(Change([(self._on.storage.sql.delete_request, [{"gone": ask_id}])], [announced]))
 
     def _refused(self, which: int, other: int) -> None:
         """It makes every change of its batch a transaction of its own."""
@@ -229,8 +229,8 @@ async def compare(path: Path, batches: list[list[tuple[str, int, int]]]) -> None
             for step in batch:
                 poster.post(*step)
             await sessions.store.drain()
-        for told in sessions.said:
-            client.hear(told)
+        for event in sessions.announced:
+            client.hear(event)
         for session_id in client.sessions:
             assert await sessions.read(session_id) == client.read(session_id)
         listed = orjson.loads(await sessions.service.list_json(PLACE))

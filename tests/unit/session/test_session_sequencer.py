@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_parts import Heard, delta, event
+from storage_parts import RecordingBus, delta, event
 
 from app.bus.base import Event, PartDelta
 from app.session.sequencer import Sequencer
@@ -11,51 +11,51 @@ from app.storage.writer import Chain
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def bus() -> RecordingBus:
+    return RecordingBus()
 
 
 @pytest.fixture
-def sequencer(heard: Heard) -> Sequencer:
-    return Sequencer(heard)
+def sequencer(bus: RecordingBus) -> Sequencer:
+    return Sequencer(bus)
 
 
-def test_a_delta_is_published_at_once_while_its_session_has_no_pending_change(sequencer: Sequencer, heard: Heard) -> None:
+def test_a_delta_is_published_at_once_while_its_session_has_no_pending_change(sequencer: Sequencer, bus: RecordingBus) -> None:
     sequencer.expect(["ses_other"])
     sequencer.delta(delta("at once"))
-    assert heard.order == ["at once"]
+    assert bus.order == ["at once"]
 
 
-def test_a_delta_is_published_between_the_changes_that_it_was_streamed_between(sequencer: Sequencer, heard: Heard) -> None:
+def test_a_delta_is_published_between_the_changes_that_it_was_streamed_between(sequencer: Sequencer, bus: RecordingBus) -> None:
     sequencer.expect(["ses_1"])
     sequencer.delta(delta("Hel"))
     sequencer.delta(delta("lo"))
     sequencer.expect(["ses_1"])
     sequencer.delta(delta("next"))
-    assert heard.order == []
+    assert bus.order == []
     sequencer.announce(["ses_1"], [event("begins"), event("again")])
-    assert heard.order == ["begins", "again", "Hel", "lo"]
+    assert bus.order == ["begins", "again", "Hel", "lo"]
     sequencer.announce(["ses_1"], [event("ends")])
-    assert heard.order[4:] == ["ends", "next"]
+    assert bus.order[4:] == ["ends", "next"]
 
 
-def test_a_delta_waits_for_no_change_of_another_session(sequencer: Sequencer, heard: Heard) -> None:
+def test_a_delta_waits_for_no_change_of_another_session(sequencer: Sequencer, bus: RecordingBus) -> None:
     sequencer.expect(["ses_1"])
     sequencer.expect(["ses_2"])
     sequencer.delta(delta("Hello"))
     sequencer.announce(["ses_1"], [])
-    assert heard.order == ["Hello"]
+    assert bus.order == ["Hello"]
 
 
-def test_a_change_of_several_sessions_holds_back_the_deltas_of_each(sequencer: Sequencer, heard: Heard) -> None:
+def test_a_change_of_several_sessions_holds_back_the_deltas_of_each(sequencer: Sequencer, bus: RecordingBus) -> None:
     sequencer.expect(["ses_1", "ses_2"])
     sequencer.delta(delta("one", "ses_1"))
     sequencer.delta(delta("two", "ses_2"))
     sequencer.announce(["ses_1", "ses_2"], [event("both")])
-    assert heard.order == ["both", "one", "two"]
+    assert bus.order == ["both", "one", "two"]
 
 
-def test_behind_a_failed_change_the_deltas_of_its_chain_alone_are_dropped(sequencer: Sequencer, heard: Heard) -> None:
+def test_behind_a_failed_change_the_deltas_of_its_chain_alone_are_dropped(sequencer: Sequencer, bus: RecordingBus) -> None:
     chain = Chain()
     sequencer.expect(["ses_1"])
     sequencer.delta(delta("behind"), chain)
@@ -64,7 +64,7 @@ def test_behind_a_failed_change_the_deltas_of_its_chain_alone_are_dropped(sequen
     chain.failure = ValueError("refused")
     sequencer.withdraw(["ses_1"])
     sequencer.delta(delta("later"), chain)
-    assert heard.order == ["other", "free"]
+    assert bus.order == ["other", "free"]
 
 
 def test_the_latest_announcement_of_a_session_changes_with_its_own_committed_changes(sequencer: Sequencer) -> None:
@@ -78,7 +78,7 @@ def test_the_latest_announcement_of_a_session_changes_with_its_own_committed_cha
     assert sequencer.latest("ses_1") > before
 
 
-class Failing(Heard):
+class Failing(RecordingBus):
     """Raises for what contains `bad`."""
 
     def publish(self, event: Event) -> None:
@@ -93,15 +93,15 @@ class Failing(Heard):
 
 
 def test_what_cannot_be_published_holds_up_nothing_behind_it(caplog: pytest.LogCaptureFixture) -> None:
-    heard = Failing()
-    sequencer = Sequencer(heard)
+    bus = Failing()
+    sequencer = Sequencer(bus)
     sequencer.expect(["ses_1"])
     sequencer.delta(delta("bad delta"))
     sequencer.delta(delta("Hel"))
     sequencer.announce(["ses_1"], [event("1"), event("bad"), event("2")])
     sequencer.delta(delta("bad at once"))
     sequencer.delta(delta("at once"))
-    assert heard.order == ["1", "2", "Hel", "at once"]
+    assert bus.order == ["1", "2", "Hel", "at once"]
     failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(failures) == 3 and all("ses_1" in failure for failure in failures)
 
@@ -111,8 +111,8 @@ STEPS = st.tuples(st.sampled_from(["post", "refuse", "delta", "resolve"]), st.se
 
 @given(st.lists(STEPS))
 def test_each_session_hears_its_changes_and_deltas_in_the_order_in_which_they_came(steps: list[tuple[str, set[int]]]) -> None:
-    heard = Heard()
-    sequencer, pending = Sequencer(heard), []
+    bus = RecordingBus()
+    sequencer, pending = Sequencer(bus), []
     came: dict[str, list[str]] = {"ses_1": [], "ses_2": [], "ses_3": []}
     for number, (step, numbers) in enumerate([*steps, *[("resolve", {1})] * len(steps)]):
         name, sessions = f"{number}", [f"ses_{session}" for session in numbers]
@@ -131,4 +131,4 @@ def test_each_session_hears_its_changes_and_deltas_in_the_order_in_which_they_ca
         for session in {"post": sessions, "delta": sessions[:1]}.get(step, ()):
             came[session].append(name)
     for session, names in came.items():
-        assert [name for name, told in zip(heard.order, heard.told, strict=True) if told.session_id == session] == names
+        assert [name for name, one in zip(bus.order, bus.published, strict=True) if one.session_id == session] == names

@@ -39,10 +39,10 @@ async def test_a_link_cannot_be_guessed(sessions: Sessions) -> None:
 
 async def test_sharing_is_announced_without_a_touch_and_twice_gives_the_same_link(sessions: Sessions) -> None:
     first = await shares(sessions).share(PLACE, "ses_1", BASE)
-    assert [said["type"] for said in sessions.said] == ["session.updated"]
-    assert sessions.said[0]["properties"]["info"] == first.wire() and first.time.updated == 1
+    assert [said["type"] for said in sessions.announced] == ["session.updated"]
+    assert sessions.announced[0]["properties"]["info"] == first.wire() and first.time.updated == 1
     assert await shares(sessions).share(PLACE, "ses_1", BASE) == first
-    assert len(sessions.said) == 1
+    assert len(sessions.announced) == 1
 
 
 async def test_a_server_that_moved_gives_the_same_link_at_its_new_address(sessions: Sessions) -> None:
@@ -75,7 +75,7 @@ async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sess
 async def test_a_revoked_link_finds_nothing_and_does_not_come_again(sessions: Sessions) -> None:
     share_id = await shared(sessions)
     private = await shares(sessions).unshare(PLACE, "ses_1")
-    assert private.share is None and sessions.said[-1]["properties"]["info"] == private.wire()
+    assert private.share is None and sessions.announced[-1]["properties"]["info"] == private.wire()
     with pytest.raises(NotFound):
         await shares(sessions).visit(share_id)
     assert await shared(sessions) != share_id

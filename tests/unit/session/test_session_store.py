@@ -40,10 +40,10 @@ async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(se
     change.put_message(user("msg_1"))
     stored = sessions.store.post(change)
     await asyncio.sleep(0)
-    assert sessions.said == []
+    assert sessions.announced == []
     sessions.database.gate.set()
     await stored
-    assert [event["type"] for event in sessions.said] == ["message.updated"]
+    assert [event["type"] for event in sessions.announced] == ["message.updated"]
     assert len(await sessions.read()) == 1
 
 
@@ -68,14 +68,14 @@ async def stream_first(sessions: Sessions, text: str) -> None:
 
 async def test_the_first_text_of_a_part_is_shown_once_it_is_stored(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    sessions.storage.heard.told.clear()
+    sessions.storage.bus.published.clear()
     sessions.database.gate.clear()
     sessions.store.stream(text_part("prt_1", "H"), DIRECTORY, "H")
     await asyncio.sleep(0)
-    assert sessions.storage.heard.order == []
+    assert sessions.storage.bus.order == []
     sessions.database.gate.set()
     await sessions.store.drain()
-    assert await written(sessions) == ["H"] and sessions.storage.heard.order == ["H"]
+    assert await written(sessions) == ["H"] and sessions.storage.bus.order == ["H"]
 
 
 async def test_a_delta_shows_the_part_as_of_then_whenever_its_frame_is_made(sessions: Sessions) -> None:
@@ -88,7 +88,7 @@ async def test_a_delta_shows_the_part_as_of_then_whenever_its_frame_is_made(sess
     sessions.store.stream(tool, DIRECTORY)
     tool.state = tool_part("all").state
     await sessions.store.drain()
-    shown = [orjson.loads(told.render()) for told in sessions.storage.heard.told if isinstance(told, PartDelta)]
+    shown = [orjson.loads(one.render()) for one in sessions.storage.bus.published if isinstance(one, PartDelta)]
     assert [part["text"] for part in shown[:2]] == ["Hel", "Hello "]
     assert shown[2]["state"] == tool_part("half").state.wire()
 
@@ -239,10 +239,10 @@ async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sess
     change.put_message(user("msg_1"))
     sessions.store.post(change)
     sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
-    assert sessions.storage.heard.order == []
+    assert sessions.storage.bus.order == []
     sessions.database.gate.set()
     await sessions.store.drain()
-    assert sessions.storage.heard.order[-1] == "Hello" and len(sessions.storage.heard.order) == 2
+    assert sessions.storage.bus.order[-1] == "Hello" and len(sessions.storage.bus.order) == 2
 
 
 async def test_a_drained_store_has_written_all(sessions: Sessions) -> None:
@@ -316,9 +316,9 @@ async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_bac
 async def test_a_deleted_family_is_announced_children_first(sessions: Sessions) -> None:
     for child, parent in (("ses_2", "ses_1"), ("ses_3", "ses_2")):
         await sessions.put(session(child, parent_id=parent), session_id=child)
-    sessions.storage.heard.told.clear()
+    sessions.storage.bus.published.clear()
     await sessions.service.remove(PLACE, "ses_1")
-    assert [event["properties"]["info"]["id"] for event in sessions.said] == ["ses_3", "ses_2", "ses_1"]
+    assert [event["properties"]["info"]["id"] for event in sessions.announced] == ["ses_3", "ses_2", "ses_1"]
 
 
 async def test_unknown_sessions_are_not_found(sessions: Sessions) -> None:
@@ -346,7 +346,7 @@ async def test_a_removed_message_takes_its_parts_along(sessions: Sessions) -> No
     await sessions.service.remove_message(PLACE, "ses_1", "msg_1")
     assert [message["info"]["id"] for message in await sessions.read()] == ["msg_2"]
     assert await sessions.storage.count(PART) == 1
-    assert sessions.said[-1] == {"type": "message.removed", "properties": {"sessionID": "ses_1", "messageID": "msg_1"}}
+    assert sessions.announced[-1] == {"type": "message.removed", "properties": {"sessionID": "ses_1", "messageID": "msg_1"}}
 
 
 async def test_a_page_ends_with_the_cursor_of_the_page_before(sessions: Sessions) -> None:

@@ -38,9 +38,9 @@ async def step(sessions: Sessions, prompt: str, number: int, before: str, after:
 
 async def update(sessions: Sessions, trees: Trees | None, prompt: str = "msg_p") -> list[str]:
     """By a server that has just started; the types of the events that came of it."""
-    sessions.storage.heard.told.clear()
+    sessions.storage.bus.published.clear()
     await Summaries(sessions.store).update(PLACE, trees, "ses_1", prompt)
-    return [event["type"] for event in sessions.said]
+    return [event["type"] for event in sessions.announced]
 
 
 async def diff(sessions: Sessions) -> bytes:

@@ -208,7 +208,7 @@ async def test_the_journal_counts_on_over_all_servers(storage: Storage, other: S
         forth = [storage.writer.post(event_change(round_, storage, session_id)) for session_id in ids]
         back = [other.writer.post(event_change(round_, other, session_id)) for session_id in reversed(ids)]
         await asyncio.gather(*forth, *back)
-    one, two = ([told.seq or 0 for told in server.heard.events] for server in (storage, other))
+    one, two = ([one.seq or 0 for one in server.bus.events] for server in (storage, other))
     assert one == sorted(one) and two == sorted(two)
     assert sorted(one + two) == list(range(1, 201))
     assert await storage.count(EVENT) == 200

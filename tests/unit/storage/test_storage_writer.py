@@ -51,17 +51,17 @@ async def test_changes_that_arrive_during_a_commit_share_the_next_one(storage: S
 async def test_events_are_announced_after_their_commit_in_the_order_of_posting(storage: Storage) -> None:
     database = await begun(storage)
     done = [storage.writer.post(saying(f"{n}a", f"{n}b", session_id=f"ses_{n % 2}")) for n in range(3)]
-    assert storage.heard.told == []
+    assert storage.bus.published == []
     database.gate.set()
     await asyncio.gather(*done)
-    assert storage.heard.order == ["first", "0a", "0b", "1a", "1b", "2a", "2b"]
+    assert storage.bus.order == ["first", "0a", "0b", "1a", "1b", "2a", "2b"]
     assert await storage.count(EVENT) == 7
 
 
 async def test_journal_numbers_are_contiguous_and_journaled_events_alone_have_one(storage: Storage) -> None:
     await storage.writer.commit(Change(events=[event("a"), event("passing", journaled=False), event("b")]))
     await asyncio.gather(*(storage.writer.post(saying(f"{n}")) for n in range(5)))
-    assert [told.seq for told in storage.heard.events] == [1, None, 2, 3, 4, 5, 6, 7]
+    assert [one.seq for one in storage.bus.events] == [1, None, 2, 3, 4, 5, 6, 7]
     assert [row.seq for row in await storage.rows(EVENT)] == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -71,7 +71,7 @@ async def test_a_refused_change_leaves_no_gap_in_the_journal(storage: Storage) -
     stored = storage.writer.post(saying("yes"))
     database.gate.set()
     await asyncio.gather(refused, stored, return_exceptions=True)
-    assert [(told.payload, told.seq) for told in storage.heard.events] == [(b"first", 1), (b"yes", 2)]
+    assert [(one.payload, one.seq) for one in storage.bus.events] == [(b"first", 1), (b"yes", 2)]
 
 
 @pytest.mark.parametrize("error", [Conflict("taken"), StaleLease("stale"), KeyError("a bug")])
@@ -84,7 +84,7 @@ async def test_one_bad_change_takes_no_other_down(storage: Storage, error: Excep
     async with asyncio.timeout(5):
         results = await asyncio.gather(before, bad, after, return_exceptions=True)
     assert results == [None, error, None]
-    assert storage.heard.order == ["first", "before", "after"]
+    assert storage.bus.order == ["first", "before", "after"]
 
 
 async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> None:
@@ -96,7 +96,7 @@ async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> N
     database.gate.set()
     async with asyncio.timeout(5):
         await second
-    assert storage.heard.order == ["first", "1", "2"] and isinstance(failures[0], ZeroDivisionError)
+    assert storage.bus.order == ["first", "1", "2"] and isinstance(failures[0], ZeroDivisionError)
 
 
 async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage) -> None:
@@ -111,7 +111,7 @@ async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage
     database.gate.set()
     async with asyncio.timeout(5):
         await storage.writer.commit(saying("later"))
-    assert storage.heard.order == ["text", "later"]
+    assert storage.bus.order == ["text", "later"]
 
 
 async def test_what_is_behind_a_failed_change_of_its_chain_is_not_stored(storage: Storage) -> None:
@@ -126,12 +126,12 @@ async def test_what_is_behind_a_failed_change_of_its_chain_is_not_stored(storage
     storage.sequencer.delta(delta("behind"), chain)
     storage.sequencer.delta(delta("other"))
     database.gate.set()
-    told = await asyncio.gather(*done, return_exceptions=True)
-    assert [isinstance(outcome, Conflict) for outcome in told] == [True, True, False]
+    outcomes = await asyncio.gather(*done, return_exceptions=True)
+    assert [isinstance(outcome, Conflict) for outcome in outcomes] == [True, True, False]
     later = await asyncio.gather(storage.writer.post(Change(chain=chain)), return_exceptions=True)
-    assert later == told[:1]
+    assert later == outcomes[:1]
     assert [row.id for row in await storage.rows(MESSAGE)] == ["msg_other"]
-    assert storage.heard.order == ["first", "other"]
+    assert storage.bus.order == ["first", "other"]
 
 
 class Away(HeldDatabase):
@@ -177,7 +177,7 @@ async def test_a_row_that_the_database_refuses_fails_its_own_writer_alone(storag
     database.gate.set()
     results = await asyncio.gather(good, orphan, return_exceptions=True)
     assert results[0] is None and isinstance(results[1], StorageError)
-    assert storage.heard.order == ["first", "good"]
+    assert storage.bus.order == ["first", "good"]
     assert await storage.count(SESSION) == 1
 
 
@@ -193,7 +193,7 @@ async def test_a_change_is_whole_or_not_at_all(storage: Storage) -> None:
     rows = [(storage.sql.put_session, [session_row()]), (storage.sql.put_message, [message_row("msg_1", "ses_none")])]
     with pytest.raises(StorageError):
         await storage.writer.commit(Change(rows, [event("half")]))
-    assert await storage.count(SESSION) == 0 and storage.heard.told == []
+    assert await storage.count(SESSION) == 0 and storage.bus.published == []
 
 
 async def test_a_cancelled_waiter_does_not_undo_its_change(storage: Storage) -> None:
@@ -205,7 +205,7 @@ async def test_a_cancelled_waiter_does_not_undo_its_change(storage: Storage) -> 
         await waiting
     database.gate.set()
     await storage.writer.drain()
-    assert storage.heard.order == ["kept"]
+    assert storage.bus.order == ["kept"]
 
 
 async def test_a_failed_change_whose_waiter_was_cancelled_holds_nobody_up(storage: Storage) -> None:
@@ -216,7 +216,7 @@ async def test_a_failed_change_whose_waiter_was_cancelled_holds_nobody_up(storag
     database.gate.set()
     async with asyncio.timeout(5):
         await good
-    assert storage.heard.order == ["first", "good"]
+    assert storage.bus.order == ["first", "good"]
 
 
 async def test_rows_of_many_changes_keep_the_order_of_posting(storage: Storage) -> None:
@@ -262,10 +262,10 @@ async def test_a_delta_waits_for_what_its_session_has_on_the_way(storage: Storag
     storage.sequencer.delta(delta("Hel"))
     storage.sequencer.delta(delta("lo"))
     storage.writer.post(saying("part ends"))
-    assert storage.heard.told == []
+    assert storage.bus.published == []
     database.gate.set()
     await storage.writer.drain()
-    assert storage.heard.order == ["part begins", "Hel", "lo", "part ends"]
+    assert storage.bus.order == ["part begins", "Hel", "lo", "part ends"]
 
 
 async def lease(storage: Storage, generation: int) -> None:
@@ -280,7 +280,7 @@ async def test_a_write_under_a_lease_that_does_not_stand_is_refused(storage: Sto
     change = Change([(storage.sql.put_message, [message_row("msg_1")])], [event("stale")], Lease("ses_1", owner, generation))
     with pytest.raises(StaleLease):
         await storage.writer.commit(change)
-    assert await storage.count(MESSAGE) == 0 and storage.heard.told == []
+    assert await storage.count(MESSAGE) == 0 and storage.bus.published == []
 
 
 async def test_a_write_under_the_lease_that_stands_is_stored(storage: Storage) -> None:

@@ -188,8 +188,8 @@ async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(stored: O
 async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenStore, writer: PartWriter) -> None:
     stored.database.is_full = True
     writer.enqueue_message()
-    told = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
-    assert [isinstance(error, StorageError) for error in told] == [True] * 3
+    outcomes = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
+    assert [isinstance(error, StorageError) for error in outcomes] == [True] * 3
 
 
 async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_failed(stored: OpenStore) -> None:
@@ -212,8 +212,8 @@ async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_f
     assert (stored.announced.events, stored.announced.deltas) == ([], [])
     writer.finish_open_parts()
     assert [part.type for part in await parts(stored, writer)] == ["text", "tool"]
-    told = [event["properties"]["part"]["type"] for event in stored.announced.events if "part" in event["properties"]]
-    assert (stored.announced.events[0]["type"], told) == ("message.updated", ["text", "tool", "tool"])
+    outcomes = [event["properties"]["part"]["type"] for event in stored.announced.events if "part" in event["properties"]]
+    assert (stored.announced.events[0]["type"], outcomes) == ("message.updated", ["text", "tool", "tool"])
 
 
 async def test_an_attempt_whose_withdrawal_was_refused_is_withdrawn_later(stored: OpenStore, writer: PartWriter) -> None:
