@@ -347,11 +347,17 @@ def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
 
 def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
     settings, organisations = core.settings, Organisations(auth.all, os.environ)
-    storage = core.storage
+    storage, users = core.storage, core.storage.users.users
     of_each = WorkspaceSettings(
-        settings.data_dir, core.flags, organisations, settings.max_snapshot_bytes, storage.database.locks, storage.states
+        settings.data_dir,
+        core.flags,
+        organisations,
+        settings.max_snapshot_bytes,
+        storage.database.locks,
+        storage.states,
+        lambda: not users.are_there(),
     )
-    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, storage.users.users.roots)
+    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, users.roots)
 
 
 def _sessions(core: _Core) -> SessionServices:
@@ -416,7 +422,8 @@ def _events(core: _Core) -> EventServices:
 
 
 def _users(settings: Settings, database: Database, sql: Statements) -> tuple[UserServices, ModelAccounts]:
-    secret, users = ServerSecret(settings.secret_key, settings.data_dir), Users(database, sql)
+    secret = ServerSecret(settings.secret_key, settings.data_dir)
+    users = Users(database, sql, expected=settings.oidc_issuer is not None)
     keys = UserKeys(database, sql, secret)
     budgets = Budgets(database, sql, users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
     accounts = ModelAccounts(users, keys, budgets, settings.shared_keys)

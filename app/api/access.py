@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from app.schema.errors import DirectoryForbidden, ServiceError, TooMany
-from app.users.principal import OPERATOR, Principal, may_enter
+from app.users.principal import OPERATOR, Principal
 
 if TYPE_CHECKING:
     from app.api.services import Services
@@ -153,4 +153,4 @@ async def entered(app: "Services", principal: Principal, directory: str | None) 
 
 def enters(app: "Services", principal: Principal, real: str) -> bool:
     """Of a path without symlinks."""
-    return may_enter(principal, real, app.directories.instances.workspaces.roots, app.users.users.roots())
+    return app.directories.instances.workspaces.admits(principal, real)

@@ -50,10 +50,15 @@ def load(
     flags: Flags,
     remote: Sequence[Mapping[str, Any]] | None = None,
     environ: Mapping[str, str] = os.environ,
+    *,
+    trusts_project: bool = True,
 ) -> LoadedConfig:
-    """`remote`: the result of `fetch_well_known`. Raises ConfigJsonError, ConfigInvalidError."""
+    """`remote`: the result of `fetch_well_known`. Without `trusts_project` the project's own files may not name the server's
+    variables and files outside of it. Raises ConfigJsonError, ConfigInvalidError."""
     sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
     loader = _Loader(sources, flags, environ)
+    if not trusts_project:
+        loader.distrust_project([directory, worktree])
     layers = [*map(_Layer, remote or []), *loader.layers()]
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -79,7 +84,16 @@ class _Loader:
         self.tools: list[Extension] = []
         self._sources = sources
         self._flags = flags
-        self._values = Substitution(environ, self.watch.read)
+        self._values = self._project_values = Substitution(environ, self.watch.read)
+
+    def distrust_project(self, within: Sequence[Path]) -> None:
+        roots = [os.path.realpath(root) for root in within if root != Path("/")]
+
+        def read(path: Path) -> str | None:
+            real = os.path.realpath(path)
+            return self.watch.read(path) if any(real.startswith(f"{root}/") for root in roots) else None
+
+        self._project_values = Substitution({}, read)
 
     def layers(self) -> Iterator[_Layer]:
         """Lowest first; the order is the precedence."""
@@ -89,7 +103,7 @@ class _Loader:
         if self._sources.custom_file:
             yield _Layer(self._custom_file(self._sources.custom_file))
         for path in self._sources.project_files:
-            yield _Layer(self._file(path), of_project=True)
+            yield _Layer(self._file(path, of_project=True), of_project=True)
         if self._flags.config_content:
             yield _Layer(parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT"))
         for directory in self._sources.directories:
@@ -106,11 +120,11 @@ class _Loader:
             self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), told))
         return {**layer.content, "sandbox": kept}
 
-    def _file(self, path: Path) -> dict[str, Any]:
+    def _file(self, path: Path, *, of_project: bool = False) -> dict[str, Any]:
         text = self.watch.read(path)
         if text is None:
             return {}
-        layer = parse_layer(text, str(path), path.parent, self._values)
+        layer = parse_layer(text, str(path), path.parent, self._project_values if of_project else self._values)
         return {**layer, "plugin": [_plugin_place(name, path.parent) for name in layer["plugin"]]} if "plugin" in layer else layer
 
     def _custom_file(self, path: Path) -> dict[str, Any]:
@@ -140,7 +154,7 @@ class _Loader:
         self.present.append(place)
         folders = self.watch.folders(place)
         for path in directory.files:
-            yield self._file(path)
+            yield self._file(path, of_project=directory.of_project)
         yield {"command": markdown.commands(self.watch, place, folders, self.warnings)}
         yield {"agent": markdown.agents(self.watch, place, folders, self.warnings)}
         yield {"agent": markdown.modes(self.watch, place, folders, self.warnings)}

@@ -2,7 +2,7 @@
 
 import asyncio
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -29,11 +29,15 @@ class InstructionScope:
     worktree: Path
     flags: Flags
     configured: Sequence[str] = ()
+    hides: Callable[[Path], bool] = lambda path: False
+    """What a project names or links to that is not its user's."""
 
     @classmethod
     def of(cls, instance: Instance) -> "InstructionScope":
         location = instance.location
-        return cls(Path(location.directory), Path(location.worktree), instance.flags, instance.config.instructions)
+        return cls(
+            Path(location.directory), Path(location.worktree), instance.flags, instance.config.instructions, instance.hides
+        )
 
     @property
     def upward(self) -> list[Path]:
@@ -73,7 +77,7 @@ def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
     below = takewhile(lambda folder: folder != scope.directory, path.parents)
     found = [file for folder in below if (file := _first_of(folder)) is not None and file != path]
     in_system = set(_configured(scope)) if found else set()
-    return [file for file in found if file not in in_system]
+    return [file for file in found if file not in in_system and not scope.hides(file)]
 
 
 def _first_of(folder: Path) -> Path | None:
@@ -81,7 +85,8 @@ def _first_of(folder: Path) -> Path | None:
 
 
 def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
-    found = dict.fromkeys((*_local(scope), *_global(scope.flags), *_configured(scope)))
+    local, configured = ([path for path in paths if not scope.hides(path)] for paths in (_local(scope), _configured(scope)))
+    found = dict.fromkeys((*local, *_global(scope.flags), *configured))
     return [(str(path), _read(path)) for path in found]
 
 

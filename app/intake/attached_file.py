@@ -109,6 +109,8 @@ class FileReader:
         return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
 
     async def _of_path(self, file: _AttachedFile, path: Path, url: SplitResult) -> list[Part]:
+        if await asyncio.to_thread(file.instance.hides, path):
+            raise BadRequest(f"{path} is outside the directories that you may work in", ["parts"], file.input.url)
         try:
             found = await asyncio.to_thread(path.stat)
         except (OSError, ValueError) as error:

@@ -17,7 +17,7 @@ from app.project.location import Location
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
-from app.storage.engine import Database, StorageError
+from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Lease, Rows, Writer
 
@@ -38,6 +38,8 @@ class PermissionCheck:
     subjects: Sequence[Subject] = ()
     plugin_decision: PluginDecision | None = None
     lease: Lease | None = None
+    owner: str = ""
+    """The user whose session it is in."""
 
     def decide(self, approved: Ruleset) -> rules.PermissionDecision:
         return rules.decide_permission(self.request.permission, self.subjects or self.request.patterns, self.ruleset, approved)
@@ -103,7 +105,7 @@ class Permissions:
 
     async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
         """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
-        decision = check.decide([*await self.approved(check.location.project_id), *added])
+        decision = check.decide([*await self.approved(check.location.project_id, check.owner), *added])
         if check.plugin_decision is None or isinstance(decision, rules.Forbidden):
             return decision
         match await check.plugin_decision(check.request, "allow" if isinstance(decision, rules.Allowed) else "ask"):
@@ -120,9 +122,10 @@ class Permissions:
         except PermissionVetoed:
             return False
 
-    async def approved(self, project_id: str) -> Ruleset:
-        """The rules that replies of `always` added in a project."""
-        rows = await self._database.read(lambda connection: queries.approvals(connection, project_id))
+    async def approved(self, project_id: str, owner: str = "") -> Ruleset:
+        """The rules that replies of `always` added in a project, of one user."""
+        scope = _scope(project_id, owner)
+        rows = await self._database.read(lambda connection: queries.approvals(connection, scope))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
     async def pending_json(self, directory: str, owner: str | None = None) -> bytes:
@@ -138,18 +141,27 @@ class Permissions:
         await self.pending.resolve(_resolution(pending, PermissionAnswer(reply, message)), others, approvals)
 
     async def _approvals(self, request: PermissionRequest) -> list[tuple[Any, Rows]]:
-        project_id = await self._project_of(request)
-        approved = {"project_id": project_id, "permission": request.permission, "session_id": request.session_id}
+        approved = {
+            "project_id": await self._scope_of(request),
+            "permission": request.permission,
+            "session_id": request.session_id,
+        }
         rows = [{**approved, "pattern": pattern} for pattern in request.always]
         return [(self._sql.put_approval, rows)] if rows else []
 
-    async def _project_of(self, request: PermissionRequest) -> str:
-        if request.id in self._checks:
-            return self._checks[request.id].location.project_id
-        project_id = await self._database.read(lambda connection: queries.project_of(connection, request.session_id))
+    async def _scope_of(self, request: PermissionRequest) -> str:
+        """Of the approvals: users do not approve for each other."""
+        session_id = request.session_id
+        if check := self._checks.get(request.id):
+            return _scope(check.location.project_id, check.owner)
+
+        def read(connection: Connection) -> tuple[str | None, dict[str, str]]:
+            return queries.project_of(connection, session_id), queries.owners(connection, [session_id])
+
+        project_id, owners = await self._database.read(read)
         if project_id is None:
             raise RequestNotPending(request.id)
-        return project_id
+        return _scope(project_id, owners[session_id])
 
     async def _also_answered(self, request: PermissionRequest, reply: Reply) -> list[PendingPermission]:
         """The session's other requests that the reply answers too."""
@@ -163,6 +175,10 @@ class Permissions:
         """False for an orphaned request, which is evaluated when its tool call asks again, and for one of another server."""
         check = self._checks.get(other.request.id)
         return check is not None and await self._is_allowed(check, added)
+
+
+def _scope(project_id: str, owner: str) -> str:
+    return f"{project_id} {owner}" if owner else project_id
 
 
 def _write_answer(answer: PermissionAnswer) -> str:

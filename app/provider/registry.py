@@ -106,7 +106,7 @@ class Providers:
         key = endpoint.key()
         if key not in self._adapters:
             adapter, account = self._make(endpoint), self._account
-            self._adapters[key] = MeteredProvider(adapter, account.name, account.budgets) if account else adapter
+            self._adapters[key] = MeteredProvider(adapter, account.principal.name, account.budgets) if account else adapter
         return self._adapters[key]
 
     async def close(self) -> None:

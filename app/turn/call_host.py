@@ -59,6 +59,8 @@ class CallHost:
 
     async def require_permission(self, needed: ToolPermission) -> None:
         caller = self._caller
+        if needed.permission == "external_directory":
+            _require_readable(caller.instance, needed)
         shown = PermissionRequest(
             id=ids.ascending("permission"),
             session_id=caller.session.id,
@@ -71,7 +73,15 @@ class CallHost:
         ruleset = [*caller.agent.permission, *(caller.session.permission or [])]
         plugin_decision = hooks.permission_decision(caller.instance.extensions.hooks)
         await self._services.permissions.ask(
-            PermissionCheck(caller.instance.location, shown, ruleset, needed.subjects, plugin_decision, self._lease())
+            PermissionCheck(
+                caller.instance.location,
+                shown,
+                ruleset,
+                needed.subjects,
+                plugin_decision,
+                self._lease(),
+                caller.session.owner or "",
+            )
         )
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
@@ -110,6 +120,14 @@ class CallHost:
 
     def _ref(self) -> CallRef:
         return CallRef(message_id=self._part.message_id, call_id=self._part.call_id)
+
+
+def _require_readable(instance: Instance, needed: ToolPermission) -> None:
+    """A user's permission opens what is theirs. Raises ToolError."""
+    named = [needed.metadata["filepath"]] if "filepath" in needed.metadata else needed.patterns
+    for path in named:
+        if instance.hides(path.removesuffix("/*") or "/"):
+            raise ToolError(f"{path} is outside the directories that this user may work in.")
 
 
 class UnattendedHost:

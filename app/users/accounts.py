@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.schema.model import Auth
 from app.users.budgets import Budgets
 from app.users.keys import UserKeys
-from app.users.principal import Role
+from app.users.principal import Principal, Role
 from app.users.users import Users
 
 
@@ -14,7 +14,7 @@ from app.users.users import Users
 class ModelAccount:
     """`keys` of the user; where there is none of a provider, and `shares_server_keys`, the server's."""
 
-    name: str
+    principal: Principal
     keys: Mapping[str, Auth]
     shares_server_keys: bool
     budgets: Budgets
@@ -29,10 +29,8 @@ class ModelAccounts:
         self._shared_keys = shared_keys
 
     async def of(self, name: str) -> ModelAccount:
-        return ModelAccount(name, await self._keys.of(name), await self._shares(name), self._budgets)
-
-    async def _shares(self, name: str) -> bool:
-        if self._shared_keys is not None:
-            return self._shared_keys
+        """Of a user who is not stored, as one of an identity provider may be: a member's."""
         user = await self._users.get(name)
-        return user is not None and user.role is Role.ADMIN
+        principal = user.principal() if user else Principal(name, Role.MEMBER)
+        shares = principal.role is Role.ADMIN if self._shared_keys is None else self._shared_keys
+        return ModelAccount(principal, await self._keys.of(name), shares, self._budgets)

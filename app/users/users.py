@@ -37,7 +37,9 @@ class UserNameTaken(Exception):
 
 
 class Users:
-    def __init__(self, database: Database, sql: Statements) -> None:
+    def __init__(self, database: Database, sql: Statements, *, expected: bool = False) -> None:
+        """`expected`: users may come that are not stored, of an identity provider."""
+        self._expected = expected
         self._database = database
         self._sql = sql
         self._users: Mapping[str, User] = {}
@@ -53,6 +55,10 @@ class Users:
 
     async def get(self, name: str) -> User | None:
         return (await self.all()).get(name)
+
+    def are_there(self) -> bool:
+        """Whether this server has users, as they were last read."""
+        return self._expected or bool(self._users)
 
     def roots(self) -> list[str]:
         """Of all users, as they were last read."""

@@ -1,6 +1,7 @@
 """A directory in use, as the agent sees it: its location, configuration, agents, models, tools and snapshots at one moment."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -76,6 +77,12 @@ class Instance:
     """None outside git or with `snapshot: false`."""
     snapshots: Snapshots | None = None
     """The same with all that revert needs of them."""
+    may_read: Callable[[str], bool] | None = None
+    """Whether a file outside the project, its path without symlinks, is the user's whose sessions these are; None: whatever
+    permissions allow."""
+
+    def hides(self, path: Path | str) -> bool:
+        return self.may_read is not None and not self.may_read(os.path.realpath(path))
 
     @property
     def place(self) -> SandboxPlace:

@@ -28,6 +28,7 @@ from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.tool.custom import custom_tools
 from app.users.accounts import ModelAccount, ModelAccounts
+from app.users.principal import Principal
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, place_of
 from app.workspace.resources import Resources
@@ -123,10 +124,10 @@ class Instances:
             return cached
 
     def _owned(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
-        made_for, instance = cached.owned.get(account.name, (None, cached.instance))
+        made_for, instance = cached.owned.get(account.principal.name, (None, cached.instance))
         if made_for != account:
             instance = self._with_account(cached, account)
-            cached.owned[account.name] = account, instance
+            cached.owned[account.principal.name] = account, instance
         return instance
 
     def _with_account(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
@@ -137,7 +138,13 @@ class Instances:
         connected = assemble(self._models.known, settings, environ if shared else {}, auth)
         providers = Providers(connected, scripted=self._models.scripted, account=account)
         base.resources.add(providers)
-        return replace(base, models=InstanceModels(connected, self._models.known, providers))
+        may_read = None if account.principal.sees_all else self._walls(account.principal)
+        return replace(base, models=InstanceModels(connected, self._models.known, providers), may_read=may_read)
+
+    def _walls(self, principal: Principal) -> Callable[[str], bool]:
+        """A kept output of a tool has a name that cannot be guessed; the directory of all of them is not listed."""
+        outputs = os.path.realpath(self._tool_output_dir)
+        return lambda real: self.workspaces.admits(principal, real) or os.path.dirname(real) == outputs  # noqa: PTH120
 
     async def close(self) -> None:
         await asyncio.gather(*(self.close_one(directory) for directory in [*self._cached]))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ class WorkspaceSettings:
     snapshot_bytes: int
     locks: Locks
     states: DirectoryStates
+    trusts_projects: Callable[[], bool] = lambda: True
+    """False on a server with users: who writes a project's configuration is not who runs the server."""
 
 
 class Workspace:
@@ -109,6 +112,7 @@ class Workspace:
             self.flags,
             organisation.layers,
             organisation.environ,
+            trusts_project=self._settings.trusts_projects(),
         )
         for warning in loaded.warnings:
             log.warning("skipped a configuration file: %s", warning.message)

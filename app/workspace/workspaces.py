@@ -9,7 +9,7 @@ from pathlib import Path
 from app.project.discovery import discover
 from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
-from app.users.principal import is_within
+from app.users.principal import Principal, is_within, may_enter
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 
 
@@ -45,6 +45,10 @@ class Workspaces:
     def allows(self, real: str) -> bool:
         """Whether a path, given without symlinks, is in a tree that clients may use."""
         return is_within(real, self.roots) or is_within(real, self._user_roots())
+
+    def admits(self, principal: Principal, real: str) -> bool:
+        """The same for one of several users."""
+        return may_enter(principal, real, self.roots, self._user_roots())
 
     def all_open(self) -> list[Workspace]:
         return list(self._open.values())

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from running_app import running_app
+import pytest
+from running_app import running_app, text_part
 from user_logins import user
 
 TURN = [{"text": "the secret of anna"}]
@@ -72,3 +73,80 @@ async def test_an_admin_gives_a_session_to_another_user(tmp_path: Path) -> None:
         await anna.get(path, expect=404)
         assert {each["title"] for each in await bert.get("/session")} >= {"given"}
         assert [each["owner"] for each in await bert.get(f"{path}/children")] == ["bert"]
+
+
+async def test_pages_of_messages_are_found_by_cursors_that_tell_no_counts(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app, user(app, "anna") as anna:
+        session = await anna.create_session()
+        path = f"/session/{session['id']}/message"
+        for text in ("one", "two", "three"):
+            await anna.prompt(session["id"], text, noReply=True)
+        newest = await anna.client.get(path, params={"limit": 1})
+        cursor = newest.headers["x-next-cursor"]
+        assert not cursor.isdigit()
+        [older] = await anna.get(path, params={"limit": 1, "before": cursor})
+        assert older["parts"][0]["text"] == "two"
+        await anna.get(path, params={"before": "2"}, expect=400)
+
+
+async def test_what_one_user_always_allows_another_is_still_asked(tmp_path: Path) -> None:
+    call = [{"tool": "bash", "args": {"command": "echo x", "description": "d"}}]
+    turns = [call, [{"text": "done"}], call, [{"text": "done"}], call, [{"text": "done"}]]
+    ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
+    async with running_app(tmp_path, turns=turns) as app, user(app, "anna") as anna, user(app, "bert") as bert:
+        mine = await anna.create_session(title="t", permission=ask)
+        async with anna.events() as events:
+            await anna.prompt_async(mine["id"], "one")
+            asked = await events.until("permission.asked")
+            await anna.post(f"/permission/{asked.properties['id']}/reply", {"reply": "always"})
+            await events.until("session.idle")
+            await anna.prompt_async(mine["id"], "two")
+            await events.until("session.idle", count=2)
+            assert len(events.of_type("permission.asked")) == 1, "it is remembered for her"
+        other = await bert.create_session(title="t", permission=ask)
+        async with bert.events() as events:
+            await bert.prompt_async(other["id"], "three")
+            await events.until("permission.asked")
+            assert len(await bert.get("/permission")) == 1 and await anna.get("/permission") == []
+
+
+@pytest.mark.parametrize("tool", ["read", "list", "grep", "bash", "write"])
+async def test_nothing_that_a_member_allows_leads_out_of_their_roots(tmp_path: Path, tool: str) -> None:
+    """Neither a rule nor a reply: both are the member's own."""
+    own, foreign = tmp_path / "own", tmp_path / "foreign"
+    for directory in (own, foreign):
+        directory.mkdir()
+    (foreign / "note.txt").write_text("the secret of bert")
+    named = {"read": "filePath", "list": "path", "grep": "path", "write": "filePath"}
+    where = str(foreign / "note.txt") if tool in ("read", "write") else str(foreign)
+    args = {"command": f"cat {foreign}/note.txt", "description": "d"} if tool == "bash" else {named[tool]: where}
+    args |= {"pattern": "secret"} if tool == "grep" else {"content": "gone"} if tool == "write" else {}
+    allow = [{"permission": "*", "pattern": "*", "action": "allow"}]
+    turns = [[{"tool": tool, "args": args}], [{"text": "done"}]]
+    async with running_app(tmp_path, turns=turns) as app, user(app, "anna", roots=[own]) as anna:
+        session = await anna.create_session(title="t", permission=allow)
+        await anna.prompt(session["id"], "Go")
+        messages = await anna.messages(session["id"])
+        assert "outside the directories that this user may work in" in str(messages), messages
+        assert "the secret of bert" not in str(messages)
+        assert (foreign / "note.txt").read_text() == "the secret of bert"
+
+
+async def test_nothing_that_the_server_reads_for_a_member_leads_out_of_their_roots(tmp_path: Path) -> None:
+    """An attached file, instructions that the configuration names, a variable or a file that it quotes."""
+    own, foreign = tmp_path / "own", tmp_path / "foreign"
+    for directory in (own, foreign):
+        directory.mkdir()
+    (foreign / "note.txt").write_text("the secret of bert")
+    (own / "AGENTS.md").symlink_to(foreign / "note.txt")
+    (own / "opencode.json").write_text(f'{{"instructions": ["{foreign}/note.txt"], "username": "a{{env:HOME}}b"}}')
+    async with running_app(tmp_path, turns=[TURN, TURN]) as app, user(app, "anna", roots=[own]) as anna:
+        session = await anna.create_session(title="t")
+        file = {"type": "file", "mime": "text/plain", "url": f"file://{foreign}/note.txt"}
+        refused = await anna.post(f"/session/{session['id']}/message", {"parts": [text_part("Hi"), file]}, expect=400)
+        assert "outside the directories" in str(refused)
+        await anna.prompt(session["id"], "Hi")
+        assert "the secret of bert" not in str(app.provider.requests)
+        assert (await anna.get("/config"))["username"] == "ab"
+        (own / "opencode.json").write_text(f'{{"username": "{{file:{foreign}/note.txt}}"}}')
+        assert "the secret of bert" not in str(await anna.get("/config", expect=500))
