@@ -86,9 +86,9 @@ def _user_blocks(part: Part) -> Iterator[TextBlock | FileBlock]:
 
 
 def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
-    """False for a failed answer, for an aborted one without output, and for a summary whose server died in it."""
+    """False for a failed answer, and for an aborted one without output."""
     if info.error is None:
-        return not info.summary or info.finish is not None
+        return True
     return isinstance(info.error, MessageAbortedError) and any(
         not isinstance(part, StepStartPart | ReasoningPart) for part in parts
     )

@@ -32,6 +32,9 @@ R = TypeVar("R", bound=PermissionRequest | QuestionRequest)
 T = TypeVar("T")
 """The type of an answer."""
 
+LeaseOfRun = Callable[[], Lease | None]
+"""What holds the session now; a lease that refuses every write once this server has given the session up."""
+
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
 
@@ -48,9 +51,14 @@ class PendingRequest(Generic[R, T]):
     directory: str
     request: R
     is_orphaned: bool = False
-    lease: Lease | None = None
-    """Under which it was asked: once another server has taken the session over, the row is that server's."""
+    lease: LeaseOfRun = lambda: None
+    """That of the run that asks."""
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def is_given_up(self) -> bool:
+        """This server has stopped in the middle of the turn: whoever goes on with it waits for the answer."""
+        lease = self.lease()
+        return lease is not None and lease.is_abandoned
 
     def row(self, kind: str) -> dict[str, Any]:
         return {
@@ -113,7 +121,7 @@ class PendingRequests(Generic[R, T]):
         self._removing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    def add(self, directory: str, request: R, lease: Lease | None = None) -> PendingRequest[R, T]:
+    def add(self, directory: str, request: R, lease: LeaseOfRun = lambda: None) -> PendingRequest[R, T]:
         """Call `wait` with the result at once. A request with the same content as an orphan continues under the orphan's id, so
         that a dialog that a client still shows stays valid."""
         pending = self._orphan_like(request) or PendingRequest(directory, request)
@@ -129,12 +137,25 @@ class PendingRequests(Generic[R, T]):
                 await self._ask_again(pending)
             else:
                 row = pending.row(self._kind.name)
-                await self._writer.commit(Change([(self._sql.put_request, [row])], [self._asked(pending)], pending.lease))
+                await self._writer.commit(Change([(self._sql.put_request, [row])], [self._asked(pending)], pending.lease()))
             self._look_soon()
-            return await pending.answer
+            answer = await pending.answer
+            await self._consume(pending)
+            return answer
+        except StaleLease:
+            raise
+        except BaseException:
+            if not pending.is_given_up():
+                self._withdraw(pending)
+            raise
         finally:
-            self._withdraw(pending)
             self._pending.pop(pending.request.id, None)
+
+    async def _consume(self, pending: PendingRequest[R, T]) -> None:
+        """An answer is acted on by the server that deletes its row: one that was frozen meanwhile finds that another has taken
+        the session over, and raises StaleLease."""
+        delete = (self._sql.delete_request, [{"gone": pending.request.id}])
+        await self._writer.commit(Change([delete], lease=pending.lease()))
 
     async def _ask_again(self, pending: PendingRequest[R, T]) -> None:
         """Announces an orphan to this server's clients, unless an answer has been stored meanwhile."""
@@ -145,7 +166,7 @@ class PendingRequests(Generic[R, T]):
                 raise RequestNotPending(pending.request.id)
 
         with suppress(RequestNotPending):
-            await self._writer.commit(Change(events=[self._asked(pending)], lease=pending.lease, work=require))
+            await self._writer.commit(Change(events=[self._asked(pending)], lease=pending.lease(), work=require))
         await self._look()
 
     def _look_soon(self) -> None:
@@ -180,7 +201,7 @@ class PendingRequests(Generic[R, T]):
 
     def _remove(self, pending: PendingRequest[R, T]) -> asyncio.Future[None]:
         """Deletes its row. The withdrawal of one that was answered is not announced: its answer was."""
-        change = Change(lease=pending.lease)
+        change = Change()
 
         def delete(connection: Connection) -> None:
             waits = queries.is_pending(connection, pending.request.id)
@@ -193,7 +214,7 @@ class PendingRequests(Generic[R, T]):
         return stored
 
     def _removed(self, stored: asyncio.Future[None], pending: PendingRequest[R, T]) -> None:
-        if stored.exception() is None or isinstance(stored.exception(), StaleLease):
+        if stored.exception() is None:
             self._withdrawn.pop(pending.request.id, None)
         elif self._removing is None or self._removing.done():
             self._removing = asyncio.create_task(self._remove_later(), name="withdraw requests")
@@ -300,8 +321,11 @@ class PendingRequests(Generic[R, T]):
             return None
         await self._look()
         self._pending.pop(pending.request.id, None)
-        self._withdraw(pending)
-        return pending.answer.result() if pending.answer.done() else None
+        if not pending.answer.done():
+            self._withdraw(pending)
+            return None
+        await self._consume(pending)
+        return pending.answer.result()
 
     def _orphan_like(self, request: R) -> PendingRequest[R, T] | None:
         return next(

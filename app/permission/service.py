@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from app.bus.base import Event
-from app.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
+from app.pending.requests import LeaseOfRun, PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
 from app.permission import rules
 from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage, PermissionVetoed
 from app.permission.rules import Subject
@@ -19,7 +19,7 @@ from app.schema.permission import Action, PermissionRequest, Reply, Rule, Rulese
 from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
-from app.storage.writer import Lease, Rows, Writer
+from app.storage.writer import Rows, Writer
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class PermissionCheck:
     ruleset: Ruleset
     subjects: Sequence[Subject] = ()
     plugin_decision: PluginDecision | None = None
-    lease: Lease | None = None
+    lease: LeaseOfRun = lambda: None
     owner: str = ""
     """The user whose session it is in."""
 

@@ -3,7 +3,7 @@
 import orjson
 
 from app.bus.base import Event
-from app.pending.requests import PendingRequest, PendingRequests, RequestKind, Resolution
+from app.pending.requests import LeaseOfRun, PendingRequest, PendingRequests, RequestKind, Resolution
 from app.question.errors import QuestionRejected
 from app.schema.event import (
     EventQuestionAsked,
@@ -15,7 +15,7 @@ from app.schema.event import (
 from app.schema.question import Answer, QuestionRequest
 from app.storage.engine import Database
 from app.storage.statements import Statements
-from app.storage.writer import Lease, Writer
+from app.storage.writer import Writer
 
 QuestionAnswers = list[Answer] | None
 """The chosen labels for each question; None if the user dismissed the questions."""
@@ -26,7 +26,7 @@ class Questions:
         kind = RequestKind("question", QuestionRequest.model_validate_json, _write_answers, orjson.loads, _asked, _rejected)
         self.pending: PendingRequests[QuestionRequest, QuestionAnswers] = PendingRequests(kind, database, sql, writer)
 
-    async def ask(self, directory: str, request: QuestionRequest, lease: Lease | None = None) -> list[Answer]:
+    async def ask(self, directory: str, request: QuestionRequest, lease: LeaseOfRun = lambda: None) -> list[Answer]:
         """Returns the chosen labels for each question. Raises QuestionRejected if the user dismisses them. A question that was
         asked before a restart continues under its id."""
         answers = await self.pending.wait(self.pending.add(directory, request, lease))

@@ -120,7 +120,7 @@ class Runner:
         self._runs: dict[str, list[Run]] = {}
         """By session, in the order of their holds: the last one may wait for the others to end."""
         self._places = asyncio.Semaphore(most_running)
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self._aborting: set[asyncio.Task[None]] = set()
         self._turn_end_retries = TurnEndRetries(store, statuses, gate, leases)
 
@@ -212,14 +212,19 @@ class Runner:
 
     def watch(self) -> None:
         """From now on, until `close`: end what other servers want to end, and what they may soon take over."""
-        self._watching = asyncio.create_task(self._watch(), name="runs of other servers' concern")
+        self._watching = [asyncio.create_task(watch()) for watch in (self._watch_heartbeat, self._watch_aborts)]
 
-    async def _watch(self) -> None:
-        failures = FailureLog(log, "looking for runs that another server wants to end")
+    async def _watch_heartbeat(self) -> None:
+        """Asks nothing of the database, which may not answer."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._leases.unconfirmed():
                 self._fence_unconfirmed()
+
+    async def _watch_aborts(self) -> None:
+        failures = FailureLog(log, "looking for runs that another server wants to end")
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
             try:
                 self._abort_soon(await self._leases.aborted_runs())
                 failures.worked()
@@ -272,8 +277,8 @@ class Runner:
             await next(iter(self._runs.values()))[0].over.wait()
 
     async def close(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
+        for watch in self._watching:
+            watch.cancel()
         await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self._runs)))
         await self._turn_end_retries.close()
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from app.storage.locks import Locks, locks_of
 from app.storage.writer_lock import WriterLock, has_reset_bug
@@ -29,6 +29,9 @@ StorageError = SQLAlchemyError
 
 _READERS = 4
 _BUSY_TIMEOUT_MS = 15_000
+RECONNECT_SECONDS = 5.0
+"""Longer than a server goes on with its turns without a heartbeat: they are taken over then, rather than ended with an error."""
+RECONNECT_PAUSE_SECONDS = 0.1
 
 _READING: dict[str, dict[str, Any]] = {
     "sqlite": {},
@@ -171,8 +174,28 @@ class Database:
 
 
 def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
-    with engine.begin() as connection:
-        return work(connection)
+    """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. A commit whose
+    outcome is not known is not repeated."""
+    deadline = time.monotonic() + RECONNECT_SECONDS
+    while True:
+        commits = False
+        try:
+            with engine.connect() as connection, connection.begin():
+                result = work(connection)
+                commits = True
+            return result
+        except SQLAlchemyError as error:
+            if commits or not _is_disconnected(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(RECONNECT_PAUSE_SECONDS)
+
+
+def _is_disconnected(error: SQLAlchemyError) -> bool:
+    """No connection could be made, or it broke."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    is_connecting = error.statement is None and not isinstance(error.orig, sqlite3.Error)
+    return error.connection_invalidated or is_connecting
 
 
 def _read(engine: Engine, query: Callable[[Connection], T]) -> T:

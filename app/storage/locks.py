@@ -14,6 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger(__name__)
 
+KEEP_SECONDS, IDLE_MS = 2.0, 6_000
+"""A connection that is idle for so long is closed by the database."""
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
 
 
@@ -46,8 +48,9 @@ class ProcessLocks:
 
 
 class DatabaseLocks:
-    """PostgreSQL's advisory locks, all on one connection: they go with it when this server dies. Who waits here waits in the
-    order of asking; among servers the first that looks gets the lock. Raises StorageError where the database cannot be asked."""
+    """PostgreSQL's advisory locks, all on one connection: they go with it when this server dies, or is frozen or cut off for some
+    seconds. Who waits here waits in the order of asking; among servers the first that looks gets the lock. Raises StorageError
+    where the database cannot be asked."""
 
     is_shared = True
 
@@ -56,10 +59,13 @@ class DatabaseLocks:
         self._here = ProcessLocks()
         self._thread = ThreadPoolExecutor(1, "database-locks")
         self._connection: Connection | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:
         key = _key(name)
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._keep(), name="database locks")
         async with self._here.lock(name):
             pause = FIRST_POLL_SECONDS
             while not await self._run(lambda connection: _try(connection, key)):
@@ -74,12 +80,20 @@ class DatabaseLocks:
         with suppress(SQLAlchemyError):  # the lock went with its connection
             await self._run(lambda connection: _unlock(connection, key))
 
+    async def _keep(self) -> None:
+        """The connection shows that this server lives."""
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            with suppress(SQLAlchemyError):  # the next one that locks is told
+                await self._run(_ping)
+
     async def _run(self, work: Callable[[Connection], bool]) -> bool:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_connection, work)
 
     def _on_connection(self, work: Callable[[Connection], bool]) -> bool:
         if self._connection is None:
             self._connection = self._engine.connect()
+            self._connection.execute(text(f"SET idle_session_timeout = {IDLE_MS}"))
         try:
             return work(self._connection)
         except SQLAlchemyError:
@@ -90,6 +104,8 @@ class DatabaseLocks:
             raise
 
     def close(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
         self._thread.shutdown()
         if self._connection is not None:
             self._connection.close()
@@ -97,6 +113,10 @@ class DatabaseLocks:
 
 def _try(connection: Connection, key: int) -> bool:
     return bool(connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one())
+
+
+def _ping(connection: Connection) -> bool:
+    return bool(connection.execute(text("SELECT true")).scalar_one())
 
 
 def _unlock(connection: Connection, key: int) -> bool:

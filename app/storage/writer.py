@@ -43,9 +43,15 @@ class StaleLease(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
+    """Of an abandoned one the generation is negative, so that every write is refused."""
+
     session_id: str
     owner: str
     generation: int
+
+    @property
+    def is_abandoned(self) -> bool:
+        return self.generation < 0
 
 
 @dataclass(eq=False, slots=True)

@@ -79,7 +79,7 @@ class CallHost:
                 ruleset,
                 needed.subjects,
                 plugin_decision,
-                self._lease(),
+                self._lease,
                 caller.session.owner or "",
             )
         )
@@ -91,7 +91,7 @@ class CallHost:
         request = QuestionRequest(
             id=ids.ascending("question"), session_id=self._caller.session.id, questions=questions, tool=self._ref()
         )
-        return await self._services.questions.ask(self._caller.instance.location.directory, request, self._lease())
+        return await self._services.questions.ask(self._caller.instance.location.directory, request, self._lease)
 
     async def run_subagent(self, request: SubagentRequest) -> ToolResult:
         return await self._caller.subagents.run(self._caller, self._part, request)

@@ -21,10 +21,18 @@ async def mark_interrupted(store: Store, message: MessageWithParts, error: Messa
 
 
 async def mark_for_resumption(store: Store, message: MessageWithParts, waiting: Collection[str] = ()) -> None:
-    """Closes the open parts but those that wait for the user. The answer stays open for the turn that goes on with it; a summary
-    does not: it is requested again."""
-    assert isinstance(message.info, AssistantMessage)
-    await _close(store, message, closes_answer=bool(message.info.summary), keep=waiting)
+    """Closes the open parts but those that wait for the user. The answer stays open for the turn that goes on with it; half a
+    summary is removed, because it is written anew."""
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    if not info.summary:
+        await _close(store, message, closes_answer=False, keep=waiting)
+        return
+    async with store.lock(info.session_id):
+        change = store.change(info.session_id, info.path.cwd)
+        change.remove_message(info.id)
+        change.update_session(compacting(await store.session(info.session_id), since=None))
+        await store.commit(change)
 
 
 async def _close(store: Store, message: MessageWithParts, *, closes_answer: bool, keep: Collection[str] = ()) -> None:

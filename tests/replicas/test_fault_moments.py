@@ -1,6 +1,7 @@
 """Each fault meets a session at each moment of its work on replica A; in the end all is as if one server had worked."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,14 +15,20 @@ from replica_rounds import (
     WHOLE,
     Fault,
     Round,
+    cut_off,
+    freeze,
+    kill,
     play_round,
+    restart_postgres,
+    roll,
+    silent_redis,
     without_redis,
 )
 from replicas import Replicas, running_replicas
 
 Figure = Callable[[str], None]
 
-ROUNDS = 20 if LONG else 1
+ROUNDS = int(os.environ.get("OPENSESSION_TEST_ROUNDS", 20 if LONG else 1))
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,13 @@ class Case:
 
 
 FAULTS = {
+    "kill -9": Case(kill, interrupts=True, takes_over=True),
+    "frozen for 15 s": Case(freeze(15), interrupts=True, takes_over=True, only_long=True),
+    "cut off from PostgreSQL for 15 s": Case(cut_off(15), interrupts=True, takes_over=True, only_long=True),
+    "PostgreSQL restarted": Case(restart_postgres, interrupts=False, only_long=True),
     "no Redis": Case(without_redis, interrupts=False),
+    "silent Redis": Case(silent_redis, interrupts=False, only_long=True),
+    "rolling restart": Case(roll, interrupts=True),
 }
 MOST_SECONDS = {"events late": 3.0 * SLACK, "usable again": 15.0 * SLACK}
 
