@@ -1,5 +1,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_form import LONG
 
 from app.permission.inheritance import child_rules, inherited_rules, with_rules_appended, within_limits
 from app.permission.rules import evaluate
@@ -21,7 +22,7 @@ def rule(permission: str, pattern: str, action: Action) -> Rule:
     return Rule(permission=permission, pattern=pattern, action=action)
 
 
-@settings(max_examples=600)
+@settings(max_examples=600 if LONG else 150)
 @given(rulesets, rulesets, rulesets, names, things)
 def test_a_child_may_do_no_more_than_its_parent_and_no_more_than_its_own_rules(
     parent: Ruleset, agent: Ruleset, session: Ruleset, name: str, thing: str
@@ -32,7 +33,7 @@ def test_a_child_may_do_no_more_than_its_parent_and_no_more_than_its_own_rules(
     assert STRICTNESS[child] >= max(STRICTNESS[own], STRICTNESS[limit])
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if LONG else 100)
 @given(rulesets, rulesets, rulesets, rulesets, names, things)
 def test_nor_may_a_grandchild(one: Ruleset, two: Ruleset, three: Ruleset, four: Ruleset, name: str, thing: str) -> None:
     child = [*two, *child_rules(one, two, [])]
@@ -47,7 +48,7 @@ nested = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if LONG else 100)
 @given(nested, nested, st.sampled_from(["ls", "git status", "git push x", "rm x", "rm y"]))
 def test_with_patterns_that_nest_it_is_exactly_the_stricter_of_the_two(parent: Ruleset, agent: Ruleset, command: str) -> None:
     child = evaluate("bash", command, agent, child_rules(parent, agent, [])).action
@@ -85,7 +86,7 @@ def test_a_session_that_a_client_puts_below_another_has_its_rules_and_cannot_lif
     assert actions == ["deny", "allow", "allow", "ask"]
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if LONG else 100)
 @given(rulesets, rulesets, names, things)
 def test_rules_that_are_restricted_allow_no_more_than_either(own: Ruleset, limits: Ruleset, name: str, thing: str) -> None:
     everything = rule("*", "*", "allow")
@@ -97,7 +98,7 @@ def test_rules_that_are_restricted_allow_no_more_than_either(own: Ruleset, limit
     assert evaluate(name, thing, [everything], twice).action == actions[0] and len(within_limits(twice, limits)) == len(twice)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if LONG else 100)
 @given(rulesets, rulesets, names, things)
 def test_added_rules_count_as_the_last_ones(rules: Ruleset, added: Ruleset, name: str, thing: str) -> None:
     assert evaluate(name, thing, with_rules_appended(rules, added)) == evaluate(name, thing, rules, added)

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_form import LONG
 from session_parts import DIRECTORY, PLACE, Sessions, assistant, open_sessions, session, text_part, user
 from storage_parts import event
 
@@ -242,7 +243,7 @@ async def compare(path: Path, batches: list[list[tuple[str, int, int]]]) -> None
 
 
 @given(BATCHES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 if LONG else 20)
 def test_a_read_has_the_order_of_the_announcements(migrated_database: Path, batches: list[list[tuple[str, int, int]]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "opensession.db"

@@ -9,6 +9,7 @@ from pathlib import Path
 from git_files import files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from long_form import LONG
 from snapshot_project import Project
 
 NAMES = st.sampled_from(["a", "b", "日本", "with space", "x.txt", "a.sh"])
@@ -70,7 +71,7 @@ def remove(target: Path) -> None:
         target.unlink()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=40 if LONG else 15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(before=EDITS, after=EDITS, chosen=st.sets(st.integers(0, 30)))
 def test_a_restore_is_exact(before: list[tuple], after: list[tuple], chosen: set[int]) -> None:
     with tempfile.TemporaryDirectory() as base:

@@ -24,6 +24,7 @@ from conversation import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long_form import LONG
 
 from app.context.history import to_model_messages
 from app.context.reminders import remind
@@ -175,7 +176,7 @@ CHECKS = {npm.OPENAI: (responses_body, assert_responses), npm.ANTHROPIC: (anthro
 
 @pytest.mark.parametrize("target", MODELS.values(), ids=MODELS.keys())
 @given(history=histories)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80 if LONG else 30, deadline=None)
 def test_any_history_becomes_a_request_that_its_provider_accepts(target: Model, history: list[MessageWithParts]) -> None:
     messages = sent(history, target)
     assert_paired(messages)
@@ -186,7 +187,7 @@ def test_any_history_becomes_a_request_that_its_provider_accepts(target: Model, 
 
 
 @given(history=histories, room=st.integers(0, 3_000))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80 if LONG else 30, deadline=None)
 def test_a_shortened_conversation_fits_is_paired_and_ends_as_it_did(history: list[MessageWithParts], room: int) -> None:
     whole = sent(history, MODELS["chat"])
     short = shortened(whole, room)
