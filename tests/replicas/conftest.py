@@ -1,5 +1,6 @@
 """Engines and replicas for the tests of several servers that act as one."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -30,6 +31,7 @@ def replicas(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer,
 
 @pytest.fixture
 async def clients(replicas: Replicas) -> AsyncIterator[list[Client]]:
-    """One of each replica."""
+    """One of each replica. Those that a test has ended start again."""
+    await asyncio.to_thread(replicas.start)
     async with replicas.clients() as made:
         yield made
