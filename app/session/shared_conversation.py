@@ -20,7 +20,7 @@ MAX_CACHE_BYTES = 64 * 1024 * 1024
 """The total size of cached conversations."""
 
 MAX_AGE_SECONDS = 60.0
-"""Limits staleness: a part that another server replaces does not change the revision."""
+"""Limits staleness: without Redis this server does not hear of what streams on another."""
 
 CHUNK_BYTES = 256 * 1024
 CONCURRENT_CHUNKS = 4

@@ -37,7 +37,7 @@ from app.snapshot.restore import (
     Write,
     decide_restore,
 )
-from app.storage.locks import Locks
+from app.storage.locks import Locks, ProcessLocks
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
@@ -84,6 +84,7 @@ class Snapshots:
         scope = _relative(self._directory, self._worktree) or ""
         self._repository = Repository(git_dir, self._worktree, scope, filter(None, excluded))
         self._lock = repository_lock(git_dir, locks)
+        self._locks = locks or ProcessLocks()
         self._known: _IndexState | None = None
         self._has_new_trees = True
         self._track = CoalescedRun(self._track_alone)
@@ -126,13 +127,14 @@ class Snapshots:
         """Deletes old snapshots. Does nothing if none was taken since the last time, unless the quota is exceeded."""
         if not self._has_new_trees and not self._quota.is_full:
             return
-        async with self._lock.held() as lock:
-            await self._repository.prepare()
-            await self._repository.refresh(lock)
-        self._has_new_trees = False
-        await self._repository.collect()
-        async with self._lock.held():
-            await self._quota.make_room(self._repository)
+        async with self._locks.lock(f"collect {self._repository.git_dir}"):  # git refuses to collect while another server does
+            async with self._lock.held() as lock:
+                await self._repository.prepare()
+                await self._repository.refresh(lock)
+            self._has_new_trees = False
+            await self._repository.collect()
+            async with self._lock.held():
+                await self._quota.make_room(self._repository)
 
     # Taking one.
 

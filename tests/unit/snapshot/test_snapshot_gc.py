@@ -1,5 +1,6 @@
 """Old snapshots go, those that were current within seven days stay."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
+from app.storage.locks import ProcessLocks
 
 DAY = 24 * 3600
 
@@ -92,3 +94,13 @@ async def test_of_too_many_the_older_ones_go_before_their_time(project: Project)
 
 async def test_gc_before_any_snapshot(snapshots: Snapshots) -> None:
     await snapshots.gc()
+
+
+async def test_several_servers_collect_one_after_the_other(project: Project) -> None:
+    """Git fails where another git collects already."""
+    project.write("a", "1")
+    locks = ProcessLocks()
+    servers = [Snapshots(project.data / "shared", project.root, project.root, [project.data], locks=locks) for _ in range(3)]
+    for snapshots in servers:
+        await snapshots.track()
+    await asyncio.gather(*(snapshots.gc() for snapshots in servers))

@@ -23,7 +23,7 @@ def servers(storage: Storage) -> list[SharedDirectoryStates]:
 
 async def announced(storage: Storage) -> list[dict[str, Any]]:
     await storage.writer.drain()
-    return [orjson.loads(event.payload)["properties"] for event in storage.heard.events]
+    return [orjson.loads(event.payload)["properties"] for event in storage.bus.events]
 
 
 async def names(server: SharedDirectoryStates) -> list[tuple[str, str, str]]:
