@@ -24,6 +24,8 @@ Json = dict[str, Any]
 
 METADATA_KEY = "anthropic"
 _DEFAULT_MAX_TOKENS = 32_000
+_AFTER_ANSWER = "[Go on from here.]"
+"""Newer models refuse a conversation that ends with their own words."""
 _BEFORE_ANSWER = "[What was asked here had no text.]"
 _EPHEMERAL = {"type": "ephemeral"}
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
@@ -103,15 +105,9 @@ def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
             messages.append({"role": role, "content": content})
     if messages and messages[0]["role"] == "assistant":
         messages.insert(0, {"role": "user", "content": [_text(_BEFORE_ANSWER)]})
-    _trim_prefill(messages)
+    if messages and messages[-1]["role"] == "assistant":
+        messages.append({"role": "user", "content": [_text(_AFTER_ANSWER)]})
     return messages
-
-
-def _trim_prefill(messages: list[Json]) -> None:
-    """A prefilled answer must not end in whitespace."""
-    if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
-        last = messages[-1]["content"][-1]
-        last["text"] = last["text"].rstrip()
 
 
 def _role_and_content(turn: ModelMessage) -> tuple[str, list[Json]]:
