@@ -109,7 +109,11 @@ class Store:
         return SessionChange(self._sql, directory, session_id, self._leases.get(session_id), chain)
 
     def post(self, change: SessionChange) -> asyncio.Future[None]:
-        """Put in line behind all earlier changes; the future is done when it is stored and announced."""
+        """Put in line behind all earlier changes; the future is done when it is stored and announced. A run that began or ended
+        since the change was made does not refuse it."""
+        made_under = change.change.lease
+        if made_under is None or not made_under.is_abandoned:
+            change.change.lease = self._leases.get(change.session_id)
         for part_id in change.final_parts:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)

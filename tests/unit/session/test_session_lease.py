@@ -232,3 +232,13 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
     async with asyncio.timeout(10):
         while await sessions.store.query(queries.leases):
             await asyncio.sleep(0.01)
+
+
+async def test_a_client_s_change_that_was_made_before_a_run_ended_is_stored(sessions: Sessions) -> None:
+    sessions.store.hold(await sessions.leases.take("ses_1"))
+    change = sessions.store.change("ses_1", "/d")
+    change.put_message(user("msg_1"))
+    sessions.store.release("ses_1")
+    sessions.leases.drop("ses_1")
+    await sessions.store.commit(change)
+    assert (await sessions.store.message("ses_1", "msg_1")).info.id == "msg_1"
