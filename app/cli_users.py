@@ -58,6 +58,9 @@ def _directory(path: Path) -> str:
     real = path.expanduser().resolve()
     if not real.is_dir():
         fail(f"There is no directory {path}.")
+    checkout = next((above for above in real.parents if (above / ".git").exists()), None)
+    if checkout:
+        fail(f"{path} is part of the checkout {checkout}, whose other files commands and snapshots work with too: name that.")
     return str(real)
 
 

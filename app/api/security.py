@@ -84,11 +84,13 @@ def is_loopback(hostname: str) -> bool:
 
 
 def is_open(method: str, path: str, query: bytes) -> bool:
-    """Whether a request may be made without the password: the health check of this server alone, and reading by a share link, for
-    which the page's scripts and styles are needed too."""
+    """Whether a request may be made without a login: the health check of this server alone, reading by a share link, and the page
+    with its scripts and styles, which asks for the login itself."""
     if method not in _READING:
         return False
-    return path.startswith(("/s/", "/page/")) or (path == "/global/health" and "replicas" not in QueryParams(query))
+    return (
+        path == "/" or path.startswith(("/s/", "/page/")) or (path == "/global/health" and "replicas" not in QueryParams(query))
+    )
 
 
 class Guard:
@@ -141,7 +143,7 @@ class Guard:
             return storage_unavailable(error)
         match admission:
             case LoginDenied(retry_after=seconds):
-                return _denied(seconds)
+                return _denied(seconds, asks_itself=_PAGE in headers)
             case AcceptedLogin(who=who, principal=principal):
                 scope[WHO], scope[PRINCIPAL] = who, principal
         return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
@@ -171,11 +173,15 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
     return scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
 
 
-def _denied(retry_after: int) -> Response:
+_PAGE = "x-opensession-page"
+"""The page sends it: it asks for the login, not the browser."""
+
+
+def _denied(retry_after: int, *, asks_itself: bool) -> Response:
     if retry_after:
         message = f"Too many wrong logins from this address. Try again in {retry_after} s."
         return named(429, "TooManyLoginsError", message, {"Retry-After": str(retry_after)})
-    challenge = {"WWW-Authenticate": 'Basic realm="Secure Area", Bearer'}
+    challenge = {"WWW-Authenticate": "Bearer" if asks_itself else 'Basic realm="Secure Area", Bearer'}
     return named(401, "UnauthorizedError", "This server needs a login: its password (basic auth) or a bearer token.", challenge)
 
 

@@ -4,6 +4,8 @@
  * `?directory=…` in the page's own address is passed on, so one server can be tried with several projects.
  */
 
+import { fetchLoggedIn } from './login.js';
+
 const directory = new URLSearchParams(location.search).get('directory');
 
 export class ApiError extends Error {
@@ -23,7 +25,7 @@ export function address(path, query = {}) {
 }
 
 async function call(method, path, { query, body } = {}) {
-  const response = await fetch(address(path, query), {
+  const response = await fetchLoggedIn(address(path, query), {
     method,
     headers: body === undefined ? {} : { 'Content-Type': 'application/json' },
     body: body === undefined ? undefined : JSON.stringify(body),

@@ -8,6 +8,7 @@
  * The same cursor lets the page read a session without losing or doubling a word: read it, then follow from a cursor of before.
  */
 import { address } from './api.js';
+import { fetchLoggedIn } from './login.js';
 
 const SILENCE_MS = 60_000;
 /** The server sends a heartbeat far more often: after so long without one the connection is dead. */
@@ -77,7 +78,7 @@ export class EventStream {
 
   async #open(cursor) {
     const headers = cursor === null ? {} : { 'Last-Event-ID': cursor };
-    const response = await fetch(address('/event', { parts: 'delta' }), { headers, signal: this.#connection.signal });
+    const response = await fetchLoggedIn(address('/event', { parts: 'delta' }), { headers, signal: this.#connection.signal });
     if (!response.ok) throw new Error(`GET /event answered ${response.status}`);
     return response;
   }

@@ -67,15 +67,19 @@ async def test_nothing_else_is_served_from_there(tmp_path: Path, name: str) -> N
         assert (await app.client.get(f"/page/{name}")).status_code == 404
 
 
-async def test_the_page_needs_the_password_and_a_shared_session_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_page_reads_needs_the_password_and_a_shared_session_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
     async with running_app(tmp_path, auth=("opencode", "right")) as app:
         session = await app.create_session()
         url = (await app.post(f"/session/{session['id']}/share"))["share"]["url"]
         app.client.auth = None
-        refused = await app.client.get("/")
-        assert refused.status_code == 401
+        assert (await app.client.get("/")).status_code == 200
+        refused, asked_by_page = [await app.client.get("/session", headers=each) for each in ({}, {"x-opensession-page": "1"})]
+        assert refused.status_code == asked_by_page.status_code == 401
         assert refused.headers["www-authenticate"].startswith("Basic "), "so that a browser asks for it"
+        assert asked_by_page.headers["www-authenticate"] == "Bearer", "so that it does not: the page does"
         shown = await app.client.get(url)
         assert shown.content == (PAGE / "share.html").read_bytes()
         assert shown.headers["cache-control"] == "no-store"

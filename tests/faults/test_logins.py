@@ -57,7 +57,7 @@ async def test_every_route_wants_a_login(tmp_path: Path, monkeypatch: pytest.Mon
                     throttled += response.status_code == 429
                     served += [path] if response.status_code not in (401, 429) else []
         assert not (app.data_dir / "audit.log").exists()
-    open_routes = {path for path in served if path.startswith(OPEN)}
+    open_routes = {path for path in served if path == "/" or path.startswith(OPEN)}
     figure(
         f"{tried} requests without a valid login: {len(set(served) - open_routes)} routes served, "
         f"{throttled} answers 429; open are {', '.join(sorted(open_routes))}"
