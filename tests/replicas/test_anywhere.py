@@ -38,6 +38,7 @@ from replicas import Replicas
 from turns import assert_settled, bash, call, say, task, texts, tools
 
 from app.api.tokens import TokenStore
+from app.session.shared_conversation import MAX_AGE_SECONDS
 
 Figure = Callable[[str], None]
 
@@ -374,9 +375,12 @@ async def test_what_is_shared_is_shown_on_other_replicas_as_it_grows(replicas: R
     answering = asyncio.create_task(a.prompt(session, streaming("growing")))
     await b.condition(path, lambda found: "Half of it," in str(found))
     replicas.model.release("growing")
-    await answering
-    async with asyncio.timeout(SEEN_WITHIN):
-        await b.condition(path, lambda found: "Half of it, and the rest." in str(found))
+    (part,) = [part for part in (await answering)["parts"] if part["type"] == "text"]
+    await b.condition(path, lambda found: "Half of it, and the rest." in str(found))
+    edited = f"/session/{session}/message/{part['messageID']}/part/{part['id']}"
+    assert await request(a, "PATCH", edited, {**part, "text": "Edited."}) == 200
+    async with asyncio.timeout(0.5 * MAX_AGE_SECONDS):
+        await b.condition(path, lambda found: "Edited." in str(found))
 
 
 async def test_an_edit_that_waits_for_its_answer_holds_back_another_replicas(replicas: Replicas, clients: list[Client]) -> None:
