@@ -145,6 +145,6 @@ async def fork(request: ServerRequest, where: Directory, session_id: SessionIdPa
 
 @routes.post("/{sessionID}/abort", operation_id="session.abort", response_model=bool, responses=documented(400, 404))
 async def abort(request: ServerRequest, session_id: SessionIdPath) -> Response:
-    """Answers when the session is idle and its record settled; an idle or unknown session is idle already."""
+    """Answers when the session is idle and its record finished; an idle or unknown session is idle already."""
     await request.services.runs.runner.abort(session_id)
     return json_bytes(TRUE)

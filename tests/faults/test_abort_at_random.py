@@ -1,4 +1,4 @@
-"""Aborts at random moments of turns of every kind: each leaves the session idle within two seconds, settled and without
+"""Aborts at random moments of turns of every kind: each leaves the session idle within two seconds, its record finished, without
 processes, its open request answered, and ready for the next prompt."""
 
 import asyncio
@@ -130,7 +130,7 @@ async def test_aborts_at_random_moments(tmp_path: Path, figure: Figure) -> None:
         assert not (app.directory / "x").exists()
     figure(
         f"{ABORTS} aborts of {len(KINDS) + 1} kinds of turns: idle after {max(slowest):.2f} s at the most, 0 processes left, "
-        "every record settled, every request answered, every next prompt answered"
+        "every record finished, every request answered, every next prompt answered"
     )
 
 

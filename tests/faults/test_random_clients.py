@@ -32,7 +32,7 @@ CLIENTS = 8
 PATIENCE = 30.0 * SLACK
 """Seconds after which a request hangs."""
 IDLE_WITHIN = 3.0 * SLACK
-SETTLED_WITHIN = 10.0 * SLACK
+FINISHED_WITHIN = 10.0 * SLACK
 """The same where the end of a turn could not be stored: it is tried again after 1, 2, 4 … seconds."""
 CONFIG = '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}'
 NO_ANSWER = "got no answer that could be stored"
@@ -159,7 +159,7 @@ def check(outcome: Outcome, log: str, seed: int) -> None:
         wrong.setdefault(session, []).extend(lines)
 
     refused = keyword_server.REFUSED in log
-    note("", *outcome.client_log.wrong, *tracebacks(log), *no_more(outcome, SETTLED_WITHIN if refused else IDLE_WITHIN))
+    note("", *outcome.client_log.wrong, *tracebacks(log), *no_more(outcome, FINISHED_WITHIN if refused else IDLE_WITHIN))
     for name, fold in outcome.folds.items():
         note("", *(f"{name}: {line}" for line in fold.wrong))
         for part in fold.returned.keys() - outcome.client_log.patched:
@@ -167,7 +167,7 @@ def check(outcome: Outcome, log: str, seed: int) -> None:
         for session, found in outcome.reads.items():
             note(session, *(f"{name}: {line}" for line in differences(found, fold.sessions.get(session))))
     for session, found in outcome.reads.items():
-        note(session, *unsettled(found.messages, outcome.client_log.cut), *unanswered(found, session, outcome))
+        note(session, *open_records(found.messages, outcome.client_log.cut), *unanswered(found, session, outcome))
     note("", *lost(outcome), *wrongly_ordered(outcome), *wrongly_failed(outcome, refused))
     if any(wrong.values()):
         pytest.fail(report(wrong, outcome, seed), pytrace=False)
@@ -241,7 +241,7 @@ def ids(messages: list[dict[str, Any]]) -> list[str]:
     return [message["info"]["id"] for message in messages]
 
 
-def unsettled(messages: list[dict[str, Any]], cut: set[int]) -> list[str]:
+def open_records(messages: list[dict[str, Any]], cut: set[int]) -> list[str]:
     problems = []
     for message in messages:
         info, kinds = message["info"], Counter(part["type"] for part in message["parts"])

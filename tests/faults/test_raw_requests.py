@@ -238,10 +238,10 @@ async def test_clients_that_break_off_leave_nothing_behind(tmp_path: Path, figur
     async with running_app(tmp_path, patience=300) as app, listening(app) as port:
         session = await app.create_session(title="T")
         await broken_off(app, port, session["id"], 60)
-        tasks, files = await settled(app)
+        tasks, files = await open_resources(app)
         for _ in range(20 if LONG else 3):
             await broken_off(app, port, session["id"], 60)
-        tasks_after, files_after = await settled(app)
+        tasks_after, files_after = await open_resources(app)
     figure(f"tasks {tasks} → {tasks_after}, open files {files} → {files_after}, listeners 0")
     assert tasks_after <= tasks + 2 and files_after <= files + 5
 
@@ -264,7 +264,7 @@ async def broken_off(app: RunningApp, port: int, session_id: str, count: int) ->
         writer.close()
 
 
-async def settled(app: RunningApp) -> tuple[int, int]:
+async def open_resources(app: RunningApp) -> tuple[int, int]:
     """(tasks, open files) when nothing is under way any more."""
     async with asyncio.timeout(30):
         while app.services.events.bus.listeners() or app.services.runs.runner.directories():

@@ -1,4 +1,4 @@
-"""A server that is told to stop lets turns finish, settles those that take too long, and tells its clients."""
+"""A server that is told to stop lets turns finish, aborts those that take too long, and tells its clients."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ async def test_a_turn_that_takes_too_long_is_aborted_and_finished(
     assert "session.idle" in [event["type"] for event in events]
     assert not running_in(servers.workspace)
     assert took < 5 * SLACK
-    figure(f"{'SIGTERM twice' if again else 'patience of 1 s'}: aborted, settled, no process left, ended after {took:.1f} s")
+    figure(f"{'SIGTERM twice' if again else 'patience of 1 s'}: aborted, finished, no process left, ended after {took:.1f} s")
     async with servers.start() as client:
         found = await client.get(f"/session/{session}/message")
         assert_settled(found)

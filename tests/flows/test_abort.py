@@ -1,4 +1,4 @@
-"""Aborts: wherever a turn is, the session is idle within two seconds, its record settled, and ready for the next prompt."""
+"""Aborts: wherever a turn is, the session is idle within two seconds, its record finished, and ready for the next prompt."""
 
 import asyncio
 import time

@@ -50,7 +50,7 @@ class Breaking(ScriptedProvider):
 
 
 async def prompted(app: RunningApp) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The answer to a prompt in a new session, and all its messages, settled."""
+    """The answer to a prompt in a new session, and all its messages, finished."""
     session = await app.create_session()
     answer = await app.prompt(session["id"], "Hi")
     messages = await app.messages(session["id"])
@@ -247,7 +247,7 @@ async def test_a_call_that_cannot_be_stored_is_not_run(tmp_path: Path, row: str)
     with refused_commits() as commits:
         async with running_app(tmp_path, turns=turns) as app:
             commits.starts_with = row
-            message = await settled_after_refusals(app, commits)
+            message = await stored_after_refusals(app, commits)
             assert not (app.directory / "log").exists() and len(requests(app)) == 1
             assert message["info"]["error"]["data"]["message"] == NOT_STORED
             assert "completed" not in [part["state"]["status"] for part in tools([message])]
@@ -279,7 +279,7 @@ async def test_a_model_whose_answer_cannot_be_stored_is_not_asked(tmp_path: Path
     with refused_commits() as commits:
         async with running_app(tmp_path, turns=[[say("Now.")]]) as app:
             commits.starts_with = "'assistant'"
-            message = await settled_after_refusals(app, commits)
+            message = await stored_after_refusals(app, commits)
             assert requests(app) == [] and message["info"]["error"]["data"]["message"] == NOT_STORED
             assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Now."]
 
@@ -289,7 +289,7 @@ async def test_a_stream_that_cannot_be_stored_is_not_read_to_its_end(tmp_path: P
     with refused_commits() as commits:
         async with running_app(tmp_path, provider=provider) as app:
             commits.starts_with = '"text":"word"'
-            await settled_after_refusals(app, commits)
+            await stored_after_refusals(app, commits)
             await provider.closed.wait()
 
 
@@ -312,7 +312,7 @@ class Endless(ScriptedProvider):
             self.closed.set()
 
 
-async def settled_after_refusals(app: RunningApp, commits: RefusedCommits) -> dict[str, Any]:
+async def stored_after_refusals(app: RunningApp, commits: RefusedCommits) -> dict[str, Any]:
     """The answer to a prompt during which commits were refused, once it could be closed."""
     session = await app.create_session(title="Named")
     async with app.events() as events:

@@ -108,7 +108,11 @@ def make_workspace(directory: Path) -> Path:
     """A git checkout with one commit of one file, `a.txt`."""
     directory.mkdir(parents=True)
     (directory / "a.txt").write_text("hello\nworld\n")
-    for command in (["init", "-q", "--template="], ["add", "-A"], ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"]):
+    for command in (
+        ["init", "-q", "--template="],
+        ["add", "-A"],
+        ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"],
+    ):
         subprocess.run(["git", *command], cwd=directory, check=True)
     return directory
 

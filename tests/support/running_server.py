@@ -76,7 +76,11 @@ def clean_environment(home: Path, **extra: str) -> dict[str, str]:
 def new_workspace(directory: Path) -> Path:
     directory.mkdir()
     (directory / "a.txt").write_text("hello\nworld\n")
-    for command in (["init", "-q", "--template="], ["add", "-A"], ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"]):
+    for command in (
+        ["init", "-q", "--template="],
+        ["add", "-A"],
+        ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"],
+    ):
         subprocess.run(["git", *command], cwd=directory, check=True)
     return directory
 

@@ -9,22 +9,22 @@ from app.turn.interrupted import interrupted_part
 
 @pytest.mark.parametrize("state", [pending(), running()])
 def test_a_call_that_was_cut_off_ends_as_interrupted(state: object) -> None:
-    settled = interrupted_part(tool(state))  # type: ignore[arg-type]
-    assert isinstance(settled, ToolPart) and isinstance(settled.state, Failed)
-    assert settled.state.error == INTERRUPTED
-    assert settled.state.time.start <= settled.state.time.end
+    part = interrupted_part(tool(state))  # type: ignore[arg-type]
+    assert isinstance(part, ToolPart) and isinstance(part.state, Failed)
+    assert part.state.error == INTERRUPTED
+    assert part.state.time.start <= part.state.time.end
 
 
 def test_what_a_running_call_had_shown_is_kept() -> None:
-    settled = interrupted_part(tool(running(metadata={"sessionId": "ses_2"})))
-    assert isinstance(settled, ToolPart) and isinstance(settled.state, Failed)
-    assert settled.state.input == {"path": "a"} and settled.state.time.start == 1
-    assert settled.state.metadata == {"sessionId": "ses_2"}
+    part = interrupted_part(tool(running(metadata={"sessionId": "ses_2"})))
+    assert isinstance(part, ToolPart) and isinstance(part.state, Failed)
+    assert part.state.input == {"path": "a"} and part.state.time.start == 1
+    assert part.state.metadata == {"sessionId": "ses_2"}
 
 
 def test_a_text_that_was_cut_off_gets_an_end() -> None:
-    settled = interrupted_part(text("half", time=Span(start=1)))
-    assert settled is not None and settled.time.end is not None  # type: ignore[union-attr]
+    part = interrupted_part(text("half", time=Span(start=1)))
+    assert part is not None and part.time.end is not None  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
