@@ -1,7 +1,7 @@
 """Writes and removes files below a directory without following symbolic links out of it."""
 
+import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -50,8 +50,9 @@ def _rmdir(root: Path, path: str) -> bool:
 
 
 def _replace(root: Path, path: str, create: Callable[[str, int, os.stat_result | None], None]) -> None:
-    temporary = f".opensession-{secrets.token_hex(8)}"
     with _parent(root, path, create=True) as (folder, name):
+        temporary = _temporary(name)
+        _unlink(temporary, folder)
         replaced = _lstat(name, folder)
         if replaced is not None and stat.S_ISDIR(replaced.st_mode):
             os.rmdir(name, dir_fd=folder)
@@ -59,9 +60,24 @@ def _replace(root: Path, path: str, create: Callable[[str, int, os.stat_result |
             create(temporary, folder, replaced)
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=folder)
+            _unlink(temporary, folder)
             raise
+
+
+def remove_leftover(root: Path, path: str) -> None:
+    """What a server that was killed while it replaced the file may have left beside it."""
+    with suppress(OSError), _parent(root, path) as (folder, name):
+        os.unlink(_temporary(name), dir_fd=folder)
+
+
+def _temporary(name: str) -> str:
+    """The same each time, so that whoever comes later finds it."""
+    return f".opensession-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
+
+
+def _unlink(name: str, folder: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
 
 
 def _take_over(descriptor: int, replaced: os.stat_result, executable: bool) -> None:

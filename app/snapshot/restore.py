@@ -95,6 +95,10 @@ class Restorer:
         self._keep = keep
         self._report = report
 
+    def keep_unchanged(self, paths: list[Path]) -> None:
+        for path in paths:
+            files.remove_leftover(self._worktree, path.relative_to(self._worktree).as_posix())
+
     def delete(self, paths: list[str]) -> None:
         """Call it before `write`, so that a file can replace a directory that becomes empty."""
         for path in paths:

@@ -263,6 +263,7 @@ class Snapshots:
 
     async def _carry_out(self, deletions: list[str], writes: Mapping[str, Entry], report: RestoreReport) -> None:
         restorer = Restorer(self._worktree, self._directory, report)
+        await asyncio.to_thread(restorer.keep_unchanged, report.unchanged)
         await asyncio.to_thread(restorer.delete, deletions)
         remaining = iter(writes.items())
         while some := dict(islice(remaining, _FILES_IN_MEMORY)):

@@ -187,7 +187,7 @@ async def kill(stage: Stage) -> None:
     stage.a.kill()
     stage.strike()
     await taken_over(stage)
-    stage.round.note("processes", *[f"process {pid} of the killed replica runs on" for pid in stage.replicas.left_running()])
+    stage.round.note("processes", *[f"process {pid} of the killed replica runs on" for pid in stage.replicas.orphaned()])
     await stage.go_on()
     await asyncio.to_thread(stage.a.start)
 

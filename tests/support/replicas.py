@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import psycopg
 from cable import Cable
 from follower import Follower
@@ -156,6 +157,13 @@ class Replicas:
         """Processes that work in the workspace and are no replica."""
         own = {replica.process.pid for replica in self.all}
         return [pid for pid in running_in(self.workspace) if pid not in own]
+
+    def orphaned(self) -> list[int]:
+        """Processes that work in the workspace and that no living replica started."""
+        found = running_in(self.workspace)
+        living = [psutil.Process(replica.process.pid) for replica in self.all if replica.is_running]
+        own = {process.pid for replica in living for process in (replica, *replica.children(recursive=True))}
+        return [pid for pid in found if pid not in own]
 
     @asynccontextmanager
     async def clients(self) -> AsyncIterator[list[Client]]:

@@ -295,3 +295,21 @@ async def test_many_files(project: Project, snapshots: Snapshots) -> None:
     report = await snapshots.restore(dict.fromkeys(files, tree))
     assert len(report.restored) == 700
     assert [file.read_text() for file in files] == [f"{i}" for i in range(700)]
+
+
+async def test_what_a_killed_server_left_beside_a_file_is_removed_by_the_restore_that_undoes_its_own(
+    project: Project, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project.write("a.txt", "one")
+    tree = await snapshots.track()
+    assert tree is not None
+    project.write("a.txt", "two")
+    later = await snapshots.track()
+    assert later is not None
+    with monkeypatch.context() as killed:
+        killed.setattr(os, "rename", lambda *_, **__: (_ for _ in ()).throw(OSError("killed")))
+        killed.setattr(os, "unlink", lambda *_, **__: None)
+        await snapshots.restore({path: tree})
+    assert len(list(path.parent.glob(".opensession-*"))) == 1
+    await snapshots.restore({path: later})
+    assert path.read_text() == "two" and not list(path.parent.glob(".opensession-*"))
