@@ -449,5 +449,6 @@ def _housekeeping(core: _Core, services: Services) -> Housekeeping:
         services.runs.runner,
         events.bus,
         core.outputs,
+        core.settings.data_dir,
         core.settings.idle_seconds,
     )

@@ -13,7 +13,7 @@ from app.browse.reach import AllowedPaths, FileForbidden
 from app.schema.browse import FilePatch, PatchHunk, ViewedFile
 from app.schema.errors import ServiceError
 from app.tool.files.file_kind import SNIFFED_BYTES, attachment_mime, is_binary
-from app.util.git import git
+from app.util.git import git, without_filters
 
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
@@ -82,7 +82,9 @@ async def _hunks_since_head(directory: Path, real: str) -> list[PatchHunk]:
 
     git is started where the request works and not where the file is: there it follows no link, also one that is put there now.
     """
-    result = await git(["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real], directory)
+    result = await git(
+        ["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real], directory, env=await without_filters(directory)
+    )
     return parse_hunks(result.stdout.decode("utf-8", "replace")) if result.ok else []
 
 

@@ -12,7 +12,7 @@ from app.browse.reach import AllowedPaths, FileForbidden
 from app.schema.browse import ChangedFile
 from app.tool.files.file_kind import SNIFFED_BYTES, is_binary
 from app.tool.search import ripgrep
-from app.util.git import git
+from app.util.git import git, without_filters
 
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands."""
@@ -42,10 +42,11 @@ async def changed_files(reach: AllowedPaths) -> list[ChangedFile]:
 
 
 async def _diff(checkout: Path) -> bytes:
-    result = await git([*_DIFF, "HEAD"], checkout)
+    env = await without_filters(checkout)
+    result = await git([*_DIFF, "HEAD"], checkout, env=env)
     if not result.ok:  # before the first commit
         nothing = await git(["hash-object", "-t", "tree", "--stdin"], checkout)
-        result = await git([*_DIFF, nothing.text], checkout)
+        result = await git([*_DIFF, nothing.text], checkout, env=env)
     return result.stdout
 
 

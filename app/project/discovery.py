@@ -32,7 +32,7 @@ async def discover(directory: Path) -> ProjectInfo:
     """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside
     git."""
     places, roots = await asyncio.gather(_places(directory), _root_commits(directory, "--all"))
-    if places is None:
+    if places is None or not await asyncio.to_thread(places.is_of_checkout):
         return OUTSIDE_GIT
     # Some CI checkouts have only a detached HEAD that no ref reaches.
     roots = roots or await _root_commits(directory, "HEAD")
@@ -50,6 +50,15 @@ class _CheckoutPaths:
     checkout: Path
     git_dir: Path
     common_dir: Path
+
+    def is_of_checkout(self) -> bool:
+        """Whether the checkout's own `.git` leads to the git directory. `core.worktree` can name any directory, and is set by
+        whoever may write the repository's configuration, such as a command in the sandbox."""
+        entry = self.checkout / ".git"
+        if entry.is_file():
+            named = entry.read_text("utf-8", "surrogateescape").partition("gitdir: ")[2].strip()
+            entry = self.checkout / named
+        return entry.resolve() == self.git_dir.resolve()
 
     def main_checkout(self) -> Path:
         """The parent of the common git directory, except where that is elsewhere: submodules, `--separate-git-dir`."""

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from app.bus.base import EventBus
 from app.runs.runner import Runner
+from app.sandbox.sandbox import remove_unused
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.tool.truncation import OutputStore
@@ -33,6 +35,7 @@ class Housekeeping:
         runner: Runner,
         bus: EventBus,
         outputs: OutputStore,
+        data_dir: Path,
         idle_seconds: float,
     ) -> None:
         self._branches = branches
@@ -42,6 +45,7 @@ class Housekeeping:
         self._runner = runner
         self._bus = bus
         self._outputs = outputs
+        self._data_dir = data_dir
         self._idle_seconds = idle_seconds
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -52,6 +56,7 @@ class Housekeeping:
             ("closing idle directories", min(MINUTE, self._idle_seconds), self.evict),
             ("forgetting dead servers", QUARTER_HOUR, self._replicas.forget_dead),
             ("removing old tool outputs", HOUR, self.remove_old_outputs),
+            ("removing unused homes of the sandbox", HOUR, self.remove_unused_homes),
             ("collecting old snapshots", HOUR, self.collect_snapshots),
         ]
         self._tasks = [asyncio.create_task(repeat(*chore), name=f"housekeeping: {chore[0]}") for chore in chores]
@@ -70,6 +75,9 @@ class Housekeeping:
 
     async def remove_old_outputs(self) -> None:
         await self._outputs.cleanup(clock.now_ms())
+
+    async def remove_unused_homes(self) -> None:
+        await asyncio.to_thread(remove_unused, self._data_dir, clock.now_ms() / 1000)
 
     async def collect_snapshots(self) -> None:
         for snapshots in self._instances.snapshots():

@@ -4,12 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.sandbox.scope import SandboxScope
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`env` None: the environment of the server. `is_confined`: it runs in a PID namespace, which ends with it."""
+    """`env` None: the environment of the server. `scope` None: it is not confined."""
 
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str] | None = None
-    is_confined: bool = False
+    scope: SandboxScope | None = None
+
+    @property
+    def is_confined(self) -> bool:
+        """It runs in a PID namespace, which ends with it."""
+        return self.scope is not None

@@ -1,6 +1,7 @@
 """The door through which every program goes that runs someone else's words: the model's, a project's, an MCP server's."""
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from app.sandbox.program import Program
 from app.sandbox.scope import MachineFacts, SandboxPlace, scope_of
 from app.sandbox.trial import SandboxUnusable, usable
 from app.settings import Settings
+
+RETENTION_SECONDS = 7 * 24 * 3600
 
 
 class Sandbox:
@@ -31,17 +34,25 @@ class Sandbox:
         *,
         cwd: Path | None = None,
         granted: Iterable[Path] = (),
+        approved: Iterable[Path] = (),
     ) -> Program:
-        """`cwd`: where it starts, if not in the place's directory. `granted`: what the user allows it outside of the project.
-        Raises OSError if its own home and /tmp cannot be made."""
+        """`cwd`: where it starts, if not in the place's directory. `granted`: what the user allows it outside of the project;
+        `approved`: directories that they allow every command. Raises OSError if its own home and /tmp cannot be made."""
         directory = cwd or place.directory
         if self._machine is None:
             return Program(argv, directory, env)
-        scope = scope_of(self._machine, place, directory, granted)
+        scope = scope_of(self._machine, place, directory, granted, approved)
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
             _make(scope.private / name, mode)
         inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
-        return Program([*arguments(self._machine, scope), *argv], Path("/"), inside, is_confined=True)
+        return Program([*arguments(self._machine, scope), *argv], Path("/"), inside, scope)
+
+
+def remove_unused(data_dir: Path, now: float) -> None:
+    """Own homes and /tmp that no command has used for a week. `now` in seconds."""
+    for private in (data_dir / "sandbox").glob("*"):
+        if max(part.stat().st_mtime for part in (private, *private.iterdir())) < now - RETENTION_SECONDS:
+            shutil.rmtree(private, ignore_errors=True)
 
 
 OFF = Sandbox(None, "Sandbox: off")

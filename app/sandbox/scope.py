@@ -84,12 +84,20 @@ class SandboxScope:
     private: Path
 
 
-def scope_of(machine: MachineFacts, place: SandboxPlace, directory: Path, granted: Iterable[Path] = ()) -> SandboxScope:
-    """`granted`: paths outside of the project that the user has allowed, files or directories."""
+def scope_of(
+    machine: MachineFacts,
+    place: SandboxPlace,
+    directory: Path,
+    granted: Iterable[Path] = (),
+    approved: Iterable[Path] = (),
+) -> SandboxScope:
+    """`granted`: paths outside of the project that the user has allowed this command, files or directories. `approved`:
+    directories that they have allowed for good: wide ones and the system's are opened only where a command names them."""
     config = place.config
     named = [*place.directories, *map(_expanded, config.write)]
     opened = (opened_for(path, machine) for path in granted if may_be_granted(path, machine))
-    write = [*map(_real, named), *git_directories(place.top), *(path for path in opened if path)]
+    always = (path for path in approved if path.is_dir() and may_be_granted(path, machine) and not _is_wide(path, machine))
+    write = [*map(_real, named), *git_directories(place.top), *(path for path in opened if path), *always]
     read = [_real(_expanded(name)) for name in config.read]
     spellings = [(_real(name), name) for name in named if _real(name) != name]
     return SandboxScope(
@@ -127,6 +135,8 @@ def opened_for(path: Path, machine: MachineFacts) -> Path | None:
 
 
 def _is_wide(directory: Path, machine: MachineFacts) -> bool:
+    if any(directory.is_relative_to(path) for path in machine.system):
+        return True
     return len(directory.parts) <= 2 or machine.home.is_relative_to(directory) or machine.data_dir.is_relative_to(directory)
 
 

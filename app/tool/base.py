@@ -57,6 +57,10 @@ class ToolHost(Protocol):
         """Returns when the permission is granted. Raises an error of app.permission.errors if it is denied or rejected."""
         ...
 
+    async def approved_directories(self) -> list[Path]:
+        """Outside of the project: what replies of `always` have allowed."""
+        ...
+
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         """Shows progress: sets the title and metadata of the running part and publishes it."""
         ...

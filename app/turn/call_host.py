@@ -84,6 +84,11 @@ class CallHost:
             )
         )
 
+    async def approved_directories(self) -> list[Path]:
+        rules = await self._services.permissions.approved(self._caller.instance.location.project_id)
+        patterns = [rule.pattern for rule in rules if rule.permission == "external_directory"]
+        return [Path(pattern.removesuffix("*")) for pattern in patterns if pattern.startswith("/")]
+
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self._caller.writer.tool_progress(self._part, title, metadata)
 
@@ -135,6 +140,9 @@ class UnattendedHost:
 
     async def require_permission(self, needed: ToolPermission) -> None:
         return None
+
+    async def approved_directories(self) -> list[Path]:
+        return []
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         return None

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,7 +74,26 @@ def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str
     The user's own configuration applies (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
     """
     kept = {name: value for name, value in inherited.items() if name in _KEPT_VARIABLES}
-    return {**environment.minimal(inherited), **kept, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    return {**environment.minimal(inherited), **kept, **fixed, **overrides()}
+
+
+def overrides(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
+    """The variables that set `settings` over all configuration. Always among them: a repository's own configuration, which its
+    commands can write, names no program for git to run here."""
+    listed = [("core.fsmonitor", "false"), ("core.hooksPath", os.devnull), *settings]
+    keys = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in enumerate(listed)}
+    values = {f"GIT_CONFIG_VALUE_{at}": value for at, (_, value) in enumerate(listed)}
+    return {"GIT_CONFIG_COUNT": str(len(listed)), **keys, **values}
+
+
+async def without_filters(checkout: Path) -> dict[str, str]:
+    """The variables with which git runs none of the filters that the repository's own configuration names."""
+    wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|process)$"]
+    fields = (await git(wanted, checkout)).stdout.decode("utf-8", "surrogateescape").split("\0")
+    own = [name for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in ("local", "worktree")]
+    required = {f"{name.rpartition('.')[0]}.required": "false" for name in own}
+    return overrides([*((name, "") for name in own), *required.items()])
 
 
 class _GitProcess:

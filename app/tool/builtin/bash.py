@@ -7,6 +7,7 @@ from pydantic import Field
 
 from app.permission.boundary import Boundary
 from app.permission.shell.analysis import always_patterns, analyse
+from app.sandbox.hints import hint
 from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
@@ -59,7 +60,8 @@ class BashTool(Tool[BashParameters]):
         granted = await self._require_permission(args.command, directory, ctx)
         if not directory.is_dir():
             raise ToolError(f"The working directory does not exist: {directory}")
-        program = await asyncio.to_thread(self._program, args.command, directory, ctx, granted)
+        approved = await ctx.host.approved_directories() if self._sandbox.is_on else []
+        program = await asyncio.to_thread(self._program, args.command, directory, ctx, granted, approved)
         return await self._run(args, program, timeout_ms, ctx)
 
     async def _require_permission(self, command: str, directory: Path, ctx: ToolContext) -> list[Path]:
@@ -76,9 +78,11 @@ class BashTool(Tool[BashParameters]):
             )
         return [Path(path) for path in analysis.readable_outside]
 
-    def _program(self, command: str, directory: Path, ctx: ToolContext, granted: Sequence[Path]) -> Program:
+    def _program(
+        self, command: str, directory: Path, ctx: ToolContext, granted: Sequence[Path], approved: Sequence[Path]
+    ) -> Program:
         argv = [self._shell, "-c", command]
-        return self._sandbox.program(argv, ctx.place, self._environment, cwd=directory, granted=granted)
+        return self._sandbox.program(argv, ctx.place, self._environment, cwd=directory, granted=granted, approved=approved)
 
     async def _run(self, args: BashParameters, program: Program, timeout_ms: float, ctx: ToolContext) -> ToolResult:
         transcript = Transcript()
@@ -96,6 +100,8 @@ class BashTool(Tool[BashParameters]):
         output = transcript.text()
         if ended.timed_out:
             output += _metadata_block(f"The command was stopped: it ran longer than its timeout of {timeout_ms:g} ms.")
+        elif told := hint(program, output, ended.code):
+            output += _metadata_block(told)
         metadata = {"output": shorten(output), "exit": ended.code, "description": args.description}
         return ToolResult(title=args.description, output=output, metadata=metadata)
 

@@ -41,6 +41,9 @@ class FakeHost:
         if self.refuse is not None:
             raise self.refuse
 
+    async def approved_directories(self) -> list[Path]:
+        return []
+
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self.updates.append({"title": title, "metadata": metadata})
 
