@@ -11,7 +11,7 @@ docs/configuration.md shows every hook.
 """
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
@@ -48,6 +48,11 @@ class PluginToolContext(Protocol):
     directory: str
     abort: threading.Event
 
+    async def run(self, command: Sequence[str], timeout: float = 120) -> "PluginCommandEnd":
+        """Runs a program in the session's directory, in the sandbox where that is on; its output and errors as one text. What a
+        tool starts by itself (`subprocess`) runs outside. Raises OSError where the program cannot be started."""
+        ...
+
     async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         """Show progress on the running call."""
         ...
@@ -57,6 +62,14 @@ class PluginToolContext(Protocol):
     ) -> None:
         """Asks for permission. Returns if it is granted; raises an error that ends the call otherwise."""
         ...
+
+
+@dataclass(frozen=True)
+class PluginCommandEnd:
+    """`code` is None if a signal ended it, or it took too long."""
+
+    code: int | None
+    output: str
 
 
 PluginToolArgs = type[BaseModel] | Mapping[str, Any]

@@ -4,15 +4,19 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, create_model
 
 from app.plugin import limits
+from app.plugin.api import PluginCommandEnd
 from app.plugin.api import PluginTool as Definition
 from app.plugin.api import PluginToolResult as CustomResult
+from app.sandbox.sandbox import Sandbox
 from app.tool.base import Arguments, Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tool.process import process
+from app.tool.process.transcript import Transcript
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +28,13 @@ class CustomTool(Tool[BaseModel]):
     """Asks the permission named after its id before it runs. Raises ValueError, or a Pydantic error, for a name or arguments that
     no model can be given."""
 
-    def __init__(self, id: str, definition: Definition) -> None:
+    def __init__(self, id: str, definition: Definition, sandbox: Sandbox, environment: Mapping[str, str]) -> None:
         if not _ID.fullmatch(id):
             raise ValueError("a tool's name has at most 64 letters, digits, _ and -")
         self.id = id
         self._definition = definition
+        self._sandbox = sandbox
+        self._environment = environment
         self._schema = _schema_of(definition.args)
         self.parameters = Arguments if self._schema else _model_of(definition.args)
         self.schema()
@@ -41,7 +47,7 @@ class CustomTool(Tool[BaseModel]):
 
     async def execute(self, args: BaseModel, ctx: ToolContext) -> ToolResult:
         await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
-        context = CallContext(ctx)
+        context = CallContext(ctx, self._sandbox, self._environment)
         try:
             result = await limits.call(self._definition.execute, self._given(args), context)
         except asyncio.CancelledError:
@@ -62,13 +68,22 @@ class CustomTool(Tool[BaseModel]):
 class CallContext:
     """Implements app.plugin.api.ToolContext for one call."""
 
-    def __init__(self, ctx: ToolContext) -> None:
+    def __init__(self, ctx: ToolContext, sandbox: Sandbox, environment: Mapping[str, str]) -> None:
         self._host = ctx.host
+        self._place = ctx.place
+        self._sandbox = sandbox
+        self._environment = environment
         self.session_id = ctx.session_id
         self.message_id = ctx.message_id
         self.agent = ctx.agent.name
         self.directory = str(ctx.directory)
         self.abort = threading.Event()
+
+    async def run(self, command: Sequence[str], timeout: float = 120) -> PluginCommandEnd:
+        transcript = Transcript()
+        program = await asyncio.to_thread(self._sandbox.program, command, self._place, self._environment)
+        ended = await process.run(program, timeout=timeout, on_output=transcript.add)
+        return PluginCommandEnd(ended.code, transcript.text())
 
     async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         await self._host.update(title=title, metadata=metadata)
@@ -79,12 +94,12 @@ class CallContext:
         await self._host.require_permission(ToolPermission(permission, patterns, always or [], metadata or {}))
 
 
-def custom_tools(definitions: Mapping[str, Definition]) -> list[CustomTool]:
+def custom_tools(definitions: Mapping[str, Definition], sandbox: Sandbox, environment: Mapping[str, str]) -> list[CustomTool]:
     """Logs and leaves out a tool with an invalid definition."""
     tools = []
     for id, definition in definitions.items():
         try:
-            tools.append(CustomTool(id, definition))
+            tools.append(CustomTool(id, definition, sandbox, environment))
         except Exception as error:
             log.exception("tool %s is left out: %s", id, error)
     return tools

@@ -211,19 +211,21 @@ class Instances:
             config=config,
             agents=define(config, self._tool_output_dir),
             models=InstanceModels(connected, self._models.known, providers),
-            extensions=_extensions(workspace, loaded, plugins, mcp),
+            extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
             resources=Resources(providers, mcp, self._closing),
             trees=SnapshotTrees(snapshots) if snapshots else None,
             snapshots=snapshots,
         )
 
 
-def _extensions(workspace: Workspace, loaded: LoadedConfig, plugins: Plugins, mcp: McpServers) -> InstanceExtensions:
+def _extensions(
+    workspace: Workspace, loaded: LoadedConfig, plugins: Plugins, mcp: McpServers, shared: McpSettings
+) -> InstanceExtensions:
     return InstanceExtensions(
         mcp=mcp,
         commands=commands(plugins.config, Path(workspace.location.worktree)),
         skills=loaded.skills,
         hooks=plugins.hooks,
-        tools=custom_tools(plugins.tools),
+        tools=custom_tools(plugins.tools, shared.sandbox, shared.environment),
         plugins=plugins.statuses,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from plugin_files import PluginFiles
 from running_app import RunningApp, running_app
+from sandboxed import needs_sandbox
 from turns import call, configured, pending, priced, requests, say, tools, until
 
 DICE = """
@@ -206,3 +207,24 @@ async def test_what_cannot_be_a_tool_is_left_out_and_the_rest_works(
     assert "tool odd name! is left out" in caplog.text
     assert "tool shapeless is left out" in caplog.text
     assert "tool empty was not loaded: it defines no tool" in caplog.text
+
+
+RUNNER = """
+    async def look(args, context):
+        ended = await context.run(["/bin/sh", "-c", f"cat {args['path']}; pwd; exit 3"])
+        return f"{ended.code} {ended.output}"
+
+    tool = {"description": "Looks", "args": {"path": str}, "execute": look}
+"""
+
+
+@needs_sandbox
+async def test_a_program_that_a_tool_runs_is_in_the_sandbox(tmp_path: Path, files: PluginFiles) -> None:
+    files.put("look", RUNNER, folder="tool")
+    (tmp_path / "beside").write_text("a secret")
+    async with opened(tmp_path) as app:
+        (app.directory / "inside").write_text("a text\n")
+        hidden = await called(app, "look", path=str(tmp_path / "beside"))
+        shown = await called(app, "look", path="inside")
+    assert "a secret" not in hidden["output"] and hidden["output"].startswith("3 ")
+    assert shown["output"] == f"3 a text\n{app.directory}\n"

@@ -267,3 +267,23 @@ def _best_of(times: int, act: Any) -> float:
         act()
         spans.append(time.thread_time() - start)
     return min(spans)
+
+
+def test_the_projects_own_files_close_the_sandbox_and_do_not_open_it(world: Any) -> None:
+    world.write(world.global_dir / "opencode.json", {"sandbox": {"network": True, "read": ["~/.m2"]}})
+    world.write(world.directory / "opencode.json", {"sandbox": {"network": False, "read": ["/"], "write": ["/"]}})
+    loaded = world.load()
+    assert loaded.config.sandbox.layer() == {"network": False, "read": ["~/.m2"]}
+    assert sorted(warning.message.partition(" opens")[0].rpartition(" ")[2] for warning in loaded.warnings) == [
+        "sandbox.read",
+        "sandbox.write",
+    ]
+    world.write(world.global_dir / "opencode.json", {"sandbox": {"network": False}})
+    world.write(world.directory / "opencode.json", {"sandbox": {"network": True}})
+    assert world.load().config.sandbox.network is False
+
+
+def test_a_path_of_the_sandbox_that_is_relative_is_an_error_that_names_it(world: Any) -> None:
+    world.write(world.global_dir / "opencode.json", {"sandbox": {"write": ["~/.m2", "cache"]}})
+    with pytest.raises(ConfigInvalidError, match=r"sandbox\.write.*'cache'"):
+        world.load()

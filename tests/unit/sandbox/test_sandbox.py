@@ -1,6 +1,8 @@
 """Commands in the sandbox of this machine."""
 
 import asyncio
+import os
+import time
 from pathlib import Path
 
 import psutil
@@ -8,7 +10,8 @@ import pytest
 from confined import SECRET, Confined
 from sandboxed import needs_sandbox
 
-from app.sandbox.sandbox import OFF, open_sandbox
+from app.sandbox.sandbox import OFF, open_sandbox, remove_unused
+from app.sandbox.scope import private_directory
 from app.sandbox.trial import SandboxUnusable
 from app.settings import Settings
 
@@ -143,3 +146,16 @@ def test_it_can_be_switched_off_and_required(tmp_path: Path, monkeypatch: pytest
     assert not without.is_on and "not installed" in without.state
     with pytest.raises(SandboxUnusable, match=r"OPENSESSION_SANDBOX=require.*not installed"):
         open_sandbox(Settings(data_dir=tmp_path, sandbox="require"))
+
+
+def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confined) -> None:
+    used, unused = (confined.place_of(confined.base / name) for name in ("used", "unused"))
+    for place in (used, unused):
+        place.directory.mkdir()
+        confined.sandbox.program(["true"], place, {})
+    data = confined.base / "data"
+    old = private_directory(data, unused)
+    for path in (old / "home", old / "tmp", old):
+        os.utime(path, (0, 0))
+    remove_unused(data, time.time())
+    assert list((data / "sandbox").iterdir()) == [private_directory(data, used)]

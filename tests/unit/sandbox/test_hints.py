@@ -1,0 +1,49 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_bubblewrap import SCOPE
+
+from app.sandbox.hints import hint
+from app.sandbox.program import Program
+
+PROGRAM = Program(["sh"], Path("/"), None, SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "says"),
+    [
+        ("touch: cannot touch '/etc/x': Read-only file system", 1, "sandbox.write"),
+        ("touch: cannot touch '/etc/x': Read-only file system", 0, "sandbox.write"),
+        ("cat: /home/u/notes: No such file or directory", 1, "hides /home/u/notes"),
+        ("cat: ../../other/notes: No such file or directory", 1, "hides /home/u/other/notes"),
+        ("sh: 1: cannot create /srv/x: Directory nonexistent", 2, "hides /srv/x"),
+        ("sed: cannot rename /srv/sedX: Device or resource busy", 4, "not to be replaced"),
+    ],
+)
+def test_what_the_sandbox_denied_is_explained(output: str, code: int, says: str) -> None:
+    assert says in (hint(PROGRAM, output, code) or "")
+
+
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        ("cat: missing: No such file or directory", 1),
+        ("cat: /home/u/p/missing: No such file or directory", 1),
+        ("cat: /usr/missing: No such file or directory", 1),
+        ("cat: /home/u/notes: No such file or directory", 0),
+        ("curl: (6) Could not resolve host: example.org", 6),
+        ("3 tests failed", 1),
+    ],
+)
+def test_a_failure_of_the_commands_own_is_not(output: str, code: int) -> None:
+    assert hint(PROGRAM, output, code) is None
+
+
+def test_a_missing_network_is_explained_where_it_is_off() -> None:
+    alone = replace(PROGRAM, scope=replace(SCOPE, network=False))
+    assert "sandbox.network" in (hint(alone, "curl: (6) Could not resolve host: example.org", 6) or "")
+
+
+def test_outside_the_sandbox_nothing_is() -> None:
+    assert hint(replace(PROGRAM, scope=None), "Read-only file system", 1) is None
