@@ -11,25 +11,31 @@ from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, ShellInput
 from app.schema.model import Model
 from app.schema.part import ModelRef, ToolPart
-from app.tool.base import ToolContext, ToolError, ToolResult
+from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.turn import decide
-from app.turn.call_host import UnattendedHost
+from app.turn.call_host import UnattendedHost, require_readable
 from app.turn.part_writer import PartWriter
 from app.turn.turn_scope import TurnScope
 from app.util import clock, ids
+from app.workspace.instance import Instance
 
 MAX_DELAY_MS = 24 * 3600 * 1000
 """A command that the user started runs until it ends or is aborted; the timer needs some bound."""
 
 
 class _Screen(UnattendedHost):
-    """The user sees what their command prints. It needs no permission: the user asked for it."""
+    """The user sees what their command prints. It needs no permission: the user asked for it. What is not theirs stays closed."""
 
-    def __init__(self, writer: PartWriter, part: ToolPart) -> None:
+    def __init__(self, instance: Instance, writer: PartWriter, part: ToolPart) -> None:
+        self._instance = instance
         self._writer = writer
         self._part = part
         self.output = ""
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        if needed.permission == "external_directory":
+            require_readable(self._instance, needed)
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self.output = (metadata or {}).get("output", "")
@@ -59,7 +65,7 @@ async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
 
 
 async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
-    screen = _Screen(writer, part)
+    screen = _Screen(scope.instance, writer, part)
     context = ToolContext(
         session_id=scope.session_id,
         message_id=part.message_id,

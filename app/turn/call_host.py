@@ -60,7 +60,7 @@ class CallHost:
     async def require_permission(self, needed: ToolPermission) -> None:
         caller = self._caller
         if needed.permission == "external_directory":
-            _require_readable(caller.instance, needed)
+            require_readable(caller.instance, needed)
         shown = PermissionRequest(
             id=ids.ascending("permission"),
             session_id=caller.session.id,
@@ -87,7 +87,8 @@ class CallHost:
     async def approved_directories(self) -> list[Path]:
         rules = await self._services.permissions.approved(self._caller.instance.location.project_id)
         patterns = [rule.pattern for rule in rules if rule.permission == "external_directory"]
-        return [Path(pattern.removesuffix("*")) for pattern in patterns if pattern.startswith("/")]
+        named = (Path(pattern.removesuffix("*")) for pattern in patterns if pattern.startswith("/"))
+        return [path for path in named if not self._caller.instance.hides(path)]
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self._caller.writer.tool_progress(self._part, title, metadata)
@@ -127,7 +128,7 @@ class CallHost:
         return CallRef(message_id=self._part.message_id, call_id=self._part.call_id)
 
 
-def _require_readable(instance: Instance, needed: ToolPermission) -> None:
+def require_readable(instance: Instance, needed: ToolPermission) -> None:
     """A user's permission opens what is theirs. Raises ToolError."""
     named = [needed.metadata["filepath"]] if "filepath" in needed.metadata else needed.patterns
     for path in named:

@@ -111,5 +111,5 @@ async def test_branches(tmp_path: Path) -> None:
 async def test_a_checkout_that_the_configuration_alone_names_is_none(tmp_path: Path) -> None:
     """Whoever may write the repository's configuration would choose what belongs to the project."""
     root = repository(tmp_path / "wide" / "repo")
-    run_git(root, "config", "core.worktree", str(tmp_path / "wide"))
+    git(root, "config", "core.worktree", str(tmp_path / "wide"))
     assert await discover(root) == OUTSIDE_GIT
