@@ -78,7 +78,15 @@ def test_the_environment_is_safe() -> None:
         "LC_ALL": "de_DE.UTF-8",
     }
     safe = safe_environment(inherited)
-    assert safe == {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    plain = {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    assert safe == {**plain, **overrides()}
+
+
+def test_no_program_of_a_repository_is_run() -> None:
+    settings = overrides([("filter.a=b.clean", "")])
+    names = [settings[f"GIT_CONFIG_KEY_{at}"] for at in range(int(settings["GIT_CONFIG_COUNT"]))]
+    assert names == ["core.fsmonitor", "core.hooksPath", "filter.a=b.clean"]
+    assert settings["GIT_CONFIG_VALUE_0"] == "false" and settings["GIT_CONFIG_VALUE_2"] == ""
 
 
 def is_gone(tmp_path: Path) -> bool:
