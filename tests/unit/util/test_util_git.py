@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.util.git import NOT_STARTED, TIMED_OUT, _GitProcess, git, safe_environment
+from app.util.git import NOT_STARTED, TIMED_OUT, _GitProcess, git, overrides, safe_environment
 
 # A git alias runs a shell, with git's own process waiting for it: a git command that takes as long as we like.
 WAIT = ["-c", "alias.wait=!echo $$ > pid; exec sleep 60", "wait"]
