@@ -132,7 +132,7 @@ def _day(epoch_ms: int) -> str:
 
 @token.command("revoke")
 def revoke_token(name: str) -> None:
-    """Take a token back, at once; open event streams go on until they end."""
+    """Take a token back, at once; open event streams end with their next heartbeat."""
     from app.api.tokens import TokenStore
 
     if not TokenStore(settings().data_dir).revoke(name):

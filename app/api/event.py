@@ -5,10 +5,11 @@ One that asks for ids can resume: by `ids=true`, by `parts=delta`, or by a `Last
 programs get them too: they name themselves, resume by every id that they are sent, and miss events after a reconnect without.
 """
 
+import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
 from fastapi.responses import Response, StreamingResponse
@@ -118,7 +119,15 @@ async def _open(request: ServerRequest, directory: str | None, wanted: _Wanted) 
     except BaseException:
         listener.close()
         raise
-    return EventStreamResponse(listener, _chained(first, frames))
+    return EventStreamResponse(listener, _chained(first, frames), _while_logged_in(request, listener))
+
+
+async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:
+    """Ends a stream whose login holds no more: its token was revoked or has expired, its user was removed or changed."""
+    login, given, principal = request.app.state.login, request.headers.get("authorization"), request.principal
+    while await login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
+        await asyncio.sleep(request.services.events.heartbeat_seconds)
+    listener.close()
 
 
 def _audience(request: ServerRequest) -> Audience | None:
@@ -145,16 +154,18 @@ async def event_token(request: ServerRequest) -> Response:
 
 
 class EventStreamResponse(StreamingResponse):
-    """Stops listening when the client has gone, be it before the first frame."""
+    """Stops listening when the client has gone, be it before the first frame. `watching` runs as long as it listens."""
 
-    def __init__(self, listener: Listener, frames: AsyncIterator[bytes]) -> None:
+    def __init__(self, listener: Listener, frames: AsyncIterator[bytes], watching: Coroutine[Any, Any, None]) -> None:
         super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
         self._listener = listener
+        self._watching = asyncio.create_task(watching, name="watch a stream's login")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            self._watching.cancel()
             self._listener.close()
 
 

@@ -5,6 +5,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +15,13 @@ from app.api.event_tokens import EventTokens, MemoryEventTokens
 from app.api.rate_limits import RateLimits
 from app.api.throttle import Throttle
 from app.api.tokens import TokenEntry, TokenStore
+from app.storage.engine import StorageError
+from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.oidc import OidcLogins, is_jwt
 from app.users.principal import OPERATOR, Principal
 from app.users.users import Users
+
+log = logging.getLogger(__name__)
 
 ANYONE = "anyone"
 STREAMS = ("/event", "/global/event")
@@ -85,6 +90,26 @@ class Login:
             if entry := self._tokens.find(credentials):
                 return await self._by_token(entry)
         return await self._by_password(scheme, credentials, _address(scope))
+
+    async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
+        """Of the login that a stream was opened with, and whom it was of. Where the database does not answer it holds."""
+        scheme, credentials = _parts(authorization)
+        try:
+            if scheme == "bearer" and self.is_required():
+                return await self._principal_of(credentials) == principal
+            if principal.name and self._users and not principal.name.startswith(OIDC_PREFIX):
+                user = await self._users.get(principal.name)
+                return user is not None and user.principal(read_only=principal.read_only) == principal
+        except StorageError as error:
+            log.warning("whether the login of a stream still holds could not be read: %s", error)
+        return True
+
+    async def _principal_of(self, token: str) -> Principal | None:
+        if self._oidc is not None and is_jwt(token):
+            return await self._oidc.principal(token)
+        entry = self._tokens.find(token)
+        found = await self._by_token(entry) if entry else LoginDenied()
+        return found.principal if isinstance(found, AcceptedLogin) else None
 
     async def _by_identity_provider(self, oidc: OidcLogins, token: str) -> AcceptedLogin | LoginDenied:
         """One that does not hold is no guess at a password, and is not counted as one: many users may share an address."""

@@ -10,7 +10,7 @@ import pytest
 from every_route import Route, every_route
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 from running_app import RunningApp, running_app
-from user_logins import add_user, bearer, user
+from user_logins import add_user, bearer, logged_in, user
 
 from app.api.access import ACCESS, Permitted
 from app.api.tokens import TokenStore
@@ -296,3 +296,19 @@ async def test_prompts_have_a_rate(tmp_path: Path) -> None:
         assert (await app.client.post(path, json=body, headers=bearer(second))).status_code == 429, "it is the user's rate too"
         assert len(await anna.messages(mine["id"])) == 2
         await bert.post(f"/session/{other['id']}/prompt_async", body, expect=204)
+
+
+async def test_a_stream_ends_with_the_login_that_it_was_opened_with(tmp_path: Path) -> None:
+    async with running_app(tmp_path, heartbeat_seconds=0.05) as app:
+        store = TokenStore(app.data_dir)
+        async with user(app, "anna") as anna, user(app, "bert") as bert, logged_in(app, store.create("operator")) as operator:
+            issued = await bert.post("/auth/event-token")
+            async with anna.events() as of_anna, app.events(token=issued["token"]) as of_bert, operator.events() as of_operator:
+                for stream in (of_anna, of_bert, of_operator):
+                    await stream.until("server.heartbeat", count=3)
+                store.revoke("anna")
+                await of_anna.until_ended()
+                await app.services.users.users.remove("bert")
+                await of_bert.until_ended()
+                store.revoke("operator")
+                await of_operator.until_ended()
