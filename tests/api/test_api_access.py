@@ -161,7 +161,7 @@ REFUSED = (
     "JWT, alg none",
     "JWT, HS256 with the public key",
 )
-OPEN = ("global.health", "share.session", "/page/{name}", "/s/{shareID}")
+OPEN = ("global.health", "share.session", "/", "/page/{name}", "/s/{shareID}")
 OBJECT_OF_A_SESSION = ("sessionID", "requestID", "permissionID")
 
 
