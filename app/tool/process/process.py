@@ -93,10 +93,10 @@ async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncI
 async def end_group(process: Process, is_confined: bool = False) -> None:
     """Sends SIGTERM, waits for the grace period, sends SIGKILL and reaps. Returns at once if the group is empty.
 
-    The leader of a confined group is bubblewrap, with which all the others end at once: it is killed, not asked.
+    The leader of a confined group is bubblewrap, with which all the others end at once: it is not asked.
     """
     if is_confined:
-        await _ask_confined_to_end(process)
+        await _end_confined(process)
     elif _signal_group(process.pid, signal.SIGTERM):
         await _wait_until_empty(process.pid, TERM_GRACE_SECONDS)
     if _signal_group(process.pid, signal.SIGKILL):
@@ -105,10 +105,13 @@ async def end_group(process: Process, is_confined: bool = False) -> None:
     await _ends_within(process, _LAST_WAIT_SECONDS)
 
 
-async def _ask_confined_to_end(process: Process) -> None:
-    if process.returncode is None:
-        await asyncio.to_thread(_signal_members, process.pid, signal.SIGTERM)
-        await _ends_within(process, TERM_GRACE_SECONDS)
+async def _end_confined(process: Process) -> None:
+    """Process 1 of the namespace is killed before bubblewrap, which then reaps it: a server that is process 1 of its container
+    reaps no orphans."""
+    for number, seconds in ((signal.SIGTERM, TERM_GRACE_SECONDS), (signal.SIGKILL, KILL_WAIT_SECONDS)):
+        if process.returncode is None:
+            await asyncio.to_thread(_signal_members, process.pid, number)
+            await _ends_within(process, seconds)
 
 
 def _marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
