@@ -174,7 +174,14 @@ class Leases:
             raise LateLease(session_id)
         if held is not None and held.owner not in ("", self.owner):
             raise LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
-        return self._put(connection, session_id, held.generation + 1 if held else 1, status)
+        return self._put(connection, session_id, self._generation(held), status)
+
+    def _generation(self, held: Any) -> int:
+        """The next one, unless this server holds it already: a request that keeps others out may start a run."""
+        if held is None:
+            return 1
+        mine = self._held.get(held.session_id)
+        return held.generation if mine is not None and mine.generation == held.generation else held.generation + 1
 
     def _put(self, connection: Connection, session_id: str, generation: int, status: LeaseStatus | None) -> Lease:
         row = {

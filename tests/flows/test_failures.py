@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from refused_commits import RefusedCommits, refused_commits
 from running_app import RunningApp, running_app
-from turns import assert_settled, bash, call, configured, priced, requests, say, statuses, texts, titled, tools, types
+from turns import assert_settled, bash, call, configured, priced, requests, say, statuses, texts, titled, tools, types, until
 
 from app.provider.base import (
     ApiFailure,
@@ -25,6 +25,7 @@ from app.provider.base import (
     ToolInputStart,
 )
 from app.provider.scripted.adapter import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
+from app.util.server_locks import ServerLocks
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
 
@@ -335,15 +336,17 @@ async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_mo
         async with app.events() as events:
             await app.prompt_async(session, "Hi")
             await events.until(lambda event: "'text': 'Begun.'" in str(event.data))
-            database = app.data_dir / "opensession.db"
-            take_over(database)
-            taken_over.set()
-            await events.until("session.idle")
+        database, other = app.data_dir / "opensession.db", ServerLocks(app.data_dir / "servers")
+        other.hold("other")
+        take_over(database)
+        taken_over.set()
+        await until(lambda: not app.services.runs.runner.is_running(session), "the end of the turn")
         answer = (await app.messages(session))[-1]
         assert "error" not in answer["info"] and "completed" not in answer["info"]["time"], "the other server answers"
         assert not (app.directory / "log").exists() and not app.services.runs.runner.has_unstored_end(session)
         assert await statuses(app) == {session: {"type": "busy"}}, "the other server says so"
         assert open_messages(database) == ["user", "assistant"]
+        other.release()
 
 
 def take_over(database: Path) -> None:

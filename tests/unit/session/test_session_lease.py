@@ -242,3 +242,14 @@ async def test_a_client_s_change_that_was_made_before_a_run_ended_is_stored(sess
     sessions.leases.drop("ses_1")
     await sessions.store.commit(change)
     assert (await sessions.store.message("ses_1", "msg_1")).info.id == "msg_1"
+
+
+async def test_a_run_goes_on_with_the_lease_of_the_request_that_started_it(sessions: Sessions) -> None:
+    sessions.store.hold(await sessions.leases.take("ses_1"))
+    change = sessions.store.change("ses_1", "/d")
+    change.put_message(user("msg_1"))
+    taken = asyncio.create_task(sessions.leases.take("ses_1"))
+    await taken
+    await sessions.store.commit(change)
+    sessions.leases.drop("ses_1")
+    assert (await sessions.leases.take("ses_1")).generation == taken.result().generation + 1
