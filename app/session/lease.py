@@ -180,8 +180,8 @@ class Leases:
         """The next one, unless this server holds it already: a request that keeps others out may start a run."""
         if held is None:
             return 1
-        mine = self._held.get(held.session_id)
-        return held.generation if mine is not None and mine.generation == held.generation else held.generation + 1
+        generation, mine = int(held.generation), self._held.get(held.session_id)
+        return generation if mine is not None and mine.generation == generation else generation + 1
 
     def _put(self, connection: Connection, session_id: str, generation: int, status: LeaseStatus | None) -> Lease:
         row = {
