@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -44,14 +45,36 @@ def add_user(
 
     if not re.fullmatch(_NAME, name):
         fail("A user's name may have up to 200 letters, digits and . _ @ : | -")
-    if root and role is not Role.MEMBER:
-        fail("Only members have roots: an admin works everywhere, a viewer sees everything.")
-    roots = tuple(_directory(path) for path in root or ())
+    new = User(name, role, _roots(root, role), max_cost=max_cost, max_tokens=max_tokens)
     TokenStore(settings().data_dir).require_login()
     try:
-        _run(lambda users: users.add(User(name, role, roots, max_cost=max_cost, max_tokens=max_tokens)))
+        _run(lambda users: users.add(new))
     except UserNameTaken:
-        fail(f"There is a user {name} already.")
+        fail(f"There is a user {name} already: `opensession user set` changes them.")
+
+
+@user.command("set")
+def change_user(
+    name: str,
+    role: Annotated[Role | None, typer.Option(help="Another role.")] = None,
+    root: Annotated[list[Path] | None, typer.Option(help="In place of the roots that there are; may be given again.")] = None,
+    max_cost: DayCost = None,
+    max_tokens: DayTokens = None,
+) -> None:
+    """Change a user, who keeps their tokens, keys and sessions. What is not named stays."""
+    before = _run(_all).get(name)
+    if before is None:
+        fail(f"There is no user {name}.")
+    role = role or before.role
+    roots = _roots(root, role) if root else before.roots if role is Role.MEMBER else ()
+    cost, tokens = (before.max_cost if max_cost is None else max_cost), (before.max_tokens if max_tokens is None else max_tokens)
+    _run(lambda users: users.change(replace(before, role=role, roots=roots, max_cost=cost, max_tokens=tokens)))
+
+
+def _roots(named: list[Path] | None, role: Role) -> tuple[str, ...]:
+    if named and role is not Role.MEMBER:
+        fail("Only members have roots: an admin works everywhere, a viewer sees everything.")
+    return tuple(_directory(path) for path in named or ())
 
 
 def _directory(path: Path) -> str:

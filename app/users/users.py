@@ -36,6 +36,10 @@ class UserNameTaken(Exception):
     pass
 
 
+class NoSuchUser(Exception):
+    pass
+
+
 class Users:
     def __init__(self, database: Database, sql: Statements, *, expected: bool = False) -> None:
         """`expected`: users may come that are not stored, of an identity provider."""
@@ -66,6 +70,13 @@ class Users:
 
     async def add(self, user: User) -> None:
         """Raises UserNameTaken."""
+        await self._put(user, is_new=True)
+
+    async def change(self, user: User) -> None:
+        """All but the name. Raises NoSuchUser."""
+        await self._put(user, is_new=False)
+
+    async def _put(self, user: User, *, is_new: bool) -> None:
         row = {
             "name": user.name,
             "role": user.role.value,
@@ -75,12 +86,12 @@ class Users:
             "max_tokens": user.max_tokens,
         }
 
-        def add(connection: Any) -> None:
-            if any(each.name == user.name for each in queries.users(connection)):
-                raise UserNameTaken(user.name)
+        def put(connection: Any) -> None:
+            if any(each.name == user.name for each in queries.users(connection)) == is_new:
+                raise UserNameTaken(user.name) if is_new else NoSuchUser(user.name)
             connection.execute(self._sql.put_user, [row])
 
-        await self._database.write(add)
+        await self._database.write(put)
         self._read_at = float("-inf")
 
     async def remove(self, name: str) -> bool:

@@ -48,6 +48,9 @@ def test_a_user_logs_in_by_their_tokens_until_they_are_removed(data_dir: Path, t
     assert "laptop" in (listed := run("token", "list")[1]) and "user anna" in listed and "read-only" in listed
     name, role, _, *rest = run("user", "list")[1].split("\t")
     assert (name, role, rest) == ("anna", "member", [str(root), "1000 tokens a day"])
+    assert run("user", "set", "anna", "--max-tokens", "2000") == (0, "")
+    assert run("user", "list")[1].endswith(f"{root}\t2000 tokens a day")
+    assert run("user", "set", "anna", "--role", "viewer") == (0, "") and str(root) not in run("user", "list")[1]
     assert run("user", "remove", "anna") == (0, "")
     assert run("token", "list") == (0, "") and run("user", "list") == (0, "")
     assert asyncio.run(check(data_dir, f"Bearer {token}")) == LoginDenied()
@@ -64,6 +67,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         (["user", "add", "bert", "--role", "member", "--root", str(tmp_path / "none")], "no directory"),
         (["user", "add", "bert", "--role", "member", "--root", str(tmp_path / "checkout" / "part")], "part of the checkout"),
         (["user", "remove", "bert"], "no user bert"),
+        (["user", "set", "bert", "--role", "viewer"], "no user bert"),
         (["token", "create", "t", "--user", "bert"], "no user bert"),
     ):
         code, output = run(*wrong)
