@@ -93,12 +93,11 @@ async def update(
     request: ServerRequest, where: Directory, session_id: SessionIdPath, body: UpdateInput | None = None
 ) -> Response:
     location, wanted = await session_location(request, session_id, where), body or UpdateInput()
+    service = request.services.sessions.service
     if wanted.owner is not None:
         await _require_giving(request, wanted.owner)
-    session = await request.services.sessions.service.update(location, session_id, wanted)
-    if wanted.owner is not None and wanted.owner != (session.owner or ""):
-        session = await request.services.sessions.service.give(location, session_id, wanted.owner)
-    return wire(session)
+        await service.give(location, session_id, wanted.owner)
+    return wire(await service.update(location, session_id, wanted))
 
 
 async def _require_giving(request: ServerRequest, owner: str) -> None:

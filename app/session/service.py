@@ -122,7 +122,7 @@ class SessionService:
             await self._store.commit(change)
         return session
 
-    async def give(self, location: Location, session_id: str, owner: str) -> Session:
+    async def give(self, location: Location, session_id: str, owner: str) -> None:
         """To another user, with all its descendants; the empty name: to nobody. Whoever had it is told that it is gone; its
         events so far stay theirs, as what they have heard already. Raises NotFound, SessionBusy, BadRequest for a child."""
         async with AsyncExitStack() as holds:
@@ -132,10 +132,11 @@ class SessionService:
             session = tree[-1]
             if session.parent_id is not None:
                 raise BadRequest("A child session belongs to whom its parent belongs to: give that away", ["owner"], owner)
+            if session.owner == (owner or None):
+                return
             self._store.note_owners()
             for each in reversed(tree):
                 await self._store.commit(self._given(location, each, owner))
-        return session
 
     def _given(self, location: Location, session: Session, owner: str) -> SessionChange:
         before, session.owner = session.owner or "", owner or None

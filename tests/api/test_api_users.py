@@ -150,3 +150,19 @@ async def test_nothing_that_the_server_reads_for_a_member_leads_out_of_their_roo
         assert (await anna.get("/config"))["username"] == "ab"
         (own / "opencode.json").write_text(f'{{"username": "{{file:{foreign}/note.txt}}"}}')
         assert "the secret of bert" not in str(await anna.get("/config", expect=500))
+
+
+async def test_a_session_is_not_given_away_while_it_is_answered(tmp_path: Path) -> None:
+    call = [{"tool": "bash", "args": {"command": "echo x", "description": "d"}}]
+    ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
+    async with running_app(tmp_path, turns=[call, TURN]) as app, user(app, "anna") as anna, user(app, "root", "admin") as root:
+        session = await anna.create_session(title="before", permission=ask)
+        async with anna.events() as events:
+            await anna.prompt_async(session["id"], "Hi")
+            request = (await events.until("permission.asked")).properties
+            await root.call("PATCH", f"/session/{session['id']}", {"owner": "root", "title": "after"}, expect=409)
+            assert (await anna.get(f"/session/{session['id']}"))["title"] == "before", "nothing was changed"
+            await anna.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+            await events.until("session.idle")
+        given = await root.call("PATCH", f"/session/{session['id']}", {"owner": "root", "title": "after"})
+        assert (given["owner"], given["title"]) == ("root", "after")
