@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+REDIS_SECONDS = 1.0
+"""For an answer, and for a connection."""
+
+
 class RateLimits:
     """A window begins with the first hit. Without an answer of Redis this server counts for itself."""
 
@@ -56,9 +60,14 @@ class RateLimits:
         from limits.aio.storage import RedisStorage
         from limits.aio.strategies import FixedWindowRateLimiter
 
-        return FixedWindowRateLimiter(
-            RedisStorage(f"async+{self._redis_url}", implementation="redispy", key_prefix="opensession")
+        storage = RedisStorage(
+            f"async+{self._redis_url}",
+            implementation="redispy",
+            key_prefix="opensession",
+            socket_timeout=REDIS_SECONDS,
+            socket_connect_timeout=REDIS_SECONDS,
         )
+        return FixedWindowRateLimiter(storage)
 
 
 async def _seconds(
