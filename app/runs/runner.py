@@ -345,9 +345,16 @@ class Runner:
         """Under the lease: without it the answer may be one that another server writes."""
         if run.fenced or run.discarded:
             return
-        if self._leases.held(session_id) is None:
-            await self._take_lease(session_id, run)
-        unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id)
+        try:
+            if self._leases.held(session_id) is None:
+                await self._take_lease(session_id, run)
+            unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id)
+        except NotFound:
+            return
+        except StorageError as error:
+            log.error("the end of the turn of %s could not be stored: %s", session_id, error)
+            self._turn_end_retries.add(session_id, run.directory)
+            return
         if unanswered or not run.waited:
             await self._answer_with(session_id, run, aborted())
 

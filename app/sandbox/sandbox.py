@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from app.sandbox.bubblewrap import arguments
-from app.sandbox.machine import find_facts
+from app.sandbox.machine import find_facts, prefix_of
 from app.sandbox.program import Program
-from app.sandbox.scope import MachineFacts, SandboxPlace, scope_of
+from app.sandbox.scope import MachineFacts, SandboxPlace, is_private, may_be_granted, opened_for, scope_of
 from app.sandbox.trial import SandboxUnusable, usable
 from app.settings import Settings
 
@@ -35,17 +35,30 @@ class Sandbox:
         cwd: Path | None = None,
         granted: Iterable[Path] = (),
         approved: Iterable[Path] = (),
+        shows_named: bool = False,
     ) -> Program:
         """`cwd`: where it starts, if not in the place's directory. `granted`: what the user allows it outside of the project;
-        `approved`: directories that they allow every command. Raises OSError if its own home and /tmp cannot be made."""
+        `approved`: directories that they allow every command. `shows_named`: it sees, read-only, what `argv` names.
+        Raises OSError if its own home and /tmp cannot be made."""
         directory = cwd or place.directory
         if self._machine is None:
             return Program(argv, directory, env)
-        scope = scope_of(self._machine, place, directory, granted, approved)
+        named = named_by(argv, self._machine) if shows_named else ()
+        scope = scope_of(self._machine, place, directory, granted, approved, named)
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
             _make(scope.private / name, mode)
         inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
         return Program([*arguments(self._machine, scope), *argv], Path("/"), inside, scope)
+
+
+def named_by(argv: Sequence[str], machine: MachineFacts) -> list[Path]:
+    """What a configured program is made of: where it is installed, and the files and directories that its words name. Not what
+    belongs to others, nor keys."""
+    program, *words = map(Path, argv)
+    installed = {prefix_of(path.parent, machine.home) for path in (program, Path(os.path.realpath(program)))}
+    named = (opened_for(path, machine) for path in words if path.is_absolute() and path.exists())
+    found = [*(installed if program.is_absolute() and program.exists() else ()), *(path for path in named if path)]
+    return [path for path in found if may_be_granted(path, machine) and not is_private(path, machine)]
 
 
 def remove_unused(data_dir: Path, now: float) -> None:

@@ -90,16 +90,18 @@ def scope_of(
     directory: Path,
     granted: Iterable[Path] = (),
     approved: Iterable[Path] = (),
+    named: Iterable[Path] = (),
 ) -> SandboxScope:
     """`granted`: paths outside of the project that the user has allowed this command, files or directories. `approved`:
-    directories that they have allowed for good: wide ones and the system's are opened only where a command names them."""
+    directories that they have allowed for good: wide ones and the system's are opened only where a command names them. `named`:
+    what it sees besides, read-only."""
     config = place.config
-    named = [*place.directories, *map(_expanded, config.write)]
+    opened_by_config = [*place.directories, *map(_expanded, config.write)]
     opened = (opened_for(path, machine) for path in granted if may_be_granted(path, machine))
     always = (path for path in approved if path.is_dir() and may_be_granted(path, machine) and not _is_wide(path, machine))
-    write = [*map(_real, named), *git_directories(place.top), *(path for path in opened if path), *always]
-    read = [_real(_expanded(name)) for name in config.read]
-    spellings = [(_real(name), name) for name in named if _real(name) != name]
+    write = [*map(_real, opened_by_config), *git_directories(place.top), *(path for path in opened if path), *always]
+    read = [_real(path) for path in (*map(_expanded, config.read), *named)]
+    spellings = [(_real(name), name) for name in opened_by_config if _real(name) != name]
     return SandboxScope(
         directory=directory,
         project=_real(place.top),
@@ -121,6 +123,12 @@ def may_be_granted(path: Path, machine: MachineFacts) -> bool:
     if path.is_relative_to(machine.data_dir):
         return path.is_relative_to(machine.outputs) and path != machine.outputs
     return path != Path("/") and not any(path.is_relative_to(own) for own in _OWN)
+
+
+def is_private(path: Path, machine: MachineFacts) -> bool:
+    """Keys of the home directory, or other users' directories."""
+    stores = (machine.home / name for name in _CREDENTIAL_STORES.split())
+    return any(path.is_relative_to(hidden) for hidden in (*stores, *(mask.path for mask in machine.masks)))
 
 
 def opened_for(path: Path, machine: MachineFacts) -> Path | None:

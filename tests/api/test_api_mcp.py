@@ -29,7 +29,7 @@ NO_SERVERS: list[dict[str, Any]] = [
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
     config = {"mcp": {"plain": plain(), "off": plain(enabled=False)}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), sandbox="off") as running:
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as running:
         yield running
 
 
@@ -168,12 +168,12 @@ async def test_a_refused_sign_in_and_a_foreign_state_connect_nothing(app: Runnin
 async def test_tokens_that_are_over_are_renewed_also_after_a_restart(tmp_path: Path) -> None:
     with over_http("oauth", "expiring") as url:
         workspace = configured(tmp_path, {"mcp": {"web": {"type": "remote", "url": url}}})
-        async with running_app(tmp_path, workspace=workspace, sandbox="off") as app:
+        async with running_app(tmp_path, workspace=workspace) as app:
             back = await visit((await app.post("/mcp/web/auth"))["authorizationUrl"])
             await app.client.get(back)
             assert await app.get("/mcp") == {"web": CONNECTED}
         await asyncio.sleep(1.1)  # the life of the first token
-        async with running_app(tmp_path, workspace=workspace, sandbox="off") as app:
+        async with running_app(tmp_path, workspace=workspace) as app:
             assert await app.get("/mcp") == {"web": CONNECTED}
         [stored] = json.loads((app.data_dir / "mcp-auth.json").read_text()).values()
         assert stored["tokens"]["expires_in"] == 3600

@@ -23,7 +23,7 @@ Message = dict[str, Any]
 @asynccontextmanager
 async def with_server(base: Path, *turns: Any, server: dict[str, Any] | None = None, **config: Any) -> AsyncIterator[RunningApp]:
     workspace = configured(base, {"mcp": {"plain": server or plain()}, **config})
-    async with running_app(base, workspace=workspace, turns=turns, sandbox="off") as app:
+    async with running_app(base, workspace=workspace, turns=turns) as app:
         yield app
     assert not running(workspace)
 
@@ -141,7 +141,7 @@ async def test_denied_tools_and_those_that_a_prompt_switches_off_are_not_offered
 
 async def test_a_tool_of_a_server_cannot_take_the_place_of_one_of_ours(tmp_path: Path) -> None:
     servers = {"mcp": {"apply": plain(), "todo": plain()}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, servers), turns=[[say()]], sandbox="off") as app:
+    async with running_app(tmp_path, workspace=configured(tmp_path, servers), turns=[[say()]]) as app:
         session = await app.create_session()
         await app.prompt(session["id"], "Go")
         ids = [tool.id for tool in requests(app)[-1].tools]

@@ -67,6 +67,8 @@ def running(directory: Path) -> list[int]:
 
 def _works_in(process: Path, directory: Path) -> bool:
     try:
-        return (process / "cwd").readlink() == directory and b"mcp" in (process / "cmdline").read_bytes()
+        program, *arguments = (process / "cmdline").read_bytes().split(b"\0")
+        is_server = program == sys.executable.encode() and any(b"mcp" in argument for argument in arguments)
+        return is_server and (process / "cwd").readlink() == directory
     except OSError:
         return False

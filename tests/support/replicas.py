@@ -103,7 +103,6 @@ class Replicas:
             OPENSESSION_DATABASE_URL=url,
             OPENSESSION_REDIS_URL=redis.url,
             OPENSESSION_SHUTDOWN_SECONDS=str(GRACE_SECONDS),
-            OPENSESSION_SANDBOX="off",  # MCP servers of the tests stand where programs see nothing in one
             PYTHONPATH=str(ROOT),
         )
         self.wire: Cable | None = None

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from bare_instance import bare_instance
@@ -12,6 +13,8 @@ from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.status import Statuses
 from app.storage import queries
+from app.storage.engine import StorageError
+from app.storage.writer import Lease
 from app.workspace.instance import Instance
 
 
@@ -345,4 +348,23 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
     held = await running.stored.store.query(queries.lease_of, running.id)
     assert held is not None and held.owner == running.leases.owner, "until it is stale"
     assert await running.statuses.of_directory("/w") == {running.id: Busy()}
+    await running.runner.close()
+
+
+async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, refusals = running.leases.take, iter([asyncio.CancelledError(), StorageError("database or disk is full")])
+
+    async def refused(*arguments: Any, **options: Any) -> Lease:
+        if (refusal := next(refusals, None)) is not None:
+            raise refusal
+        return await take(*arguments, **options)
+
+    monkeypatch.setattr(running.leases, "take", refused)
+    await running.prompt()
+    async with asyncio.timeout(20):
+        while running.runner.has_unstored_end(running.id):
+            await asyncio.sleep(0.01)
+    assert await running.statuses.of_directory("/w") == {}
     await running.runner.close()

@@ -159,3 +159,15 @@ def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confine
         os.utime(path, (0, 0))
     remove_unused(data, time.time())
     assert list((data / "sandbox").iterdir()) == [private_directory(data, used)]
+
+
+async def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
+    beside, key = confined.base / "beside" / "file", confined.base / "home" / ".ssh" / "id_rsa"
+    program = confined.sandbox.program(["/bin/cat", str(beside), str(key)], confined.place(), {}, shows_named=True)
+    process = await asyncio.create_subprocess_exec(
+        *program.argv, cwd=program.cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await process.communicate()
+    assert output.decode().count(SECRET) == 1 and str(key) in errors.decode()
+    write = confined.sandbox.program(["/bin/sh", "-c", 'echo x > "$0"', str(beside)], confined.place(), {}, shows_named=True)
+    assert await (await asyncio.create_subprocess_exec(*write.argv, cwd=write.cwd, stderr=asyncio.subprocess.DEVNULL)).wait() != 0
