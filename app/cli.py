@@ -65,7 +65,8 @@ def _login(settings: Settings) -> str | None:
 
     if Flags.from_env().server_password:
         return '-u "opencode:$OPENCODE_SERVER_PASSWORD" '
-    return '-H "Authorization: Bearer $TOKEN" ' if TokenStore(settings.data_dir).in_use() else None
+    has_tokens = settings.oidc_issuer is not None or TokenStore(settings.data_dir).in_use()
+    return '-H "Authorization: Bearer $TOKEN" ' if has_tokens else None
 
 
 def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:

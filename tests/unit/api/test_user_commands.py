@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from app import cli
 from app.api.login import AcceptedLogin, Login, LoginDenied
 from app.api.tokens import TokenStore
 from app.cli import app
+from app.main import create_app
+from app.settings import Settings
 from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.users.principal import Principal, Role
@@ -72,6 +75,15 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     ):
         code, output = run(*wrong)
         assert code == 1 and said in output, (wrong, output)
+
+
+def test_an_identity_provider_is_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server beyond loopback starts with one, and nobody is let in without."""
+    assert cli._login(Settings()) is None
+    monkeypatch.setenv("OPENSESSION_OIDC_ISSUER", "https://login.example.com")
+    monkeypatch.setenv("OPENSESSION_OIDC_AUDIENCE", "opensession")
+    assert "Bearer" in (cli._login(Settings()) or "")
+    assert create_app(Settings(), workspace=tmp_path).state.login.is_required()
 
 
 def test_an_issuer_needs_an_audience(monkeypatch: pytest.MonkeyPatch) -> None:
