@@ -168,7 +168,8 @@ async def test_every_route_wants_the_password(
         answered = await statuses(app, [*every_route, *preflights], JSON)
         without = {route for route, status in answered.items() if status != (401, "UnauthorizedError")}
         assert {path for _, path in without} == {path for _, path in every_route if path.startswith(("/s/", "/page/"))} | {
-            "/global/health"
+            "/global/health",
+            "/",
         }
         assert {method for method, _ in without} == {"GET"}
         response = await app.client.get("/session")
