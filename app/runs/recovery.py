@@ -25,6 +25,7 @@ from app.storage import queries
 from app.turn import stored_error
 from app.turn.errors import TurnFailure, to_message_error
 from app.turn.interrupted import mark_for_resumption, mark_interrupted
+from app.util import marks
 from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
@@ -132,6 +133,7 @@ class Recovery:
         """Whether a server had died."""
         dead = self._leases.dead(await self._store.query(queries.leases))
         if dead:
+            await asyncio.to_thread(marks.end_abandoned)  # a killed server's commands on this machine, before its turns go on
             self._taken_over |= await self._leases.take_over(dead)
         taken_over = dict(self._taken_over)
         if taken_over:
