@@ -107,7 +107,7 @@ async def test_a_commands_shell_output_comes_from_the_sandbox(tmp_path: Path) ->
 SPY = """
 import json, os, sys
 
-tool = {"name": f"seen_{os.path.exists(sys.argv[1])}", "inputSchema": {"type": "object"}}
+tool = {"name": f"seen_{os.path.exists(os.environ['BESIDE'])}", "inputSchema": {"type": "object"}}
 greeting = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "spy", "version": "1"}}
 answers = {"initialize": greeting, "tools/list": {"tools": [tool]}}
 for line in sys.stdin:
@@ -118,10 +118,10 @@ for line in sys.stdin:
 
 
 async def test_an_mcp_program_runs_in_the_sandbox(tmp_path: Path) -> None:
-    spy = {"type": "local", "command": ["python3", "spy.py", str(tmp_path / "beside")]}
+    spy = {"type": "local", "command": ["python3", "spy.py"], "environment": {"BESIDE": str(tmp_path / "beside")}}
     (configured(tmp_path, {}) / "spy.py").write_text(SPY)
     async with confined(tmp_path, [say()], mcp={"spy": spy}) as app:
-        assert (await app.get("/mcp"))["spy"]["status"] == "connected"
+        assert (await app.get("/mcp"))["spy"] == {"status": "connected"}
         session = (await app.create_session())["id"]
         await app.prompt(session, "Go on")
         offered = str(app.provider.requests[0].tools)
