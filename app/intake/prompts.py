@@ -59,7 +59,8 @@ class Prompts:
         return self._runner.start(session_id, instance, self._run_turn, nested=nested)
 
     def is_running(self, session_id: str) -> bool:
-        return self._runner.is_running(session_id)
+        """Or has still to store the end of its turn."""
+        return self._runner.is_running(session_id) or self._runner.has_unstored_end(session_id)
 
     def scope(self, instance: Instance, session_id: str) -> TurnScope:
         return TurnScope(self._services, self._subagents, instance, session_id)

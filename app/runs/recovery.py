@@ -39,6 +39,8 @@ LONGEST_INTERRUPTION_SECONDS = 600.0
 """After which nobody expects a turn to go on."""
 ABANDONED_AFTER_SECONDS = 3.0
 """How long a prompt may be stored without a run of it: longer than any server takes to begin one."""
+LEFT_OPEN_AFTER_SECONDS = 15.0
+"""How long an answer may be open without a run of it: longer than a server takes to store the end that it could not store."""
 
 LOOK_SECONDS = 1.0
 LONGEST_LOOK_SECONDS = 60.0
@@ -141,14 +143,17 @@ class Recovery:
         return bool(taken_over)
 
     async def _begin_abandoned(self) -> None:
-        """Prompts whose server died between storing them and running them."""
+        """Prompts whose server died between storing them and running them, and answers that no server goes on with."""
         now = time.monotonic()
-        found = {row.session_id: row.directory for row in await self._store.query(queries.abandoned_sessions)}
+        found = {row.session_id: row for row in await self._store.query(queries.abandoned_sessions)}
         waiting = [session_id for session_id in found if not self._turns.is_running(session_id)]
         self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
-        due = {each: found[each] for each, since in self._abandoned.items() if now - since >= ABANDONED_AFTER_SECONDS}
-        if due:
-            await self._resume(due)
+        for_seconds = {session_id: now - since for session_id, since in self._abandoned.items()}
+        prompts = [each for each, seconds in for_seconds.items() if seconds >= ABANDONED_AFTER_SECONDS and not found[each].begun]
+        answers = [each for each, seconds in for_seconds.items() if seconds >= LEFT_OPEN_AFTER_SECONDS and found[each].begun]
+        if prompts:
+            await self._resume({session_id: found[session_id].directory for session_id in prompts})
+        await self._leases.offer(answers)
 
     # Recovering.
 

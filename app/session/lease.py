@@ -155,6 +155,14 @@ class Leases:
         if rows:
             await self._writer.commit(Change([(self._sql.hand_over_lease, rows)]))
 
+    async def offer(self, sessions: Sequence[str]) -> None:
+        """Sessions that no server holds are recovered as a dead server's, by whichever looks first. Not on SQLite, whose only
+        server closes what it has left itself."""
+        for session_id in sessions if self._locks is None else ():
+            lease = await self.take(session_id)
+            self.abandon(session_id)
+            await self.hand_over([lease])
+
     async def close(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.cancel()

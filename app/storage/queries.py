@@ -13,6 +13,7 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    case,
     cast,
     delete,
     exists,
@@ -364,21 +365,23 @@ def orphaned_messages(connection: Connection, sessions: Collection[str] | None =
 
 
 def abandoned_sessions(connection: Connection) -> Sequence[Row[Any]]:
-    """(session_id, directory) of sessions with a prompt without any answer that no server works on."""
+    """(session_id, directory, begun) of sessions that no server works on with a prompt without any answer or, `begun`, an open
+    answer."""
     return connection.execute(_ABANDONED_SESSIONS).all()
 
 
 _ANSWER = MESSAGE.alias("answer")
+_ANSWER_TO_PROMPT = (
+    exists()
+    .where(_ANSWER.c.session_id == MESSAGE.c.session_id, _ANSWER.c.role == "assistant")
+    .where(_ANSWER.c.parent_id == MESSAGE.c.id)
+)
 _ABANDONED_SESSIONS = (
-    select(MESSAGE.c.session_id, SESSION.c.directory)
+    select(MESSAGE.c.session_id, SESSION.c.directory, func.max(case((MESSAGE.c.role == "assistant", 1), else_=0)).label("begun"))
     .join(SESSION, SESSION.c.id == MESSAGE.c.session_id)
-    .where(MESSAGE.c.open, MESSAGE.c.role == "user", MESSAGE.c.session_id.not_in(_HELD_SESSIONS))
-    .where(
-        ~exists()
-        .where(_ANSWER.c.session_id == MESSAGE.c.session_id, _ANSWER.c.role == "assistant")
-        .where(or_(_ANSWER.c.open, _ANSWER.c.parent_id == MESSAGE.c.id))
-    )
-    .distinct()
+    .where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(_HELD_SESSIONS))
+    .where(or_(MESSAGE.c.role == "assistant", ~_ANSWER_TO_PROMPT))
+    .group_by(MESSAGE.c.session_id, SESSION.c.directory)
 )
 
 

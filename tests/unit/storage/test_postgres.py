@@ -2,6 +2,7 @@
 the database, and whole turns."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -311,6 +312,26 @@ async def test_a_turn_with_a_tool_runs_and_is_there_after_a_restart(tmp_path: Pa
         async with app.events(cursor=numbers[0]) as replayed:
             await replayed.until("session.idle")
     assert {"session", "message", "part"} <= await left_in(url)
+
+
+async def test_an_answer_that_no_server_goes_on_with_is_gone_on_with(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.runs.recovery.LEFT_OPEN_AFTER_SECONDS", 0.1)
+    async with running_app(tmp_path, turns=[[{"text": "Half."}], [{"text": "Whole."}]], database_url=url) as app:
+        session = await app.create_session(title="Named")
+        answer = await app.prompt(session["id"], "Go")
+        info = {name: value for name, value in answer["info"].items() if name not in ("id", "sessionID", "finish")}
+        info["time"].pop("completed")
+
+        def leave_open(connection: Connection) -> None:
+            connection.execute(text("UPDATE message SET open = true"))
+            connection.execute(text("UPDATE message SET body = :body WHERE role = 'assistant'"), {"body": json.dumps(info)})
+
+        await app.services.sessions.store._database.write(leave_open)
+        async with asyncio.timeout(30):
+            while "Whole." not in str(await app.messages(session["id"])):
+                await asyncio.sleep(0.05)
 
 
 async def test_sessions_are_listed_searched_paged_forked_and_deleted(tmp_path: Path, url: str) -> None:
