@@ -77,7 +77,7 @@ def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
             "2",
             "3",
         )
-        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "5s"
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "2500ms"
     engine.dispose()
 
 
