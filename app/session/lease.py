@@ -11,6 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,12 +157,14 @@ class Leases:
             await self._writer.commit(Change([(self._sql.hand_over_lease, rows)]))
 
     async def offer(self, sessions: Sequence[str]) -> None:
-        """Sessions that no server holds are recovered as a dead server's, by whichever looks first. Not on SQLite, whose only
-        server closes what it has left itself."""
+        """Sessions that no server holds are recovered as a dead server's, by whichever looks first. Waits for nobody: one that
+        another server has offered, or runs, meanwhile is left to it. Not on SQLite, whose only server closes what it has left
+        itself."""
         for session_id in sessions if self._locks is None else ():
-            lease = await self.take(session_id)
-            self.abandon(session_id)
-            await self.hand_over([lease])
+            with suppress(SessionBusy, NotFound):
+                lease = await self._acquire_now(session_id, None)
+                self.abandon(session_id)
+                await self.hand_over([lease])
 
     async def close(self) -> None:
         if self._heartbeat is not None:

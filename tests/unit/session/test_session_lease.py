@@ -253,3 +253,10 @@ async def test_a_run_goes_on_with_the_lease_of_the_request_that_started_it(sessi
     await sessions.store.commit(change)
     sessions.leases.drop("ses_1")
     assert (await sessions.leases.take("ses_1")).generation == taken.result().generation + 1
+
+
+async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessions: Sessions, other: Sessions) -> None:
+    await asyncio.wait_for(asyncio.gather(sessions.leases.offer(["ses_1", "ses_gone"]), other.leases.offer(["ses_1"])), 5)
+    dead = other.leases.dead(await other.store.query(queries.leases))
+    assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
+    await other.close()
