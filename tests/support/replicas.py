@@ -94,6 +94,8 @@ class Replicas:
         self.directory = directory
         self.postgres, self.redis, self.model = postgres, redis, model
         self.workspace = new_workspace(directory / "workspace")
+        # Sessions share the files: a revert would take back what commands of the others noted while its own turn ran.
+        (self.workspace / ".gitignore").write_text("log.txt\ngo-*\n")
         url = postgres.new_database()
         self.database = url.replace("+psycopg", "")
         (directory / "home").mkdir()
