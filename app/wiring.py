@@ -204,7 +204,7 @@ class Server:
         await self._core.tasks.close()
         await self._core.storage.store.drain()
         await self._core.storage.leases.close()
-        await self._core.storage.replicas.leave()
+        await self._core.storage.replicas.unregister()
         await self.services.pending.permissions.pending.close()
         await self.services.pending.questions.pending.close()
         await self.services.directories.instances.close()

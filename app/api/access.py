@@ -2,7 +2,7 @@
 
 `ACCESS` has every operation; one that is missing is for admins. A route that names a session, or a request that waits for an
 answer, is reached by those alone who may see it: for others there is no such thing. What a route lists it filters itself, by
-`Principal.owner_seen`.
+`Principal.visible_owner`.
 """
 
 import os
@@ -102,7 +102,7 @@ def require_access(principal: Principal, access: Permitted) -> None:
 
 async def require_visible(app: "Services", principal: Principal, parameters: Mapping[str, str]) -> None:
     """Of what the path names. Raises NotFound, as for what does not exist."""
-    if principal.sees_all:
+    if principal.may_see_all:
         return
     for name, of_parameter in _NAMED.items():
         if name in parameters:
@@ -111,12 +111,12 @@ async def require_visible(app: "Services", principal: Principal, parameters: Map
 
 async def require_session(app: "Services", principal: Principal, session_id: str) -> None:
     """Raises NotFound."""
-    if not principal.sees_all:
-        await app.sessions.service.require_seen(session_id, principal.sees)
+    if not principal.may_see_all:
+        await app.sessions.service.require_visible(session_id, principal.may_see)
 
 
 async def _require_request(app: "Services", principal: Principal, request_id: str) -> None:
-    await app.pending.permissions.pending.require_seen(request_id, principal.sees)
+    await app.pending.permissions.pending.require_visible(request_id, principal.may_see)
 
 
 _NAMED: Mapping[str, Callable[["Services", Principal, str], Awaitable[None]]] = {

@@ -26,7 +26,7 @@ QuestionPath = Annotated[str, Path(alias="requestID", pattern="^que")]
 )
 async def permissions(request: ServerRequest, where: Directory) -> Response:
     directory = (await location_of(request, where)).directory
-    return json_bytes(await request.services.pending.permissions.pending_json(directory, request.principal.owner_seen))
+    return json_bytes(await request.services.pending.permissions.pending_json(directory, request.principal.visible_owner))
 
 
 @routes.post(
@@ -65,7 +65,7 @@ async def respond(
 )
 async def questions(request: ServerRequest, where: Directory) -> Response:
     directory = (await location_of(request, where)).directory
-    return json_bytes(await request.services.pending.questions.pending_json(directory, request.principal.owner_seen))
+    return json_bytes(await request.services.pending.questions.pending_json(directory, request.principal.visible_owner))
 
 
 @routes.post(

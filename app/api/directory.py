@@ -64,7 +64,7 @@ async def path(request: ServerRequest, where: Directory) -> Response:
 @routes.get("/project", operation_id="project.list", response_model=list[Project], tags=["project"])
 async def projects(request: ServerRequest) -> Response:
     app, principal = request.services, request.principal
-    if principal.sees_all:
+    if principal.may_see_all:
         return json_bytes(await app.directories.projects.all_json())
     return json_bytes(await app.directories.projects.entered_json(lambda path: enters(app, principal, path)))
 
@@ -75,7 +75,7 @@ async def projects(request: ServerRequest) -> Response:
 async def current_project(request: ServerRequest, where: Directory) -> Response:
     app, principal = request.services, request.principal
     project = await app.directories.projects.get((await location_of(request, where)).project_id)
-    return wire(project if principal.sees_all else project.with_sandboxes_in(lambda path: enters(app, principal, path)))
+    return wire(project if principal.may_see_all else project.with_sandboxes_in(lambda path: enters(app, principal, path)))
 
 
 @routes.patch(

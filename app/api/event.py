@@ -133,7 +133,7 @@ async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:
 def _audience(request: ServerRequest) -> Audience | None:
     """None for who hears of everything."""
     app, principal = request.services, request.principal
-    if principal.sees_all:
+    if principal.may_see_all:
         return None
     return Audience(principal.name, lambda path: enters(app, principal, path), app.users.cursors.of(principal.name))
 

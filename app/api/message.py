@@ -48,7 +48,7 @@ class _Cursors:
     """A message's place among those of all sessions: for members it is sealed, as the ids of events are."""
 
     def __init__(self, request: ServerRequest) -> None:
-        name = request.principal.owner_seen
+        name = request.principal.visible_owner
         self._sealed = None if name is None else request.services.users.cursors.of(name)
 
     def write(self, seq: int) -> str:

@@ -70,7 +70,7 @@ async def health(request: ServerRequest, replicas: ListReplicas = False) -> Resp
         return json_bytes(Unhealthy(reason=reason).wire_json(), 503, RETRY_AFTER)
     if not replicas:
         return json_bytes(Health().wire_json())
-    if not request.principal.sees_all:
+    if not request.principal.may_see_all:
         raise AdminsOnly
     listed = [ReplicaHealth.model_validate(each, from_attributes=True) for each in await app.replicas.all()]
     return json_bytes(Health(replicas=listed).wire_json())

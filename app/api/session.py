@@ -50,7 +50,7 @@ async def list_sessions(
             updated_since=start,
             search=search,
             limit=None if limit is None else max(int(min(limit, 1_000_000)), 1),
-            owner=request.principal.owner_seen,
+            owner=request.principal.visible_owner,
         )
     )
 
@@ -75,7 +75,7 @@ async def create(request: ServerRequest, where: Directory, body: CreateInput | N
 
 @routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))
 async def status(request: ServerRequest, where: Directory) -> Any:
-    sessions, owner = request.services.sessions, request.principal.owner_seen
+    sessions, owner = request.services.sessions, request.principal.visible_owner
     statuses = await sessions.statuses.of_directory((await location_of(request, where)).directory)
     if owner is not None:
         seen = await sessions.service.owned(statuses, owner)
@@ -119,7 +119,7 @@ async def delete(request: ServerRequest, where: Directory, session_id: SessionId
     "/{sessionID}/children", operation_id="session.children", response_model=list[Session], responses=documented(400, 404)
 )
 async def children(request: ServerRequest, session_id: SessionIdPath) -> Response:
-    return json_bytes(await request.services.sessions.service.children_json(session_id, request.principal.owner_seen))
+    return json_bytes(await request.services.sessions.service.children_json(session_id, request.principal.visible_owner))
 
 
 @routes.get("/{sessionID}/todo", operation_id="session.todo", response_model=list[Todo], responses=documented(400, 404))

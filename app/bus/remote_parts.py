@@ -1,4 +1,4 @@
-"""The parts that stream on other servers, put together here from what they gain."""
+"""The parts that stream on other servers, put together here from what they receive."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from app.schema.event import EventMessagePartUpdated
 MOST_PARTS = 10_000
 
 
-class Gain(NamedTuple):
-    """What a part gained, as one server tells the others. `whole`: the part's JSON, of a part that others may not know yet, or
-    one that changed in another way than by text."""
+class PartGrowth(NamedTuple):
+    """New text of a part, as one server sends it to the others. `whole`: the part's JSON, of a part that others may not know yet,
+    or one that changed in another way than by text."""
 
     directory: str
     session_id: str
@@ -56,40 +56,40 @@ class RemoteParts:
         self._parts: OrderedDict[str, RemotePart] = OrderedDict()
         self._generations: OrderedDict[str, int] = OrderedDict()
 
-    def gain(self, gain: Gain) -> PartDelta | Event | None:
+    def apply(self, growth: PartGrowth) -> PartDelta | Event | None:
         """What is to be published of it here: a delta; the whole part where text before it was missed; None where it comes from
         a server that has lost the session, or something is missing still."""
-        if gain.generation < self._generations.get(gain.session_id, 0):
+        if growth.generation < self._generations.get(growth.session_id, 0):
             return None
-        _remember(self._generations, gain.session_id, gain.generation)
-        if not gain.text:
-            return self._delta(gain, partial(str.encode, gain.whole or "{}")) if gain.whole else None
-        part = self._parts.get(gain.part_id)
-        if part is not None and part.size + len(gain.text) == gain.size:
-            part.append(gain.text)
-            return self._delta(gain, partial(part.first_characters, gain.size))
-        return self._introduced(gain) if gain.whole else None
+        _remember(self._generations, growth.session_id, growth.generation)
+        if not growth.text:
+            return self._delta(growth, partial(str.encode, growth.whole or "{}")) if growth.whole else None
+        part = self._parts.get(growth.part_id)
+        if part is not None and part.size + len(growth.text) == growth.size:
+            part.append(growth.text)
+            return self._delta(growth, partial(part.first_characters, growth.size))
+        return self._add(growth) if growth.whole else None
 
-    def _introduced(self, gain: Gain) -> PartDelta | Event:
-        body = orjson.loads(gain.whole or "{}")
-        part = RemotePart(gain.directory, gain.session_id, body, len(body["text"]), gain.owner)
-        _remember(self._parts, gain.part_id, part)
-        if gain.size == len(gain.text):
-            return self._delta(gain, partial(part.first_characters, gain.size))
-        return _shown(part)
+    def _add(self, growth: PartGrowth) -> PartDelta | Event:
+        body = orjson.loads(growth.whole or "{}")
+        part = RemotePart(growth.directory, growth.session_id, body, len(body["text"]), growth.owner)
+        _remember(self._parts, growth.part_id, part)
+        if growth.size == len(growth.text):
+            return self._delta(growth, partial(part.first_characters, growth.size))
+        return _part_event(part)
 
-    def _delta(self, gain: Gain, render: partial[bytes]) -> PartDelta:
+    def _delta(self, growth: PartGrowth, render: partial[bytes]) -> PartDelta:
         return PartDelta(
-            gain.directory,
-            gain.session_id,
-            gain.message_id,
-            gain.part_id,
-            gain.text,
-            gain.size,
+            growth.directory,
+            growth.session_id,
+            growth.message_id,
+            growth.part_id,
+            growth.text,
+            growth.size,
             render,
-            gain.field,
-            gain.part_type,
-            owner=gain.owner,
+            growth.field,
+            growth.part_type,
+            owner=growth.owner,
         )
 
     def ended(self, part_id: str) -> None:
@@ -98,12 +98,12 @@ class RemoteParts:
 
     def streaming(self, directory: str | None) -> StreamingParts:
         parts = {key: part for key, part in self._parts.items() if directory in (None, part.directory)}
-        return StreamingParts({key: part.size for key, part in parts.items()}, [_shown(part) for part in parts.values()])
+        return StreamingParts({key: part.size for key, part in parts.items()}, [_part_event(part) for part in parts.values()])
 
 
-def _shown(part: RemotePart) -> Event:
-    shown = EventMessagePartUpdated.around(b'{"part":%b}' % part.first_characters(part.size))
-    return Event.of(shown, part.directory, part.session_id, journaled=False).stored(part.owner, None)
+def _part_event(part: RemotePart) -> Event:
+    updated = EventMessagePartUpdated.around(b'{"part":%b}' % part.first_characters(part.size))
+    return Event.of(updated, part.directory, part.session_id, journaled=False).stored(part.owner, None)
 
 
 def _remember(known: OrderedDict[str, Any], key: str, value: Any) -> None:

@@ -18,7 +18,7 @@ from app.bus.listener import Listener
 from app.bus.memory import MemoryBus
 from app.bus.ordered_events import OrderedEvents
 from app.bus.redis_link import RedisLink
-from app.bus.remote_parts import Gain, RemoteParts
+from app.bus.remote_parts import PartGrowth, RemoteParts
 
 POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
 LARGEST_SENT = 64 * 1024
@@ -26,7 +26,7 @@ LARGEST_SENT = 64 * 1024
 INTRODUCED_FOR_SECONDS = 2.0
 """How often a streaming part is sent whole, for servers that do not know it yet or missed something."""
 
-_EVENT, _HINT, _GAIN = range(3)
+_EVENT, _HINT, _GROWTH = range(3)
 _SESSION = re.compile(rb'"sessionID":"([^"\\]*)"')
 _PART = re.compile(rb'\{"type":"message\.part\.updated","properties":\{"part":\{"id":"([^"\\]*)"')
 
@@ -128,17 +128,17 @@ class SharedBus:
 
     def _send(self, link: RedisLink, frame: Frame) -> None:
         if isinstance(frame, PartFrame):
-            link.send([_GAIN, *self._gain(frame)])
+            link.send([_GROWTH, *self._growth(frame)])
         elif frame.event.seq is not None:
             event = frame.event
             small = len(event.payload) <= LARGEST_SENT
             whole = [_EVENT, event.seq, event.directory, event.payload.decode(), event.owner]
             link.send(whole if small else [_HINT, event.seq])
 
-    def _gain(self, frame: PartFrame) -> Gain:
+    def _growth(self, frame: PartFrame) -> PartGrowth:
         delta = frame.delta
         whole = frame.part or (delta.render() if self._is_due(delta.part_id) else None)
-        return Gain(
+        return PartGrowth(
             delta.directory,
             delta.session_id,
             delta.message_id,
@@ -171,12 +171,12 @@ class SharedBus:
             self._ordered.offer([Event(payload.encode(), directory, None, True, seq, owner)])
         elif kind == _HINT:
             self._ordered.hint(*rest)
-        elif kind == _GAIN:
-            self._take_gain(Gain(*rest))
+        elif kind == _GROWTH:
+            self._apply_growth(PartGrowth(*rest))
 
-    def _take_gain(self, gain: Gain) -> None:
-        self.changed(gain.session_id)
-        if (announced := self._remote.gain(gain)) is not None:
+    def _apply_growth(self, growth: PartGrowth) -> None:
+        self.changed(growth.session_id)
+        if (announced := self._remote.apply(growth)) is not None:
             self._pass_on(announced)
 
     # Listening.

@@ -55,16 +55,16 @@ async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
     return [f"Instructions from: {file}\n{text}" for file, text in (*files, *fetched) if text.strip()]
 
 
-async def nearby(path: Path, scope: InstructionScope, shown: set[str]) -> dict[str, str]:
+async def nearby(path: Path, scope: InstructionScope, seen: set[str]) -> dict[str, str]:
     """Path → text of the instruction files between a file's directory and the scope's directory, without those in the system
-    prompt and in `shown`. Adds them to `shown` at once, so that concurrent calls do not repeat them."""
-    found = [file for file in await asyncio.to_thread(_nearby, path, scope) if str(file) not in shown]
-    shown.update(map(str, found))
+    prompt and in `seen`. Adds them to `seen` at once, so that concurrent calls do not repeat them."""
+    found = [file for file in await asyncio.to_thread(_nearby, path, scope) if str(file) not in seen]
+    seen.update(map(str, found))
     texts = [await asyncio.to_thread(_read, file, MAX_NEARBY_BYTES) for file in found]
     return {str(file): text for file, text in zip(found, texts, strict=True) if text.strip()}
 
 
-def shown_in(history: Sequence[MessageWithParts]) -> set[str]:
+def seen_in(history: Sequence[MessageWithParts]) -> set[str]:
     """The instruction files in the outputs of read calls that are still sent to the model."""
     reads = (part.state for message in history for part in message.parts if isinstance(part, ToolPart) and part.tool == "read")
     sent = (state for state in reads if isinstance(state, Completed) and state.time.compacted is None)

@@ -102,12 +102,12 @@ class SessionActions:
     @asynccontextmanager
     async def _leased(self, session_id: str) -> AsyncIterator[None]:
         """Keeps other servers out until the run that is started takes the lease for itself. Raises SessionBusy."""
-        self._store.hold(await self._leases.take(session_id))
+        self._store.hold(await self._leases.acquire(session_id))
         try:
             yield
         except BaseException:
             self._store.release(session_id)
-            self._leases.drop(session_id)
+            self._leases.release(session_id)
             raise
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:

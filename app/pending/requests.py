@@ -234,15 +234,15 @@ class PendingRequests(Generic[R, T]):
             raise RequestNotPending(request_id)
         return PendingRequest(row.directory, request)
 
-    async def require_seen(self, request_id: str, sees: Callable[[str], bool]) -> None:
-        """`sees` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
+    async def require_visible(self, request_id: str, may_see: Callable[[str], bool]) -> None:
+        """`may_see` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
 
         def owner(connection: Connection) -> str | None:
             session_id = queries.session_of_request(connection, request_id)
             return queries.owners(connection, [session_id]).get(session_id) if session_id else None
 
         found = await self._database.read(owner)
-        if found is None or not sees(found):
+        if found is None or not may_see(found):
             raise RequestNotPending(request_id)
 
     async def of_session(self, session_id: str) -> list[PendingRequest[R, T]]:

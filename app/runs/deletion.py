@@ -43,8 +43,8 @@ class Deletion:
             await self._runner.abort(session_id)
             await hold.granted
             await self._tasks.cancel(session_id)
-            await self._leases.take(session_id, patient=True)
+            await self._leases.acquire(session_id, wait=True)
             yield
         finally:
-            self._leases.drop(session_id)
+            self._leases.release(session_id)
             self._gate.release(hold)

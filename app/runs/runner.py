@@ -178,8 +178,8 @@ class Runner:
     async def _alone(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
         try:
             await run.begin()
-            self._store.hold(await self._leases.take(session_id))
-            await self._turn_end_retries.settle(session_id)
+            self._store.hold(await self._leases.acquire(session_id))
+            await self._turn_end_retries.store_end(session_id)
             return await self._recorded(session_id, run, work)
         finally:
             await asyncio.shield(self._end(session_id, run, announced=announced))
@@ -301,8 +301,8 @@ class Runner:
             await asyncio.shield(self._end(session_id, run))
 
     async def _answer(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
-        await self._take_lease(session_id, run)
-        await self._turn_end_retries.settle(session_id)
+        await self._acquire_lease(session_id, run)
+        await self._turn_end_retries.store_end(session_id)
         unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id) if run.waited else None
         if run.waited and unanswered is None:
             run.discarded = True  # the other server has answered
@@ -310,13 +310,13 @@ class Runner:
         async with await self._place(session_id, run):
             await self._turns(session_id, run, run_turn)
 
-    async def _take_lease(self, session_id: str, run: Run) -> None:
+    async def _acquire_lease(self, session_id: str, run: Run) -> None:
         status = LeaseStatus(run.directory, BusyStatus().wire_json().decode())
         try:
-            lease = await self._leases.take(session_id, status)
+            lease = await self._leases.acquire(session_id, status)
         except SessionBusy:
             run.waited = True
-            lease = await self._leases.take(session_id, status, patient=True)
+            lease = await self._leases.acquire(session_id, status, wait=True)
         self._store.hold(lease)
 
     async def _place(self, session_id: str, run: Run) -> AbstractAsyncContextManager[None]:
@@ -347,7 +347,7 @@ class Runner:
             return
         try:
             if self._leases.held(session_id) is None:
-                await self._take_lease(session_id, run)
+                await self._acquire_lease(session_id, run)
             unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id)
         except NotFound:
             return
@@ -380,7 +380,7 @@ class Runner:
             idle = self._statuses.set(session_id, run.directory, Idle()) if ends else None
             if run.begun:
                 self._store.release(session_id)
-                self._leases.drop(session_id)
+                self._leases.release(session_id)
             if idle is not None:
                 await idle
         except StaleLease:

@@ -59,7 +59,7 @@ class TurnEndRetries:
         if retry := self._retries.pop(session_id, None):
             retry.cancel()
 
-    async def settle(self, session_id: str) -> None:
+    async def store_end(self, session_id: str) -> None:
         """Close the record, before the session's next turn, too. The caller holds the session. Raises what keeps it from being
         stored."""
         if session_id in self._directories:
@@ -98,12 +98,12 @@ class TurnEndRetries:
     async def _try(self, session_id: str, failures: FailureLog) -> None:
         try:
             async with self._gate.hold(session_id, HoldKind.EDIT):
-                self._store.hold(await self._leases.take(session_id))
+                self._store.hold(await self._leases.acquire(session_id))
                 try:
-                    await self.settle(session_id)
+                    await self.store_end(session_id)
                 finally:
                     self._store.release(session_id)
-                    self._leases.drop(session_id)
+                    self._leases.release(session_id)
         except SessionBusy:
             return  # what holds the session closes the record first
         except NotFound:

@@ -68,7 +68,7 @@ class Leases:
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
         self._unfreed: list[Lease] = []
-        """Dropped leases whose rows could not be written: each heartbeat tries again."""
+        """Released leases whose rows could not be written: each heartbeat tries again."""
         self._confirmed = -math.inf
         """When the newest heartbeat that was stored was begun."""
         self.write_too: Callable[[Connection], None] | None = None
@@ -77,9 +77,9 @@ class Leases:
         self._recovering: dict[str, asyncio.Event] = {}
         self._heartbeat: asyncio.Task[None] | None = None
 
-    async def take(self, session_id: str, status: LeaseStatus | None = None, *, patient: bool = False) -> Lease:
-        """Waits until what a dead server held is recovered. While another living server holds it, raises SessionBusy, or if
-        `patient` waits. `status`: how other servers show the session while it is held. Raises NotFound."""
+    async def acquire(self, session_id: str, status: LeaseStatus | None = None, *, wait: bool = False) -> Lease:
+        """Waits until what a dead server held is recovered. While another living server holds it, raises SessionBusy, or waits if
+        `wait`. `status`: how other servers show the session while it is held. Raises NotFound."""
         deadline = time.monotonic() + ACQUIRE_TIMEOUT_SECONDS
         while True:
             if session_id in self._recovering:
@@ -87,11 +87,11 @@ class Leases:
             try:
                 return await self._acquire_now(session_id, status)
             except SessionBusy as busy:
-                if not patient and (not isinstance(busy, LateLease) or time.monotonic() > deadline):
+                if not wait and (not isinstance(busy, LateLease) or time.monotonic() > deadline):
                     raise
                 await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
-    def drop(self, session_id: str) -> None:
+    def release(self, session_id: str) -> None:
         if (lease := self._held.pop(session_id, None)) is not None:
             self._free(lease)
 
@@ -172,10 +172,10 @@ class Leases:
             await asyncio.wait({self._heartbeat})
 
     async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
-        taken: list[Lease] = []
-        await self._writer.commit(Change(work=lambda connection: taken.append(self._acquire(connection, session_id, status))))
-        self._remember(taken[-1])
-        return taken[-1]
+        acquired: list[Lease] = []
+        await self._writer.commit(Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status))))
+        self._remember(acquired[-1])
+        return acquired[-1]
 
     def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
         held = queries.lease_of(connection, session_id)
@@ -224,15 +224,15 @@ class Leases:
         sessions = {held.session_id for held in dead}
         for session_id in sessions:
             self._recovering.setdefault(session_id, asyncio.Event())
-        taken: dict[str, Interruption] = {}
+        acquired: dict[str, Interruption] = {}
 
         def take(connection: Connection) -> None:
-            taken.clear()
+            acquired.clear()
             for held in dead:
                 row = {**_key(held), "new_owner": self.owner}
                 takeovers = connection.execute(self._sql.take_over_lease, row).scalar_one_or_none()
                 if takeovers is not None:
-                    taken[held.session_id] = Interruption(takeovers, held.age / 1000)
+                    acquired[held.session_id] = Interruption(takeovers, held.age / 1000)
 
         try:
             await self._writer.commit(Change(work=take))
@@ -240,10 +240,10 @@ class Leases:
             self._unblock(sessions)
             raise
         for held in dead:
-            if held.session_id in taken:
+            if held.session_id in acquired:
                 self._remember(Lease(held.session_id, self.owner, held.generation + 1))
-        self._unblock(sessions - taken.keys())
-        return taken
+        self._unblock(sessions - acquired.keys())
+        return acquired
 
     async def recovered(self, sessions: Collection[str]) -> None:
         """Returns when the leases are free: what is asked of sessions without one finds these. How often they were taken over is

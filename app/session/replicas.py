@@ -64,7 +64,7 @@ class Replicas:
         if self._database.dialect != "sqlite":
             self._leases.beat_always()
 
-    async def leave(self) -> None:
+    async def unregister(self) -> None:
         """The server stops; its heartbeat has ended before. A row that cannot be deleted is forgotten as a dead server's."""
         with suppress(StorageError):
             await self._writer.commit(Change([(self._sql.delete_replica, [{"gone": self._leases.owner}])]))

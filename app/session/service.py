@@ -78,10 +78,10 @@ class SessionService:
         except NotFound:
             return None
 
-    async def require_seen(self, session_id: str, sees: Callable[[str], bool]) -> None:
-        """`sees` is told the session's owner. Raises NotFound."""
+    async def require_visible(self, session_id: str, may_see: Callable[[str], bool]) -> None:
+        """`may_see` is told the session's owner. Raises NotFound."""
         owners = await self._store.query(queries.owners, [session_id])
-        if session_id not in owners or not sees(owners[session_id]):
+        if session_id not in owners or not may_see(owners[session_id]):
             raise unknown_session(session_id)
 
     async def owned(self, session_ids: Iterable[str], owner: str) -> frozenset[str]:

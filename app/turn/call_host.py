@@ -27,14 +27,14 @@ from app.workspace.instance import Instance
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The session, agent and message that a tool call belongs to. `shown`: the instruction files that the model has seen."""
+    """The session, agent and message that a tool call belongs to. `seen_instructions`: files that the model has been sent."""
 
     instance: Instance
     session: Session
     agent: Agent
     writer: PartWriter
     subagents: "Subagents"
-    shown: set[str] = field(default_factory=set)
+    seen_instructions: set[str] = field(default_factory=set)
 
 
 class Subagents(Protocol):
@@ -114,7 +114,9 @@ class CallHost:
         await self._services.store.commit(change)
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
-        return await instructions.nearby(path, instructions.InstructionScope.of(self._caller.instance), self._caller.shown)
+        return await instructions.nearby(
+            path, instructions.InstructionScope.of(self._caller.instance), self._caller.seen_instructions
+        )
 
     async def file_edited(self, path: Path) -> None:
         change = self._services.store.change(self._caller.session.id, self._caller.instance.location.directory)

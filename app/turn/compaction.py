@@ -163,11 +163,11 @@ async def _has_text(scope: TurnScope, message: AssistantMessage) -> bool:
 
 async def _ask_to_continue(scope: TurnScope, user: UserMessage, unanswered: str) -> None:
     message, now = scope.new_user(user.agent, user.model), clock.now_ms()
-    said = prompt_text("compaction-continue")
+    text = prompt_text("compaction-continue")
     if unanswered:
-        said += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"
-    text = scope.synthetic_text(message, said)
-    await scope.write_message(message, [text.model_copy(update={"time": Span(start=now, end=now)})], waits=True)
+        text += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"
+    part = scope.synthetic_text(message, text)
+    await scope.write_message(message, [part.model_copy(update={"time": Span(start=now, end=now)})], waits=True)
 
 
 def _unanswered(history: Sequence[MessageWithParts]) -> str:

@@ -132,7 +132,7 @@ class Turn:
             agent,
             model,
             _calls_of_turn(history),
-            shown=instructions.shown_in(history),
+            seen_instructions=instructions.seen_in(history),
             bypass_agent_check=any(isinstance(part, AgentPart) for part in prompt.parts),
         )
         outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))

@@ -160,10 +160,10 @@ class TurnScope:
         model: Model,
         earlier: Sequence[ToolPart] = (),
         *,
-        shown: set[str] | None = None,
+        seen_instructions: set[str] | None = None,
         bypass_agent_check: bool = False,
     ) -> ToolCalls:
-        caller = Caller(self.instance, session, agent, writer, self.subagents, shown or set())
+        caller = Caller(self.instance, session, agent, writer, self.subagents, seen_instructions or set())
         contexts = CallContexts(self.services.host, caller, model, bypass_agent_check)
         bounds: Bounds = OutputBounds(self.services.outputs, may_delegate="task" in tools)
         stops = not self.instance.config.experimental.continue_loop_on_deny

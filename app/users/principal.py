@@ -28,7 +28,7 @@ class Principal:
     roots: tuple[str, ...] = ()
 
     @property
-    def sees_all(self) -> bool:
+    def may_see_all(self) -> bool:
         return self.role is not Role.MEMBER
 
     @property
@@ -40,12 +40,12 @@ class Principal:
         return not self.read_only and self.role is Role.ADMIN
 
     @property
-    def owner_seen(self) -> str | None:
+    def visible_owner(self) -> str | None:
         """Whose sessions the principal sees; None for everybody's."""
-        return None if self.sees_all else self.name
+        return None if self.may_see_all else self.name
 
-    def sees(self, owner: str) -> bool:
-        return self.sees_all or (owner != "" and owner == self.name)
+    def may_see(self, owner: str) -> bool:
+        return self.may_see_all or (owner != "" and owner == self.name)
 
 
 OPERATOR = Principal("", Role.ADMIN)
@@ -65,7 +65,7 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
 def may_enter(principal: Principal, path: str, server_roots: Iterable[str], user_roots: Iterable[str]) -> bool:
     """Whether a path without symlinks is one that the principal may work in. `user_roots`: those of all users. A member without
     roots works where the server does, but for what is another user's."""
-    if principal.sees_all:
+    if principal.may_see_all:
         return is_within(path, [*server_roots, *user_roots])
     if principal.roots:
         return is_within(path, principal.roots)

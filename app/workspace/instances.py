@@ -138,7 +138,7 @@ class Instances:
         connected = assemble(self._models.known, settings, environ if shared else {}, auth)
         providers = Providers(connected, scripted=self._models.scripted, account=account)
         base.resources.add(providers)
-        may_read = None if account.principal.sees_all else self._walls(account.principal)
+        may_read = None if account.principal.may_see_all else self._walls(account.principal)
         return replace(base, models=InstanceModels(connected, self._models.known, providers), may_read=may_read)
 
     def _walls(self, principal: Principal) -> Callable[[str], bool]:

@@ -15,7 +15,7 @@ from long_form import LONG, SLACK
 from processes import running_in
 from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received
-from turns import assert_settled, bash, call, configured, say, statuses, task, texts, until
+from turns import assert_finished, bash, call, configured, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock, ToolTurn, UserTurn
 from app.provider.scripted.adapter import ScriptedTurn, parse_turn
@@ -108,7 +108,7 @@ async def check(app: RunningApp, events: EventReader, sessions: list[str]) -> No
     for session in sessions:
         for child in [session, *[made["id"] for made in await app.get(f"/session/{session}/children")]]:
             messages = await app.messages(child)
-            assert_settled(messages)
+            assert_finished(messages)
             assert not messages or messages[-1]["info"]["role"] == "assistant"
             assert app.services.sessions.store.live_parts(child) == {}
     await until(lambda: not running_in(app.directory), "the end of all processes")
@@ -153,7 +153,7 @@ async def test_an_abort_does_not_wait_for_a_git_that_hangs(
         await app.post(f"/session/{session}/abort")
         took = time.monotonic() - began
         assert took < WITHIN and (await prompting)["info"]["error"]["name"] == "MessageAbortedError"
-        assert_settled(await app.messages(session))
+        assert_finished(await app.messages(session))
         flag.unlink()
         await until(lambda: not running_in(app.directory), "the end of all processes")
         assert texts(await app.prompt(session, "And now?")) == ["Fine."]

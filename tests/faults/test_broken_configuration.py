@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from killable import Servers
-from turns import assert_settled, bash, say, task, tools
+from turns import assert_finished, bash, say, task, tools
 
 Figure = Callable[[str], None]
 
@@ -28,7 +28,7 @@ async def test_turns_with_subagents_outlive_a_configuration_that_is_broken_meanw
             assert (await client.http.post(f"/session/{session}/message", json={"parts": []})).status_code == 500
             await prompt
         messages = await client.get(f"/session/{session}/message")
-    assert_settled(messages)
+    assert_finished(messages)
     calls = tools(messages)
     failed = [call["state"]["error"] for call in calls if call["state"]["status"] == "error"]
     errors = [message["info"]["error"] for message in messages if "error" in message["info"]]
@@ -49,7 +49,7 @@ async def test_a_server_that_starts_with_a_broken_configuration_answers_what_was
     async with servers.start() as client:
         await client.idle()
         messages = await client.get(f"/session/{session}/message")
-        assert_settled(messages)
+        assert_finished(messages)
         assert "opencode.json" in messages[-1]["info"]["error"]["data"]["message"]
         assert (await client.get("/permission")) == []
         servers.configure({})

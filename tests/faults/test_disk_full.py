@@ -13,7 +13,7 @@ from full_disk import fill, small_disk
 from killable import Client, Servers
 from long_form import SLACK
 from running_server import ROOT, clean_environment, free_port
-from turns import assert_settled, bash, call, say, texts
+from turns import assert_finished, bash, call, say, texts
 
 Figure = Callable[[str], None]
 
@@ -65,7 +65,7 @@ async def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(servers: Serv
         took = asyncio.get_running_loop().time() - began
         assert took < FINISHED_WITHIN
         for session in (cut, kept, other):
-            assert_settled(await messages(client, session))
+            assert_finished(await messages(client, session))
             assert texts(await client.prompt(session))
         assert (await messages(client, kept))[: len(before)] == before and before[-1] == acknowledged
         all_of_it = [await messages(client, session) for session in (kept, cut, other)]
@@ -88,7 +88,7 @@ async def test_a_tool_whose_call_does_not_fit_on_the_disk_is_not_run(servers: Se
         await client.condition(f"/session/{session}/message", lambda found: "error" in found[-1]["info"])
         await client.idle()
         assert not written.exists()
-        assert_settled(await messages(client, session))
+        assert_finished(await messages(client, session))
         assert texts(await client.prompt(session)) == ["Again."]
     figure("the model's call did not fit: its file was not written, the turn ended with an error once there was space")
 

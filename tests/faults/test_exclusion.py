@@ -13,7 +13,7 @@ import httpx
 import pytest
 from killable import Client, Servers
 from long_form import LONG
-from turns import assert_settled, bash, say
+from turns import assert_finished, bash, say
 
 Figure = Callable[[str], None]
 Message = dict[str, Any]
@@ -49,7 +49,7 @@ async def test_a_prompt_deleted_right_after_its_204_is_refused_and_answered(tmp_
             refused += response.status_code == 409
             await client.idle()
             found = await messages(client, session)
-            assert_settled(found)
+            assert_finished(found)
             present = {message["info"]["id"] for message in found}
             orphans = [message for message in found if message["info"].get("parentID", prompt) not in present]
             assert not orphans and found[-1]["info"]["parentID"] == prompt
@@ -146,7 +146,7 @@ async def test_edits_that_meet_other_work_are_refused(tmp_path: Path, figure: Fi
         await client.idle()
         after = await messages(client, session)
         assert after[: len(before)] == before
-        assert_settled(after)
+        assert_finished(after)
         if held is revert:
             await client.post(f"/session/{session}/unrevert")
     figure(f"{held.__name__}: {statuses[409]} of {statuses.total()} edits refused")

@@ -11,7 +11,7 @@ import pytest
 from long_form import LONG
 from model_server import Chunk, Cut, ModelServer, Refusal, Step, Tokens, model_server
 from running_app import running_app
-from turns import assert_settled, configured, statuses, texts
+from turns import assert_finished, configured, statuses, texts
 
 Figure = Callable[[str], None]
 
@@ -81,7 +81,7 @@ async def outcome(tmp_path: Path, case: Case, patience: float = 60.0) -> tuple[d
             began = time.monotonic()
             answer = await app.prompt(session, "Hi")
             took, calls = time.monotonic() - began, len(model.requests)
-            assert_settled(await app.messages(session))
+            assert_finished(await app.messages(session))
             assert await statuses(app) == {}
             assert not (app.directory / "half").exists()
             model.otherwise = ["Now I behave."]

@@ -16,7 +16,7 @@ from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
 from model_server import ModelServer, model_server
 from processes import running_in
-from turns import assert_settled, bash, call, say, texts, tools
+from turns import assert_finished, bash, call, say, texts, tools
 
 from app.util import marks
 
@@ -144,7 +144,7 @@ async def check(client: Client, known: Acknowledged) -> None:
         session: await client.get(f"/session/{session}/message") for session in known.sessions if session not in known.doomed
     }
     for session, found in messages.items():
-        assert_settled(found)
+        assert_finished(found)
         ids = [message["info"]["id"] for message in found]
         assert len(set(ids)) == len(ids)
         assert len(found) >= known.sessions[session]
@@ -173,7 +173,7 @@ async def check_next_prompts(client: Client, known: Acknowledged, model: ModelSe
         answer = await client.prompt(session, "And now?", model={"providerID": "fake", "modelID": "main"})
         assert answer["info"]["role"] == "assistant" and "error" not in answer["info"], answer
         assert texts(answer)
-        assert_settled(await client.get(f"/session/{session}/message"))
+        assert_finished(await client.get(f"/session/{session}/message"))
         pairs += paired(model.requests[-1]["messages"])
     return pairs
 
@@ -276,7 +276,7 @@ async def test_an_interrupted_turn_goes_on_and_what_was_asked_is_still_asked(tmp
         asked = await client.get(f"/session/{asking}/message")
         assert texts(asked[-1]) == ["Went on."] and tools(asked)[0]["state"]["status"] == "completed"
         closed = await client.get(f"/session/{cut}/message")
-        assert_settled(closed)
+        assert_finished(closed)
         assert [texts(message) for message in closed[1:]] == [["Half an answer."], ["Anew."]]
         assert not [message for message in closed if "error" in message["info"]]
         (tool,) = tools(closed)

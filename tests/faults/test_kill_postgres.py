@@ -10,7 +10,7 @@ import pytest
 from killable import Client, Servers
 from long_form import SLACK
 from postgres import PostgresServer, migrated
-from turns import assert_settled, bash, say, texts, tools
+from turns import assert_finished, bash, say, texts, tools
 
 Figure = Callable[[str], None]
 
@@ -52,7 +52,7 @@ async def test_what_a_killed_server_left_is_recovered_when_its_leases_are_stale(
         await client.post(f"/permission/{request['id']}/reply", {"reply": "once"})
         await client.idle()
         for session in (cut, asking):
-            assert_settled(await messages(client, session))
+            assert_finished(await messages(client, session))
         assert texts((await messages(client, asking))[-1]) == ["Went on."]
         assert tools(await messages(client, cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
         assert (servers.workspace / "log.txt").read_text().split() == ["ran"]
@@ -72,7 +72,7 @@ async def test_a_prompt_after_the_start_waits_for_the_recovery(servers: Servers)
     async with servers.start() as client:
         assert texts(await client.prompt(session)) == ["Anew."]
         found = await messages(client, session)
-        assert_settled(found)
+        assert_finished(found)
         assert not [message for message in found if "error" in message["info"]]
 
 

@@ -14,7 +14,7 @@ import pytest
 from full_disk import fill_to_the_last_write, small_disk
 from killable import Client, Servers
 from long_form import LONG, SLACK
-from turns import assert_settled, bash, call, say, texts, tools
+from turns import assert_finished, bash, call, say, texts, tools
 
 Figure = Callable[[str], None]
 
@@ -61,7 +61,7 @@ async def choose(client: Client, request: str, label: str) -> int:
 async def last_call(client: Client, session: str) -> dict[str, Any]:
     await client.idle()
     messages = await client.get(f"/session/{session}/message")
-    assert_settled(messages)
+    assert_finished(messages)
     state: dict[str, Any] = tools(messages)[-1]["state"]
     return state
 

@@ -14,7 +14,7 @@ import pytest
 from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
 from processes import running_in
-from turns import assert_settled, bash, say, texts, tools
+from turns import assert_finished, bash, say, texts, tools
 
 CLIENTS = 30 if LONG else 10
 ROUNDS = 6 if LONG else 1
@@ -93,7 +93,7 @@ async def test_a_turn_that_takes_too_long_is_aborted_and_finished(
     figure(f"{'SIGTERM twice' if again else 'patience of 1 s'}: aborted, finished, no process left, ended after {took:.1f} s")
     async with servers.start() as client:
         found = await client.get(f"/session/{session}/message")
-        assert_settled(found)
+        assert_finished(found)
         assert found[-1] == answer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from processes import running_in
 from running_app import RunningApp, running_app
 from turns import (
-    assert_settled,
+    assert_finished,
     bash,
     configured,
     parts,
@@ -50,7 +50,7 @@ async def aborted(app: RunningApp, session: str, prompt: asyncio.Task[dict[str, 
     assert await statuses(app) == {} and await app.get("/permission") == [] and await app.get("/question") == []
     answer = await asyncio.wait_for(prompt, 20)
     messages = await app.messages(session)
-    assert_settled(messages)
+    assert_finished(messages)
     assert answer["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "The operation was aborted."}}
     assert messages[-1] == answer
     return answer
@@ -152,7 +152,7 @@ async def test_an_abort_ends_subagents_too(tmp_path: Path) -> None:
             answer = await aborted(app, session, prompt)
         (child,) = await app.get(f"/session/{session}/children")
         childs = await app.messages(child["id"])
-        assert_settled(childs)
+        assert_finished(childs)
         assert childs[-1]["info"]["error"]["name"] == "MessageAbortedError"
         assert tools(answer)[0]["state"]["metadata"]["sessionId"] == child["id"]
         await until(lambda: not running_in(app.directory), "the end of the command's processes")
@@ -230,5 +230,5 @@ async def test_a_server_that_stops_finishes_its_turns(tmp_path: Path) -> None:
     await asyncio.wait({prompt})
     async with running_app(tmp_path) as app:
         messages = await app.messages(session)
-        assert_settled(messages)
+        assert_finished(messages)
         assert messages[-1]["info"]["error"]["name"] == "MessageAbortedError" and not running_in(app.directory)

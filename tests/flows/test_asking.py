@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import assert_settled, bash, call, configured, parts, pending, requests, say, statuses, texts, tools, until
+from turns import assert_finished, bash, call, configured, parts, pending, requests, say, statuses, texts, tools, until
 
 ASK = {"permission": {"bash": "ask"}}
 QUESTION = {
@@ -99,7 +99,7 @@ async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: P
     assert [tool["state"]["status"] for tool in tools(answer)] == ["error", "error", "completed"]
     assert "rejected permission" in tools(answer)[0]["state"]["error"]
     assert parts(answer, "step-finish") and len(messages) == 2
-    assert_settled(messages)
+    assert_finished(messages)
 
 
 async def test_after_a_rejection_the_next_prompt_goes_on(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_an_abort_withdraws_what_was_asked(tmp_path: Path, kind: str, step
             answer = await prompt
             await events.until("permission.replied" if kind == "permission" else "question.rejected")
         assert answer["info"]["error"]["name"] == "MessageAbortedError"
-        assert_settled(await app.messages(session["id"]))
+        assert_finished(await app.messages(session["id"]))
         assert texts(await app.prompt(session["id"], "Again")) == ["Next."]
 
 

@@ -16,7 +16,7 @@ from every_route import WRITING, every_route
 from git_files import files
 from revert_steps import bash, play, revert, unrevert
 from running_app import RunningApp, running_app, text_part
-from turns import assert_settled, requests, say, statuses, task, texts, until
+from turns import assert_finished, requests, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock
 from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn
@@ -175,7 +175,7 @@ async def test_what_the_table_refuses_is_a_409_and_changes_nothing(app: RunningA
             assert (response.status_code, response.json().get("name")) == (409, "SessionBusyError"), f"{route}: {response.text}"
         assert (await app.messages(session))[: len(before)] == before
     assert not (app.directory / "ran").exists()
-    assert_settled(await app.messages(session))
+    assert_finished(await app.messages(session))
 
 
 @pytest.mark.parametrize("work", ["turn", "summary", "shell"])
@@ -184,7 +184,7 @@ async def test_a_fork_copies_what_is_finished_while_something_runs(app: RunningA
     async with AT_WORK[work](app, session):
         copied = await app.messages((await app.post(f"/session/{session}/fork"))["id"])
     assert [message["info"]["role"] for message in copied][:3] == ["user", "assistant", "assistant"]
-    assert_settled(copied)
+    assert_finished(copied)
 
 
 @pytest.mark.parametrize("work", ["revert", "unrevert"])
@@ -272,7 +272,7 @@ async def test_summaries_and_prompts_at_once_never_meet(app: RunningApp, session
         statuses_told = [answer.status_code for answer in answers]
         assert statuses_told[:4].count(200) <= 1 and set(statuses_told[:4]) <= {200, 409} and statuses_told[4] == 200
         messages = await app.messages(session)
-        assert_settled(messages)
+        assert_finished(messages)
         asked_for = [message for message in messages if "compaction" in {part["type"] for part in message["parts"]}]
         answered = {message["info"].get("parentID") for message in messages}
         assert all(message["info"]["id"] in answered for message in asked_for)
@@ -288,7 +288,7 @@ async def test_an_abort_ends_the_prompt_that_waits_for_a_shell_line_too(app: Run
     await running
     answer = (await app.messages(session))[-1]["info"]
     assert answer["error"]["name"] == "MessageAbortedError" and requests(app) == []
-    assert_settled(await app.messages(session))
+    assert_finished(await app.messages(session))
 
 
 async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp, session: str) -> None:

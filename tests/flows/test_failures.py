@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from refused_commits import RefusedCommits, refused_commits
 from running_app import RunningApp, running_app
-from turns import assert_settled, bash, call, configured, priced, requests, say, statuses, texts, titled, tools, types, until
+from turns import assert_finished, bash, call, configured, priced, requests, say, statuses, texts, titled, tools, types, until
 
 from app.provider.base import (
     ApiFailure,
@@ -55,7 +55,7 @@ async def prompted(app: RunningApp) -> tuple[dict[str, Any], list[dict[str, Any]
     session = await app.create_session()
     answer = await app.prompt(session["id"], "Hi")
     messages = await app.messages(session["id"])
-    assert_settled(messages)
+    assert_finished(messages)
     assert await statuses(app) == {}
     return answer, messages
 
@@ -273,7 +273,7 @@ async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count
                 await events.until("session.idle")
                 messages = await app.messages(session)
             assert [message["info"]["role"] for message in messages] == ["user", "assistant"]
-            assert_settled(messages)
+            assert_finished(messages)
 
 
 async def test_a_model_whose_answer_cannot_be_stored_is_not_asked(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ async def stored_after_refusals(app: RunningApp, commits: RefusedCommits) -> dic
         commits.refuses = False
         await events.until("session.idle")
     messages = await app.messages(session["id"])
-    assert_settled(messages)
+    assert_finished(messages)
     return messages[-1]
 
 

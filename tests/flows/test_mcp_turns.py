@@ -12,7 +12,7 @@ import pytest
 from mcp_servers import from_pypi, plain, running
 from running_app import RunningApp, running_app
 from sse_reader import Received
-from turns import assert_settled, call, configured, parts, pending, requests, say, statuses, texts, tools
+from turns import assert_finished, call, configured, parts, pending, requests, say, statuses, texts, tools
 
 from app.mcp import servers
 from app.provider.base import FileBlock, ToolResultBlock, UserTurn
@@ -36,7 +36,7 @@ async def calling(
         session = await app.create_session()
         answer = await app.prompt(session["id"], "Go")
         found = await app.messages(session["id"])
-    assert_settled(found)
+    assert_finished(found)
     (part,) = tools(found)
     return part["state"], answer
 
@@ -104,7 +104,7 @@ async def test_a_call_that_never_ends_does_not_hold_up_an_abort(tmp_path: Path) 
         began = time.monotonic()
         assert await app.post(f"/session/{session['id']}/abort") is True
         assert time.monotonic() - began < 20 and await statuses(app) == {}
-        assert_settled(await app.messages(session["id"]))
+        assert_finished(await app.messages(session["id"]))
 
 
 async def test_a_server_that_does_not_answer_holds_no_turn_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

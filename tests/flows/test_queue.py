@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from running_app import RunningApp, running_app, text_part
-from turns import assert_settled, bash, requests, say, statuses, texts, until
+from turns import assert_finished, bash, requests, say, statuses, texts, until
 
 from app.provider.base import TextBlock
 
@@ -26,7 +26,7 @@ async def test_a_prompt_to_a_busy_session_joins_its_turn(tmp_path: Path) -> None
     assert one["info"]["parentID"] == users[1]
     told = request.messages[-1].content[-1] if request.messages[-1].role == "user" else request.messages[1].content[0]
     assert isinstance(told, TextBlock) and "two" in told.text and told.text.startswith("<system-reminder>")
-    assert_settled(messages)
+    assert_finished(messages)
 
 
 async def until_stored(app: RunningApp, session_id: str, prompts: int) -> None:
@@ -64,7 +64,7 @@ async def test_fifty_prompts_at_once_are_all_stored_and_answered(tmp_path: Path)
     newest = messages[-1]["info"]
     assert newest["role"] == "assistant" and newest["parentID"] == messages[newest_user]["info"]["id"]
     assert all(f"prompt {n}" in sent for n in range(50))
-    assert_settled(messages)
+    assert_finished(messages)
 
 
 async def test_the_same_message_sent_twenty_times_is_one_message_and_one_answer(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from processes import running_in
 from refused_commits import refused_commits
 from running_app import RunningApp, running_app
-from turns import assert_settled, requests, statuses, texts, types, until
+from turns import assert_finished, requests, statuses, texts, types, until
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ async def test_a_command_whose_end_cannot_be_stored_is_closed_once_it_can(app: R
     async with asyncio.timeout(20):
         while "completed" not in (await app.messages(session))[-1]["info"]["time"]:
             await asyncio.sleep(0.02)
-    assert_settled(await app.messages(session))
+    assert_finished(await app.messages(session))
     await until(lambda: not app.services.runs.runner.has_unstored_end(session))
     assert await statuses(app) == {} and requests(app) == []
     app.provider.add([{"text": "Now."}])

@@ -6,7 +6,7 @@ from typing import Any
 
 from running_app import RunningApp, running_app
 from turns import (
-    assert_settled,
+    assert_finished,
     bash,
     call,
     configured,
@@ -192,7 +192,7 @@ async def test_aborting_a_task_alone_is_an_error_of_its_call(tmp_path: Path) -> 
         (child,) = await children(app, session)
         await app.post(f"/session/{child['id']}/abort")
         assert texts(await prompt) == ["Then without."]
-        assert_settled(await app.messages(session))
+        assert_finished(await app.messages(session))
         assert tools(await app.messages(session))[0]["state"]["status"] == "error"
 
 

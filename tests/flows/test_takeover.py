@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import Message, Step, assert_settled, bash, configured, pending, requests, say, statuses, texts, tools, until
+from turns import Message, Step, assert_finished, bash, configured, pending, requests, say, statuses, texts, tools, until
 
 from app.session.lease import DEAD_AFTER_MS
 from app.storage import queries
@@ -62,7 +62,7 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
         await until(lambda: not app.services.runs.runner.is_running(asking), "the end of the turn")
         for session in (cut, asking):
-            assert_settled(await app.messages(session))
+            assert_finished(await app.messages(session))
         assert texts((await app.messages(asking))[-1]) == ["Went on."]
 
 
@@ -90,7 +90,7 @@ def change_leases(data: Path, assignment: str) -> None:
 async def ended(app: RunningApp, session: str) -> list[Message]:
     await until(lambda: not app.services.runs.runner.is_running(session), "the end of the turn")
     found = await app.messages(session)
-    assert_settled(found)
+    assert_finished(found)
     assert await statuses(app) == {}
     return found
 

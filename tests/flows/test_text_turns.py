@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from running_app import running_app
-from turns import assert_settled, configured, parts, priced, requests, say, statuses, texts, title_requests, titled, types, until
+from turns import assert_finished, configured, parts, priced, requests, say, statuses, texts, title_requests, titled, types, until
 
 from app.provider.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
 from app.provider.scripted.adapter import TITLE, Say, ScriptedProvider
@@ -235,7 +235,7 @@ async def test_an_asynchronous_prompt_is_answered_in_the_background(tmp_path: Pa
             await events.until("session.idle")
         messages = await app.messages(session["id"])
     assert texts(messages[-1]) == ["Later."]
-    assert_settled(messages)
+    assert_finished(messages)
 
 
 async def test_everything_is_read_back_after_a_restart(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from running_app import running_app
-from turns import assert_settled, bash, call, configured, parts, pending, requests, say, texts, tools, types
+from turns import assert_finished, bash, call, configured, parts, pending, requests, say, texts, tools, types
 
 from app.provider.base import ToolCallBlock, ToolResultBlock
 
@@ -204,7 +204,7 @@ async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path)
     assert [tool["state"]["status"] for tool in tools(messages)] == ["completed", "completed", "error"]
     assert "Stop that" in tools(messages)[-1]["state"]["error"]
     assert texts(answer) == ["Done."] and "error" not in answer["info"]
-    assert_settled(messages)
+    assert_finished(messages)
 
 
 async def test_a_long_output_is_cut_and_kept_in_a_file_that_can_be_read(tmp_path: Path) -> None:
@@ -242,4 +242,4 @@ async def test_a_batch_runs_its_calls_as_parts_of_their_own(tmp_path: Path) -> N
     batch, *inner = tools(messages[1])
     assert batch["state"]["title"] == "Batch execution (1/2 successful)"
     assert [part["state"]["status"] for part in inner] == ["completed", "error"]
-    assert_settled(messages)
+    assert_finished(messages)

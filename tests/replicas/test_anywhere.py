@@ -35,7 +35,7 @@ from replica_turns import (
     waits,
 )
 from replicas import Replicas
-from turns import assert_settled, bash, call, say, task, texts, tools
+from turns import assert_finished, bash, call, say, task, texts, tools
 
 from app.api.tokens import TokenStore
 from app.session.shared_conversation import MAX_AGE_SECONDS
@@ -74,7 +74,7 @@ async def test_a_prompt_to_another_replica_joins_the_turn(replicas: Replicas, cl
         let_go(replicas, "joined")
         assert texts(await joining) == ["Both are answered."]
         assert "error" not in (await answering)["info"]
-    assert_settled(await messages(b, session))
+    assert_finished(await messages(b, session))
     assert ran(replicas, "joined") == 1
 
 
@@ -132,7 +132,7 @@ async def test_an_abort_on_another_replica_ends_the_turn(
     replicas.model.release("aborted")
     assert (await answering)["info"]["error"]["name"] == "MessageAbortedError"
     found = await messages(c, session)
-    assert_settled(found)
+    assert_finished(found)
     assert found[-1]["info"]["error"]["name"] == "MessageAbortedError"
     await eventually(lambda: not replicas.left_running(), 5)
     assert took < ABORTED_WITHIN
@@ -268,7 +268,7 @@ async def test_what_excludes_a_turn_is_refused_on_every_replica(replicas: Replic
     await idle_everywhere(clients)
     found = await messages(others[0], session)
     assert found[:2] == before and texts(found[-1]) == ["Done."]
-    assert_settled(found)
+    assert_finished(found)
 
 
 async def test_a_fork_on_another_replica_copies_what_is_finished(replicas: Replicas, clients: list[Client]) -> None:
@@ -279,7 +279,7 @@ async def test_a_fork_on_another_replica_copies_what_is_finished(replicas: Repli
     await shown(a, session, "began forked")
     fork = (await b.post(f"/session/{session}/fork"))["id"]
     copied = await messages(c, fork)
-    assert_settled(copied)
+    assert_finished(copied)
     assert [texts(message) for message in copied[:2]] == [["Hi"], ["ok"]]
     assert texts(await c.prompt(fork, play([say("In the fork.")]))) == ["In the fork."]
     let_go(replicas, "forked")
@@ -336,7 +336,7 @@ async def test_a_shell_line_of_one_replica_is_aborted_on_another(replicas: Repli
     assert await b.post(f"/session/{session}/abort") is True
     assert await running and ran(replicas, "line") == 1
     await idle_everywhere(clients)
-    assert_settled(await messages(c, session))
+    assert_finished(await messages(c, session))
 
 
 async def test_changes_of_different_fields_on_all_replicas_are_all_kept(clients: list[Client], figure: Figure) -> None:
@@ -456,7 +456,7 @@ async def test_a_disposal_ends_what_other_replicas_run_there(replicas: Replicas,
         assert await b.post("/instance/dispose") is True
         assert [await client.get("/session/status") for client in clients] == [{}] * 3
         assert (await answering)["info"]["error"]["name"] == "MessageAbortedError"
-    assert_settled(await messages(c, session))
+    assert_finished(await messages(c, session))
 
 
 async def test_what_is_chosen_for_an_mcp_server_on_one_replica_holds_on_all(replicas: Replicas, clients: list[Client]) -> None:

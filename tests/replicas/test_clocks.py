@@ -11,7 +11,7 @@ from redis_server import RedisServer
 from replica_turns import Message, idle_everywhere, let_go, messages, new_session, ran, shown, waits
 from replicas import Replicas, running_replicas
 from running_server import ROOT
-from turns import assert_settled, bash, say, texts
+from turns import assert_finished, bash, say, texts
 
 Figure = Callable[[str], None]
 
@@ -50,7 +50,7 @@ async def test_what_one_clock_shows_is_no_reason_to_take_a_session_over(replicas
         await idle_everywhere(clients)
         for number, session in enumerate(sessions):
             found = await messages(clients[(number + 1) % 3], session)
-            assert_settled(found)
+            assert_finished(found)
             assert texts(found[-1]) == ["Done."] and ran(replicas, f"clock{number}") == 1
             for client in (clients[2], clients[0], clients[1]):
                 await client.prompt(session, play([bash("true")], [say("Done.")]))

@@ -10,7 +10,7 @@ from killable import Client
 from prompted_model import play
 from replica_turns import asked, let_go, messages, new_session, ran, request, shown, streaming, waits
 from replicas import Replicas
-from turns import assert_settled, bash, call, say, task, texts, tools
+from turns import assert_finished, bash, call, say, task, texts, tools
 
 OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
 QUESTION = call("question", questions=[{"question": "Which?", "header": "Which", "options": OPTIONS}])
@@ -54,7 +54,7 @@ class Moment:
     async def check(self, interrupts: bool) -> None:
         """`interrupts`: the fault ends what runs on A, so that another replica must have taken over."""
         found = await self.same_everywhere()
-        assert_settled(found)
+        assert_finished(found)
         assert found[-1]["info"]["role"] == "assistant", "the last message is no answer"
         assert "error" not in found[-1]["info"], f"the last answer has an error: {found[-1]['info']['error']}"
         assert texts(found[-1])[-1:] == [self.said], f"the last answer says {texts(found[-1])}"
@@ -198,7 +198,7 @@ class Compaction(Moment):
 
     async def check(self, interrupts: bool) -> None:
         found = await self.same_everywhere()
-        assert_settled(found)
+        assert_finished(found)
         summaries = [message for message in found if message["info"].get("summary") and "error" not in message["info"]]
         assert [texts(summary)[-1] for summary in summaries] == ["In short: hi."], "there is no summary"
         assert "compacting" not in (await self.c.get(f"/session/{self.session}"))["time"], "it is still compacting"
@@ -259,7 +259,7 @@ class Subagent(Moment):
         await super().check(interrupts)
         assert ran(self.replicas, self.key) == 1, f"the command ran {ran(self.replicas, self.key)} times"
         (child,) = await self.b.get(f"/session/{self.session}/children")
-        assert_settled(await messages(self.b, child["id"]))
+        assert_finished(await messages(self.b, child["id"]))
         (run,) = tools(await messages(self.b, self.session))
         assert run["state"]["status"] == ("error" if interrupts else "completed"), run["state"]
 

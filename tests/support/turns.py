@@ -125,7 +125,7 @@ async def statuses(app: RunningApp) -> dict[str, Any]:
     return found
 
 
-def assert_settled(messages: list[Message]) -> None:
+def assert_finished(messages: list[Message]) -> None:
     """Nothing is left open in a session that is idle."""
     for message in messages:
         if message["info"]["role"] == "assistant":

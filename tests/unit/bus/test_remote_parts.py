@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from app.bus.base import Event, PartDelta
-from app.bus.remote_parts import Gain, RemoteParts
+from app.bus.remote_parts import PartGrowth, RemoteParts
 
 
 def whole(text: str) -> str:
@@ -14,8 +14,8 @@ def whole(text: str) -> str:
     return orjson.dumps(part).decode()
 
 
-def gain(text: str, size: int, shown: str | None = None, generation: int = 1) -> Gain:
-    return Gain("/d", "ses_1", "msg_1", "prt_1", "text", "text", text, size, generation, shown)
+def growth(text: str, size: int, whole_part: str | None = None, generation: int = 1) -> PartGrowth:
+    return PartGrowth("/d", "ses_1", "msg_1", "prt_1", "text", "text", text, size, generation, whole_part)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def parts() -> RemoteParts:
     return RemoteParts()
 
 
-def shown(announced: PartDelta | Event | None) -> dict[str, Any]:
+def part_of(announced: PartDelta | Event | None) -> dict[str, Any]:
     assert announced is not None
     if isinstance(announced, Event):
         body: dict[str, Any] = orjson.loads(announced.payload)["properties"]["part"]
@@ -33,41 +33,41 @@ def shown(announced: PartDelta | Event | None) -> dict[str, Any]:
 
 
 def test_deltas_are_put_together_each_as_of_its_moment(parts: RemoteParts) -> None:
-    first = parts.gain(gain("Hel", 3, whole("Hel")))
-    second = parts.gain(gain("lo", 5))
+    first = parts.apply(growth("Hel", 3, whole("Hel")))
+    second = parts.apply(growth("lo", 5))
     assert isinstance(first, PartDelta) and isinstance(second, PartDelta)
-    assert (first.text, shown(first)["text"]) == ("Hel", "Hel")
-    assert (second.text, shown(second)["text"]) == ("lo", "Hello")
-    assert list(shown(second)) == list(orjson.loads(whole("")))
+    assert (first.text, part_of(first)["text"]) == ("Hel", "Hel")
+    assert (second.text, part_of(second)["text"]) == ("lo", "Hello")
+    assert list(part_of(second)) == list(orjson.loads(whole("")))
 
 
 def test_after_something_was_missed_the_part_is_shown_whole(parts: RemoteParts) -> None:
-    parts.gain(gain("Hel", 3, whole("Hel")))
-    assert parts.gain(gain("there", 11)) is None
-    announced = parts.gain(gain("!", 12, whole("Hello there!")))
-    assert isinstance(announced, Event) and shown(announced)["text"] == "Hello there!"
-    assert isinstance(parts.gain(gain(" On", 15)), PartDelta)
+    parts.apply(growth("Hel", 3, whole("Hel")))
+    assert parts.apply(growth("there", 11)) is None
+    announced = parts.apply(growth("!", 12, whole("Hello there!")))
+    assert isinstance(announced, Event) and part_of(announced)["text"] == "Hello there!"
+    assert isinstance(parts.apply(growth(" On", 15)), PartDelta)
 
 
 def test_a_part_that_is_not_known_waits_until_it_is_sent_whole(parts: RemoteParts) -> None:
-    assert parts.gain(gain("lo", 5)) is None
-    assert isinstance(parts.gain(gain("!", 6, whole("Hello!"))), Event)
+    assert parts.apply(growth("lo", 5)) is None
+    assert isinstance(parts.apply(growth("!", 6, whole("Hello!"))), Event)
 
 
 def test_progress_without_text_is_passed_on(parts: RemoteParts) -> None:
-    announced = parts.gain(gain("", 0, whole("tool")))
-    assert isinstance(announced, PartDelta) and announced.text == "" and shown(announced)["text"] == "tool"
+    announced = parts.apply(growth("", 0, whole("tool")))
+    assert isinstance(announced, PartDelta) and announced.text == "" and part_of(announced)["text"] == "tool"
 
 
 def test_what_an_older_generation_says_is_dropped(parts: RemoteParts) -> None:
-    parts.gain(gain("New", 3, whole("New"), generation=2))
-    assert parts.gain(gain(" old", 7, whole("New old"), generation=1)) is None
+    parts.apply(growth("New", 3, whole("New"), generation=2))
+    assert parts.apply(growth(" old", 7, whole("New old"), generation=1)) is None
 
 
 def test_streaming_parts_are_those_that_have_not_ended(parts: RemoteParts) -> None:
-    parts.gain(gain("Hello", 5, whole("Hello")))
+    parts.apply(growth("Hello", 5, whole("Hello")))
     found = parts.streaming("/d")
-    assert found.known == {"prt_1": 5} and [shown(one)["text"] for one in found.events] == ["Hello"]
+    assert found.known == {"prt_1": 5} and [part_of(one)["text"] for one in found.events] == ["Hello"]
     assert parts.streaming("/other").events == []
     parts.ended("prt_1")
     assert parts.streaming("/d").events == []

@@ -37,22 +37,22 @@ class WaitingTurn:
         self.instance = instance
         self.joined = joined
         self.may_end = asyncio.Event()
-        self.may_settle = asyncio.Event()
-        self.settling = asyncio.Event()
-        self.settled = False
+        self.may_finish = asyncio.Event()
+        self.finishing = asyncio.Event()
+        self.finished = False
 
     async def run(self) -> None:
         self.joined()
         try:
             await self.may_end.wait()
         except asyncio.CancelledError:
-            await asyncio.shield(self._settle())
+            await asyncio.shield(self._finish())
             raise
 
-    async def _settle(self) -> None:
-        self.settling.set()
-        await self.may_settle.wait()
-        self.settled = True
+    async def _finish(self) -> None:
+        self.finishing.set()
+        await self.may_finish.wait()
+        self.finished = True
 
 
 class Running:
@@ -148,11 +148,11 @@ async def test_an_abort_returns_when_the_record_is_settled(running: Running) -> 
     prompt = running.prompt()
     turn = await running.next_turn()
     abort = asyncio.create_task(running.runner.abort(running.id))
-    await asyncio.wait_for(turn.settling.wait(), 5)
+    await asyncio.wait_for(turn.finishing.wait(), 5)
     assert not abort.done() and running.runner.is_running(running.id)
-    turn.may_settle.set()
+    turn.may_finish.set()
     await asyncio.gather(abort, prompt)
-    assert turn.settled and not running.runner.is_running(running.id)
+    assert turn.finished and not running.runner.is_running(running.id)
 
 
 async def test_a_turn_that_has_not_had_its_first_moment_can_be_aborted(running: Running) -> None:
@@ -165,23 +165,23 @@ async def test_aborts_at_once_do_not_cut_the_settling_short(running: Running) ->
     prompt = running.prompt()
     turn = await running.next_turn()
     first = asyncio.create_task(running.runner.abort(running.id))
-    await asyncio.wait_for(turn.settling.wait(), 5)
+    await asyncio.wait_for(turn.finishing.wait(), 5)
     second = asyncio.create_task(running.runner.abort(running.id))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not first.done() and not second.done() and running.runner.is_running(running.id)
-    turn.may_settle.set()
+    turn.may_finish.set()
     await asyncio.gather(first, second, prompt)
-    assert turn.settled
+    assert turn.finished
 
 
 async def test_a_prompt_during_an_abort_gets_a_turn_of_its_own(running: Running) -> None:
     first = running.prompt()
     turn = await running.next_turn()
     abort = asyncio.create_task(running.runner.abort(running.id))
-    await asyncio.wait_for(turn.settling.wait(), 5)
+    await asyncio.wait_for(turn.finishing.wait(), 5)
     second = running.prompt()
-    turn.may_settle.set()
+    turn.may_finish.set()
     await asyncio.gather(first, abort)
     (await running.next_turn()).may_end.set()
     await second
@@ -206,10 +206,10 @@ async def test_a_caller_that_goes_away_does_not_stop_the_turn(running: Running) 
 async def test_closing_aborts_everything(running: Running) -> None:
     prompt = running.prompt()
     turn = await running.next_turn()
-    turn.may_settle.set()
+    turn.may_finish.set()
     await running.runner.close()
     await prompt
-    assert turn.settled
+    assert turn.finished
 
 
 async def test_work_that_needs_the_session_alone_is_refused_while_a_turn_runs(running: Running) -> None:
@@ -266,9 +266,9 @@ async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_
 async def test_an_abort_ends_the_turn_that_waits_too(running: Running) -> None:
     first = running.prompt()
     turn = await running.next_turn()
-    turn.may_settle.set()
+    turn.may_finish.set()
     abort = asyncio.create_task(running.runner.abort(running.id))
-    await asyncio.wait_for(turn.settling.wait(), 5)
+    await asyncio.wait_for(turn.finishing.wait(), 5)
     second = running.prompt()
     await asyncio.sleep(0)
     again = asyncio.create_task(running.runner.abort(running.id))
@@ -310,12 +310,12 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
 
 async def test_a_prompt_waits_for_the_run_of_another_server_and_has_its_answer(running: Running) -> None:
     other = Leases(running.stored.database, running.stored.sql, running.stored.writer)
-    await other.take(running.id)
+    await other.acquire(running.id)
     announced = len(running.stored.announced.events)
     prompt = running.prompt()
     await asyncio.sleep(0.1)
     assert running.turns.running == [] and not prompt.done()
-    other.drop(running.id)
+    other.release(running.id)
     await asyncio.wait_for(prompt, 5)
     assert running.turns.running == [], "nothing is left to answer"
     assert len(running.stored.announced.events) == announced
@@ -327,10 +327,10 @@ async def test_another_server_ends_a_run(running: Running) -> None:
     running.runner.watch()
     prompt = running.prompt()
     turn = await running.next_turn()
-    turn.may_settle.set()
+    turn.may_finish.set()
     await asyncio.wait_for(other.request_abort(running.id), 5)
     await asyncio.wait_for(prompt, 5)
-    assert turn.settled
+    assert turn.finished
     await running.runner.close()
 
 
@@ -340,7 +340,7 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
     running.runner.watch()
     prompt = running.prompt()
     turn = await running.next_turn()
-    turn.may_settle.set()
+    turn.may_finish.set()
     announced = len(running.stored.announced.events)
     monkeypatch.setattr(running.leases, "heartbeat_age", lambda: 5.0)
     await asyncio.wait_for(prompt, 5)
@@ -354,14 +354,14 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
 async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, refusals = running.leases.take, iter([asyncio.CancelledError(), StorageError("database or disk is full")])
+    acquire, refusals = running.leases.acquire, iter([asyncio.CancelledError(), StorageError("database or disk is full")])
 
     async def refused(*arguments: Any, **options: Any) -> Lease:
         if (refusal := next(refusals, None)) is not None:
             raise refusal
-        return await take(*arguments, **options)
+        return await acquire(*arguments, **options)
 
-    monkeypatch.setattr(running.leases, "take", refused)
+    monkeypatch.setattr(running.leases, "acquire", refused)
     await running.prompt()
     async with asyncio.timeout(20):
         while running.runner.has_unstored_end(running.id):

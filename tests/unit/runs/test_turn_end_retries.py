@@ -64,11 +64,11 @@ class Trying:
         self.gate = SessionGate()
         self.waits = Waits()
         leases = Leases(stored.database, stored.sql, stored.writer)
-        self.unsettled = TurnEndRetries(self.store, Statuses(self.store), self.gate, leases, self.waits.sleep)
+        self.retries = TurnEndRetries(self.store, Statuses(self.store), self.gate, leases, self.waits.sleep)
         self.id = stored.session.id
 
     async def fail(self, times: int) -> None:
-        self.unsettled.add(self.id, "/w")
+        self.retries.add(self.id, "/w")
         for _ in range(times):
             await self.waits.next()
             self.waits.end()
@@ -80,14 +80,14 @@ async def trying(stored: OpenStore) -> AsyncIterator[Trying]:
     await stored.put(user())
     trying = Trying(stored)
     yield trying
-    await trying.unsettled.close()
+    await trying.retries.close()
 
 
 async def test_delays_double_up_to_a_bound_and_one_traceback_is_logged(trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
     await trying.fail(8)
     assert trying.waits.delays == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert [bool(record.exc_info) for record in caplog.records] == [True]
-    assert trying.id in trying.unsettled
+    assert trying.id in trying.retries
 
 
 async def test_once_it_can_be_stored_the_record_is_closed_and_that_is_logged(
@@ -96,7 +96,7 @@ async def test_once_it_can_be_stored_the_record_is_closed_and_that_is_logged(
     await trying.fail(2)
     trying.store.full = False
     trying.waits.end()
-    while trying.id in trying.unsettled:
+    while trying.id in trying.retries:
         await asyncio.sleep(0)
     messages = await trying.store.messages(trying.id)
     answer = messages[-1].info
@@ -113,7 +113,7 @@ async def test_while_the_database_refuses_it_is_only_asked_each_second(trying: T
     assert trying.store.refused == 0 and caplog.records == []
     trying.store.is_full = trying.store.full = False
     trying.waits.end()
-    while trying.id in trying.unsettled:
+    while trying.id in trying.retries:
         await asyncio.sleep(0)
 
 
@@ -125,7 +125,7 @@ async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: p
 
     await trying.stored.database.write(delete)
     trying.waits.end()
-    while trying.id in trying.unsettled:
+    while trying.id in trying.retries:
         await asyncio.sleep(0)
     assert trying.waits.delays == [1] and caplog.records == []
     assert await trying.store.query(queries.session_body, trying.id) is None
@@ -133,8 +133,8 @@ async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: p
 
 async def test_who_deletes_a_session_has_it_forgotten(trying: Trying) -> None:
     await trying.fail(1)
-    trying.unsettled.forget(trying.id)
-    assert trying.id not in trying.unsettled
+    trying.retries.forget(trying.id)
+    assert trying.id not in trying.retries
     refused = trying.store.refused
     await asyncio.sleep(0)
     assert trying.store.refused == refused and not trying.gate.is_held(trying.id)
@@ -144,17 +144,17 @@ async def test_a_session_at_work_is_left_to_its_turn(trying: Trying, caplog: pyt
     trying.store.full = False
     turn = trying.gate.request(trying.id, HoldKind.TURN)
     await trying.fail(2)
-    assert trying.id in trying.unsettled and caplog.records == []
-    await trying.unsettled.settle(trying.id)
+    assert trying.id in trying.retries and caplog.records == []
+    await trying.retries.store_end(trying.id)
     trying.gate.release(turn)
-    assert trying.id not in trying.unsettled
+    assert trying.id not in trying.retries
 
 
 async def test_what_fails_again_after_it_was_stored_is_tried_again(trying: Trying) -> None:
     await trying.fail(0)
     trying.store.full = False
     trying.waits.end()
-    while trying.id in trying.unsettled:
+    while trying.id in trying.retries:
         await asyncio.sleep(0)
     await trying.fail(0)
     assert trying.waits.delays == [1, 1]

@@ -51,18 +51,18 @@ async def generation(sessions: Sessions) -> int:
 
 
 async def test_a_session_that_a_live_server_runs_is_busy_elsewhere(sessions: Sessions, other: Sessions) -> None:
-    await sessions.leases.take("ses_1")
+    await sessions.leases.acquire("ses_1")
     with pytest.raises(SessionBusy):
-        await other.leases.take("ses_1")
+        await other.leases.acquire("ses_1")
     await other.close()
 
 
-async def test_a_dropped_lease_may_be_taken_elsewhere(sessions: Sessions, other: Sessions) -> None:
-    lease = await sessions.leases.take("ses_1")
-    sessions.leases.drop("ses_1")
+async def test_a_released_lease_may_be_acquired_elsewhere(sessions: Sessions, other: Sessions) -> None:
+    lease = await sessions.leases.acquire("ses_1")
+    sessions.leases.release("ses_1")
     await sessions.store.drain()
-    taken = await other.leases.take("ses_1")
-    assert taken.owner != lease.owner
+    acquired = await other.leases.acquire("ses_1")
+    assert acquired.owner != lease.owner
     await other.close()
 
 
@@ -86,7 +86,7 @@ async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Session
     dead = sessions.leases.dead(await sessions.store.query(queries.leases))
     assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     with pytest.raises(SessionBusy):
-        await other.leases.take("ses_1")
+        await other.leases.acquire("ses_1")
     await other.close()
 
 
@@ -94,17 +94,17 @@ async def test_a_process_with_the_same_name_and_number_is_respected(sessions: Se
     """In another container, which counts its own processes."""
     await hold_as(sessions, f"{socket.gethostname()}:{os.getpid()}:1:x")
     with pytest.raises(SessionBusy):
-        await sessions.leases.take("ses_1")
+        await sessions.leases.acquire("ses_1")
 
 
 async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
-    taking = asyncio.create_task(sessions.leases.take("ses_1"))
+    acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
     assert await take_over_dead(sessions) == {"ses_1"}
     await sessions.put(user("msg_1"))
-    assert not taking.done() and await generation(sessions) == 5
+    assert not acquiring.done() and await generation(sessions) == 5
     await sessions.leases.recovered({"ses_1"})
-    assert (await taking).generation == 6
+    assert (await acquiring).generation == 6
 
 
 async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
@@ -115,7 +115,7 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
     guarded = Leases(sessions.storage.database, sessions.storage.sql, sessions.storage.writer, locks)
     await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
     with pytest.raises(SessionBusy):
-        await guarded.take("ses_1")
+        await guarded.acquire("ses_1")
     assert guarded.dead(await sessions.store.query(queries.leases)) == []
     living.release()
     assert len(guarded.dead(await sessions.store.query(queries.leases))) == 1, "without a file the heartbeat decides"
@@ -130,13 +130,13 @@ async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessi
 
 
 async def test_the_heartbeat_is_by_the_clock_that_judges_it(sessions: Sessions) -> None:
-    await sessions.leases.take("ses_1")
+    await sessions.leases.acquire("ses_1")
     (held,) = await sessions.store.query(queries.leases)
     assert 0 <= held.age < DEAD_AFTER_MS
 
 
 async def test_who_was_taken_over_from_cannot_write(sessions: Sessions, other: Sessions) -> None:
-    sessions.store.hold(await sessions.leases.take("ses_1"))
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
     await hold_as(sessions, other.leases.owner)
     with pytest.raises(StaleLease):
         await sessions.put(user("msg_1"))
@@ -145,25 +145,25 @@ async def test_who_was_taken_over_from_cannot_write(sessions: Sessions, other: S
 
 
 async def test_who_was_taken_over_from_does_not_drop_the_new_lease(sessions: Sessions, other: Sessions) -> None:
-    await sessions.leases.take("ses_1")
+    await sessions.leases.acquire("ses_1")
     await hold_as(sessions, other.leases.owner)
-    sessions.leases.drop("ses_1")
+    sessions.leases.release("ses_1")
     await sessions.store.drain()
     assert [row.owner for row in await sessions.storage.rows(LEASE)] == [other.leases.owner]
     await other.close()
 
 
-async def test_a_lease_taken_anew_while_the_old_one_is_dropped_stands(sessions: Sessions) -> None:
+async def test_a_lease_acquired_again_while_the_old_one_is_released_stands(sessions: Sessions) -> None:
     """One turn ends and the next begins at once: both changes may go in one transaction."""
-    await sessions.leases.take("ses_1")
+    await sessions.leases.acquire("ses_1")
     sessions.database.gate.clear()
     sessions.storage.writer.post(saying("on its way", session_id="ses_other"))
     await asyncio.sleep(0)
-    sessions.leases.drop("ses_1")
-    taking = asyncio.create_task(sessions.leases.take("ses_1"))
+    sessions.leases.release("ses_1")
+    acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
     await asyncio.sleep(0)
     sessions.database.gate.set()
-    sessions.store.hold(await taking)
+    sessions.store.hold(await acquiring)
     await sessions.put(user("msg_1"))
     assert len(await sessions.read()) == 1
 
@@ -171,26 +171,26 @@ async def test_a_lease_taken_anew_while_the_old_one_is_dropped_stands(sessions: 
 # What one server wants of another.
 
 
-async def test_a_waiting_server_gets_the_lease_when_the_other_drops_it(sessions: Sessions, other: Sessions) -> None:
-    lease = await sessions.leases.take("ses_1")
-    waiting = asyncio.create_task(other.leases.take("ses_1", patient=True))
+async def test_a_waiting_server_gets_the_lease_when_the_other_releases_it(sessions: Sessions, other: Sessions) -> None:
+    lease = await sessions.leases.acquire("ses_1")
+    waiting = asyncio.create_task(other.leases.acquire("ses_1", wait=True))
     await asyncio.sleep(0.05)
     assert not waiting.done()
-    sessions.leases.drop("ses_1")
+    sessions.leases.release("ses_1")
     assert (await asyncio.wait_for(waiting, 5)).generation == lease.generation + 1
     await other.close()
 
 
-async def test_an_abort_is_seen_by_the_owner_and_returns_when_the_lease_is_dropped(sessions: Sessions, other: Sessions) -> None:
-    await sessions.leases.take("ses_1")
+async def test_an_abort_is_seen_by_the_owner_and_returns_when_the_lease_is_released(sessions: Sessions, other: Sessions) -> None:
+    await sessions.leases.acquire("ses_1")
     aborting = asyncio.create_task(other.leases.request_abort("ses_1"))
     async with asyncio.timeout(5):
         while await sessions.leases.aborted_runs() != ["ses_1"]:
             await asyncio.sleep(0.01)
     assert not aborting.done()
-    sessions.leases.drop("ses_1")
+    sessions.leases.release("ses_1")
     await asyncio.wait_for(aborting, 5)
-    await sessions.leases.take("ses_1")
+    await sessions.leases.acquire("ses_1")
     assert await sessions.leases.aborted_runs() == [], "the next run is not meant"
     await other.close()
 
@@ -201,10 +201,10 @@ async def test_an_abort_where_nobody_works_returns_at_once(sessions: Sessions) -
 
 async def test_an_edit_meets_no_run_of_another_server(sessions: Sessions, other: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    await sessions.leases.take("ses_1")
+    await sessions.leases.acquire("ses_1")
     with pytest.raises(SessionBusy):
         await other.service.remove_message(PLACE, "ses_1", "msg_1")
-    sessions.leases.drop("ses_1")
+    sessions.leases.release("ses_1")
     await sessions.store.drain()
     await other.service.remove_message(PLACE, "ses_1", "msg_1")
     await other.close()
@@ -223,9 +223,9 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.session.lease.HEARTBEAT_SECONDS", 0.05)
-    await sessions.leases.take("ses_1")
+    await sessions.leases.acquire("ses_1")
     sessions.database.full = True
-    sessions.leases.drop("ses_1")
+    sessions.leases.release("ses_1")
     await sessions.store.drain()
     assert await sessions.store.query(queries.leases)
     sessions.database.full = False
@@ -235,24 +235,24 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
 
 
 async def test_a_client_s_change_that_was_made_before_a_run_ended_is_stored(sessions: Sessions) -> None:
-    sessions.store.hold(await sessions.leases.take("ses_1"))
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
     change = sessions.store.change("ses_1", "/d")
     change.put_message(user("msg_1"))
     sessions.store.release("ses_1")
-    sessions.leases.drop("ses_1")
+    sessions.leases.release("ses_1")
     await sessions.store.commit(change)
     assert (await sessions.store.message("ses_1", "msg_1")).info.id == "msg_1"
 
 
 async def test_a_run_goes_on_with_the_lease_of_the_request_that_started_it(sessions: Sessions) -> None:
-    sessions.store.hold(await sessions.leases.take("ses_1"))
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
     change = sessions.store.change("ses_1", "/d")
     change.put_message(user("msg_1"))
-    taken = asyncio.create_task(sessions.leases.take("ses_1"))
-    await taken
+    acquired = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    await acquired
     await sessions.store.commit(change)
-    sessions.leases.drop("ses_1")
-    assert (await sessions.leases.take("ses_1")).generation == taken.result().generation + 1
+    sessions.leases.release("ses_1")
+    assert (await sessions.leases.acquire("ses_1")).generation == acquired.result().generation + 1
 
 
 async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessions: Sessions, other: Sessions) -> None:

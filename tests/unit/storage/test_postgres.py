@@ -264,10 +264,10 @@ async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storag
 async def test_a_server_whose_lease_was_taken_over_cannot_write(storage: Storage, other: Storage) -> None:
     await storage.writer.commit(Change([(storage.sql.put_session, [session_row()])]))
     first, second = Leases(storage.database, storage.sql, storage.writer), Leases(other.database, other.sql, other.writer)
-    stale = await first.take("ses_1")
-    first.drop("ses_1")
+    stale = await first.acquire("ses_1")
+    first.release("ses_1")
     await storage.writer.drain()
-    held = await second.take("ses_1")
+    held = await second.acquire("ses_1")
     with pytest.raises(StaleLease):
         await storage.writer.commit(Change([(storage.sql.put_session, [session_row(updated=2)])], lease=stale))
     await other.writer.commit(Change([(other.sql.put_session, [session_row(updated=3)])], lease=held))
