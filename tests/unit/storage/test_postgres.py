@@ -255,7 +255,7 @@ async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storag
     await storage.writer.commit(Change([(storage.sql.put_session, [session_row(session_id) for session_id in ids])]))
     one, two = Leases(storage.database, storage.sql, storage.writer), Leases(other.database, other.sql, other.writer)
     for session_id in ids:
-        outcomes = await asyncio.gather(one.take(session_id), two.take(session_id), return_exceptions=True)
+        outcomes = await asyncio.gather(one.acquire(session_id), two.acquire(session_id), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {Lease, SessionBusy}
     await one.close()
     await two.close()
