@@ -11,23 +11,10 @@ from app.api.deps import TRUE, documented, json_bytes
 from app.api.draining import ServerStopping
 from app.api.json_route import ServerRequest, router
 from app.schema.base import Wire
+from app.session.replicas import ReplicaHealth
 from app.util.log import client_log
 
 routes = router()
-
-
-class ReplicaHealth(Wire):
-    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: events that
-    its clients were still to be given at its last heartbeat."""
-
-    id: str
-    address: str
-    version: str
-    started: int
-    heartbeat_age: int
-    alive: bool
-    running_sessions: int
-    journal_lag: int | None = None
 
 
 class Health(Wire):
@@ -72,8 +59,7 @@ async def health(request: ServerRequest, replicas: ListReplicas = False) -> Resp
         return json_bytes(Health().wire_json())
     if not request.principal.may_see_all:
         raise AdminsOnly
-    listed = [ReplicaHealth.model_validate(each, from_attributes=True) for each in await app.replicas.all()]
-    return json_bytes(Health(replicas=listed).wire_json())
+    return json_bytes(Health(replicas=[*await app.replicas.all()]).wire_json())
 
 
 @routes.post("/global/dispose", operation_id="global.dispose", response_model=bool, tags=["global"])

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack
 
 from app.schema.event import AnnouncedEvent, RenderedEvent
 
@@ -81,7 +81,7 @@ class StreamingParts:
 
 
 class PartDelta(NamedTuple):
-    """Text that a streaming part gained (empty: the part changed in another way, as a tool's progress does).
+    """New text of a streaming part (empty: the part changed in another way, as a tool's progress does).
 
     `render` returns the part's JSON as of this delta, whenever it is called: frames that are merged in between cost nothing.
     """
@@ -101,6 +101,19 @@ class PartDelta(NamedTuple):
     """The user whose session it is of."""
 
 
+class ListenerOptions(TypedDict, total=False):
+    """What a subscription may differ in from the defaults of `Listener`."""
+
+    deltas: bool
+    """Part frames carry the new text alone."""
+    ids: bool
+    """Events carry their sequence."""
+    keeps_open: bool
+    """The directory counts as in use, the default."""
+    audience: Audience | None
+    """None for who hears of everything."""
+
+
 class EventBus(Protocol):
     """Carries events to the clients that listen. Publishing raises nothing and waits for nobody."""
 
@@ -108,17 +121,8 @@ class EventBus(Protocol):
 
     def publish_delta(self, delta: PartDelta) -> None: ...
 
-    def subscribe(
-        self,
-        directory: str | None,
-        *,
-        deltas: bool = False,
-        ids: bool = False,
-        keeps_open: bool = True,
-        audience: Audience | None = None,
-    ) -> "Listener":
-        """Listen to a directory, or with None to all. `deltas`: part frames carry only what the part gained. `ids`: events carry
-        their sequence. `keeps_open`: the directory counts as in use. `audience`: None for who hears of everything."""
+    def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> "Listener":
+        """Listen to a directory, or with None to all."""
 
     def subscribe_own(self, directory: str) -> "Listener":
         """For what may act on an event once, on whatever server: to what this server publishes in a directory. It does not keep

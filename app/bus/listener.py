@@ -53,7 +53,14 @@ class Listener:
     """`directory` is None for all directories. `form` is how its frames are written."""
 
     def __init__(
-        self, bus: Bus, directory: str | None, *, deltas: bool, ids: bool, keeps_open: bool, audience: Audience | None = None
+        self,
+        bus: Bus,
+        directory: str | None,
+        *,
+        deltas: bool = False,
+        ids: bool = False,
+        keeps_open: bool = True,
+        audience: Audience | None = None,
     ) -> None:
         self._bus = bus
         self.directory = directory

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+from typing import Unpack
 
-from app.bus.base import Audience, Event, PartDelta, StreamingParts
+from app.bus.base import Event, ListenerOptions, PartDelta, StreamingParts
 from app.bus.frames import EventFrame, Frame
 from app.bus.listener import Listener
 from app.bus.merging import PartMerger
@@ -23,17 +24,9 @@ class MemoryBus:
         self._in_burst = False
         self._closed = False
 
-    def subscribe(
-        self,
-        directory: str | None,
-        *,
-        deltas: bool = False,
-        ids: bool = False,
-        keeps_open: bool = True,
-        audience: Audience | None = None,
-    ) -> Listener:
-        listener = Listener(self, directory, deltas=deltas, ids=ids, keeps_open=keeps_open, audience=audience)
-        self._listeners.setdefault((directory, deltas), set()).add(listener)
+    def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> Listener:
+        listener = Listener(self, directory, **options)
+        self._listeners.setdefault((directory, listener.deltas), set()).add(listener)
         if self._closed:
             listener.close()
         return listener

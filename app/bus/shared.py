@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import Any, Unpack
 
-from app.bus.base import Audience, Event, PartDelta, StreamingParts
+from app.bus.base import Event, ListenerOptions, PartDelta, StreamingParts
 from app.bus.frames import Frame, PartFrame
 from app.bus.listener import Listener
 from app.bus.memory import MemoryBus
@@ -181,16 +181,8 @@ class SharedBus:
 
     # Listening.
 
-    def subscribe(
-        self,
-        directory: str | None,
-        *,
-        deltas: bool = False,
-        ids: bool = False,
-        keeps_open: bool = True,
-        audience: Audience | None = None,
-    ) -> Listener:
-        return self._local.subscribe(directory, deltas=deltas, ids=ids, keeps_open=keeps_open, audience=audience)
+    def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> Listener:
+        return self._local.subscribe(directory, **options)
 
     def subscribe_own(self, directory: str) -> Listener:
         return self._outgoing.subscribe_own(directory)

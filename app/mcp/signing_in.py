@@ -112,12 +112,16 @@ async def _hand_over(states: DirectoryStates, directory: str, name: str, answer:
     await states.put(directory, CODE + name, answer.wire_json().decode())
     try:
         async with asyncio.timeout(HAND_OVER_SECONDS):
-            while True:
-                if (status := await _result(states, directory, name, answer.state)) is not None:
-                    return status
-                await asyncio.sleep(LOOK_SECONDS)
+            return await _wait_for_result(states, directory, name, answer.state)
     except TimeoutError:
         raise NoSignIn from None
+
+
+async def _wait_for_result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus:
+    while True:
+        if (status := await _result(states, directory, name, sign_in)) is not None:
+            return status
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus | None:

@@ -97,11 +97,14 @@ class Permissions:
         """The session's other requests that the stored approvals allow: a server that did not ask them cannot tell which."""
         try:
             for other in await self.pending.of_session(request.session_id):
-                if await self._is_allowed_now(other, []):
-                    with suppress(RequestNotPending):
-                        await self.pending.resolve(_resolution(other, PermissionAnswer("always")))
+                await self._answer_if_allowed(other)
         except StorageError as error:
             log.warning("requests that are allowed now may still wait for an answer: %s", error)
+
+    async def _answer_if_allowed(self, other: PendingPermission) -> None:
+        if await self._is_allowed_now(other, []):
+            with suppress(RequestNotPending):
+                await self.pending.resolve(_resolution(other, PermissionAnswer("always")))
 
     async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
         """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""

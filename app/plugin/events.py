@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 
 import orjson
 
@@ -14,13 +15,14 @@ log = logging.getLogger(__name__)
 async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str) -> None:
     """Until the directory is closed. What waits for a plugin is bounded: one that falls behind loses what waited."""
     while True:
-        listener = subscribe()
-        try:
-            while frames := await listener.take():
-                for frame in frames:
-                    await hooks.notify(plugin, "event", {"event": orjson.loads(frame.payload)})
-        finally:
-            listener.close()
+        with closing(subscribe()) as listener:
+            await _notify(listener, hooks, plugin)
         if not listener.fell_behind:
             return
         log.warning("plugin %s: its hook event is too slow; the events that waited for it were dropped", plugin)
+
+
+async def _notify(listener: Listener, hooks: HookRunner, plugin: str) -> None:
+    while frames := await listener.take():
+        for frame in frames:
+            await hooks.notify(plugin, "event", {"event": orjson.loads(frame.payload)})

@@ -44,9 +44,6 @@ def hint(program: Program, output: str, code: int | None) -> str | None:
 def _hidden(scope: SandboxScope, output: str) -> Iterator[Path]:
     """Paths that were not found and that the sandbox does not show. Whether they exist is not looked at, nor told."""
     shown = (*_SHOWN, *scope.write, *scope.read, *(name for _, name in scope.spellings))
-    for line in output.splitlines():
-        if _NOT_FOUND.search(line):
-            for name in _PATH.findall(line):
-                path = Path(os.path.normpath(scope.directory / name))
-                if not any(path.is_relative_to(place) for place in shown):
-                    yield path
+    names = (name for line in output.splitlines() if _NOT_FOUND.search(line) for name in _PATH.findall(line))
+    paths = (Path(os.path.normpath(scope.directory / name)) for name in names)
+    return (path for path in paths if not any(path.is_relative_to(directory) for directory in shown))

@@ -96,7 +96,7 @@ class Leases:
             self._free(lease)
 
     def _free(self, lease: Lease) -> None:
-        freed = self._writer.post(Change([(self._sql.free_lease, [_key(lease)])]))
+        freed = self._writer.post(Change([(self._sql.release_lease, [_key(lease)])]))
         freed.add_done_callback(lambda _: self._unfreed.append(lease) if freed.exception() else None)
 
     def held(self, session_id: str) -> Lease | None:
@@ -249,7 +249,7 @@ class Leases:
         """Returns when the leases are free: what is asked of sessions without one finds these. How often they were taken over is
         forgotten when their next run ends."""
         leases = [self._held.pop(session_id) for session_id in sessions if session_id in self._held]
-        freed = self._writer.post(Change([(self._sql.free_recovered_lease, [_key(lease)]) for lease in leases]))
+        freed = self._writer.post(Change([(self._sql.release_recovered_lease, [_key(lease)]) for lease in leases]))
         self._unblock(sessions)
         await asyncio.wait({freed})  # one that cannot be stored becomes stale
 

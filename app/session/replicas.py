@@ -6,9 +6,9 @@ while sessions run, and when somebody asks whether it is well.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from app import __version__
+from app.schema.base import Wire
 from app.session.lease import DEAD_AFTER_MS, Leases
 from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
@@ -20,10 +20,9 @@ FORGET_AFTER_MS = 3_600_000
 """A dead server is listed for so long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """`started` in epoch milliseconds and `heartbeat_age` in milliseconds, by the database's clock. `journal_lag`: events that
-    its clients were still to be given at its last heartbeat; None where they are given as they are stored."""
+class ReplicaHealth(Wire):
+    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: events that
+    its clients were still to be given at its last heartbeat."""
 
     id: str
     address: str
@@ -32,8 +31,12 @@ class Replica:
     heartbeat_age: int
     alive: bool
     running_sessions: int
-    journal_lag: int | None
+    journal_lag: int | None = None
+
+
+class Replica(ReplicaHealth):
     volume: str | None
+    """The id of the volume with its data directory; None on SQLite."""
 
 
 class Replicas:

@@ -38,6 +38,10 @@ _OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=litera
 prompts of a batch would be inserted before its answers."""
 
 
+_ONE_GENERATION = (LEASE.c.session_id == bindparam("lease_session"), LEASE.c.generation == bindparam("lease_generation"))
+_ONE_LEASE = (*_ONE_GENERATION, LEASE.c.owner == bindparam("lease_owner"))
+
+
 class Statements:
     """The writer's statements for one dialect. `rank` orders those that may be grouped across changes. The others (deletes) run
     between the statements before and after them."""
@@ -47,7 +51,9 @@ class Statements:
         self._now = now_ms(dialect)
         self._make_puts()
         self._make_removals()
-        self._make_journal_and_leases()
+        self._make_journal()
+        self._make_leases()
+        self._make_lease_takeovers()
         self._make_replicas()
         self._make_directory_states()
         self._make_event_tokens()
@@ -107,53 +113,44 @@ class Statements:
             .values(project_id=bindparam("to_project"))
         )
 
-    def _make_journal_and_leases(self) -> None:
+    def _make_journal(self) -> None:
         self.advance_journal = (
             update(COUNTER)
             .where(COUNTER.c.name == "journal")
             .values(value=COUNTER.c.value + bindparam("count"))
             .returning(COUNTER.c.value)
         )
+
+    def _make_leases(self) -> None:
         self.upsert_lease = self._upsert(LEASE, ["session_id"], keep=frozenset({"takeovers"})).values(heartbeat=self._now)
-        self.check_lease = (
-            update(LEASE)
-            .where(
-                LEASE.c.session_id == bindparam("lease_session"),
-                LEASE.c.owner == bindparam("lease_owner"),
-                LEASE.c.generation == bindparam("lease_generation"),
-            )
-            .values(generation=LEASE.c.generation)
-        )
+        self.check_lease = update(LEASE).where(*_ONE_LEASE).values(generation=LEASE.c.generation)
         self.renew_leases = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
             .values(heartbeat=self._now)
         )
-        of_generation = (
-            LEASE.c.session_id == bindparam("lease_session"),
-            LEASE.c.generation == bindparam("lease_generation"),
+        released = {"owner": "", "status": None, "directory": None, "aborting": False}
+        self.release_lease = update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0)
+        self.release_recovered_lease = update(LEASE).where(*_ONE_LEASE).values(**released)
+        self.abort_run = update(LEASE).where(*_ONE_GENERATION).values(aborting=True)
+        self.put_lease_status = (
+            update(LEASE)
+            .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")
+            .values(status=bindparam("shown"), directory=bindparam("shown_in"))
         )
-        of_owner = (*of_generation, LEASE.c.owner == bindparam("lease_owner"))
-        freed = {"owner": "", "status": None, "directory": None, "aborting": False}
-        self.free_lease = update(LEASE).where(*of_owner).values(**freed, takeovers=0)
-        self.free_recovered_lease = update(LEASE).where(*of_owner).values(**freed)
+
+    def _make_lease_takeovers(self) -> None:
         self.take_over_lease = (
             update(LEASE)
-            .where(*of_owner)
+            .where(*_ONE_LEASE)
             .values(owner=bindparam("new_owner"), heartbeat=self._now, generation=LEASE.c.generation + 1)
             .values(takeovers=LEASE.c.takeovers + 1, aborting=False)
             .returning(LEASE.c.takeovers)
         )
         self.hand_over_lease = (
             update(LEASE)
-            .where(*of_owner)
+            .where(*_ONE_LEASE)
             .values(heartbeat=self._now - bindparam("stale_ms", type_=BigInteger), takeovers=LEASE.c.takeovers - 1)
-        )
-        self.abort_run = update(LEASE).where(*of_generation).values(aborting=True)
-        self.put_lease_status = (
-            update(LEASE)
-            .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")
-            .values(status=bindparam("shown"), directory=bindparam("shown_in"))
         )
 
     def _make_replicas(self) -> None:
