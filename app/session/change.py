@@ -113,8 +113,7 @@ class SessionChange:
 
     def copy_messages(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
         """Inserts rows of another session under new ids, and announces them message by message."""
-        writes = ((self._sql.put_message, messages), (self._sql.put_part, parts))
-        self.change.writes.extend((statement, rows) for statement, rows in writes if rows)
+        self._put_rows(messages, parts)
         of_message: dict[str, list[Mapping[str, Any]]] = {message["id"]: [] for message in messages}
         for part in parts:
             of_message[part["message_id"]].append(part)
@@ -124,6 +123,24 @@ class SessionChange:
             for part in of_message[message["id"]]:
                 text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
                 self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
+
+    def put_history(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        parts: Sequence[Mapping[str, Any]],
+        todos: Sequence[Todo],
+        diffs: Sequence[FileDiff],
+    ) -> None:
+        """Inserts all that a new session begins with. Only the session's creation is announced: nobody has read the rest yet."""
+        self._put_rows(messages, parts)
+        for statement, values in ((self._sql.put_todo, todos), (self._sql.put_diff, diffs)):
+            if values:
+                body = rows.json_array([value.wire_json() for value in values]).decode()
+                self.change.writes.append((statement, [{"session_id": self.session_id, "body": body}]))
+
+    def _put_rows(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
+        writes = ((self._sql.put_message, messages), (self._sql.put_part, parts))
+        self.change.writes.extend((statement, rows) for statement, rows in writes if rows)
 
     def close_prompts(self) -> None:
         """What was prompted up to the newest answer has been answered, or given up on."""

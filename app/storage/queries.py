@@ -11,6 +11,7 @@ from sqlalchemy import (
     LargeBinary,
     Row,
     Select,
+    Text,
     and_,
     bindparam,
     case,
@@ -100,6 +101,17 @@ def owners(connection: Connection, session_ids: Collection[str]) -> dict[str, st
     """Of the sessions that there are."""
     rows = connection.execute(select(SESSION.c.id, SESSION.c.owner).where(SESSION.c.id.in_(session_ids)))
     return {row.id: row.owner for row in rows}
+
+
+def lock_new_sessions(connection: Connection, session_ids: Collection[str]) -> set[str]:
+    """Those of the ids that are taken. Until the transaction ends no other server takes the rest."""
+    if connection.dialect.name == "postgresql":
+        for session_id in sorted(session_ids):
+            connection.execute(_LOCK_NEW_SESSION, {"id": session_id})
+    return set(owners(connection, session_ids))
+
+
+_LOCK_NEW_SESSION = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("id", type_=Text), 0)))
 
 
 def has_owned_sessions(connection: Connection) -> bool:

@@ -1,0 +1,96 @@
+"""Stores a document's sessions in one transaction, by the same rows as every other change."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.project.location import Location
+from app.schema.errors import ServiceError
+from app.session import rows
+from app.session.change import SessionChange
+from app.session.quota import ProjectQuota
+from app.session.store import Store
+from app.storage import queries
+from app.storage.engine import Connection
+from app.transfer.document import SessionDocument, SessionHistory
+from app.transfer.unfinished import finished_message, finished_session
+
+
+class SessionExists(ServiceError):
+    status = 409
+    name = "SessionExistsError"
+
+    def __init__(self, session_ids: Collection[str]) -> None:
+        listed = ", ".join(sorted(session_ids))
+        super().__init__(
+            f"There is a session {listed} already, so nothing was imported. Delete it first, or import with new ids (ids=new).",
+            sessionIDs=sorted(session_ids),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where imported sessions belong: `location` names their directory and project, `owner` the user (empty: nobody)."""
+
+    location: Location
+    owner: str = ""
+
+
+class Importer:
+    """Whoever calls it has checked the document, and decided about `parentID`, `share` and `revert`: they are stored as they
+    are."""
+
+    def __init__(self, store: Store, quota: ProjectQuota) -> None:
+        self._store = store
+        self._quota = quota
+
+    async def stored(self, session_ids: Collection[str]) -> frozenset[str]:
+        """Those of the sessions that are stored already, whosever they are."""
+        return frozenset(await self._store.query(queries.owners, session_ids))
+
+    async def store(self, document: SessionDocument, destination: Destination) -> list[str]:
+        """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. All is stored or nothing.
+        Raises SessionExists and ProjectFull."""
+        await self._quota.require_room(destination.location.project_id)
+        if destination.owner:
+            self._store.note_owners()
+        histories = document.histories()
+        session_ids = [history.info.id for history in histories]
+        change = await asyncio.to_thread(self._change, histories, destination)
+        change.change.work = partial(_require_new, session_ids)
+        await self._store.commit(change)
+        return session_ids
+
+    def _change(self, histories: Sequence[SessionHistory], destination: Destination) -> SessionChange:
+        """One change of all sessions; each one's events are its own."""
+        whole, *others = [self._change_of_one(history, destination) for history in histories]
+        for other in others:
+            whole.change.writes.extend(other.change.writes)
+            whole.change.events.extend(other.change.events)
+        return whole
+
+    def _change_of_one(self, history: SessionHistory, destination: Destination) -> SessionChange:
+        location = destination.location
+        placed = {"project_id": location.project_id, "directory": location.directory, "owner": destination.owner or None}
+        change = self._store.change(history.info.id, location.directory)
+        change.create_session(finished_session(history.info.model_copy(update=placed)))
+        change.put_history(*_rows(history), history.todo, history.diff)
+        return change
+
+
+def _require_new(session_ids: Sequence[str], connection: Connection) -> None:
+    """Within the transaction that stores them. Raises SessionExists."""
+    if taken := queries.lock_new_sessions(connection, session_ids):
+        raise SessionExists(taken)
+
+
+def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Of its messages and of their parts."""
+    messages: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
+    for message in map(finished_message, history.messages):
+        messages.append(rows.message_row(message.info))
+        parts.extend(map(rows.part_row, message.parts))
+    return messages, parts
