@@ -234,7 +234,7 @@ class Server:
         """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
         they start turns."""
         await self.services.draining.requests_taken()
-        await self.services.runs.runner.all_over()
+        await self.services.runs.runner.all_ended()
         await self._core.tasks.finished()
 
     async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:

@@ -96,7 +96,7 @@ async def update(
     service = request.services.sessions.service
     if wanted.owner is not None:
         await _require_giving(request, wanted.owner)
-        await service.give(location, session_id, wanted.owner)
+        await service.transfer(location, session_id, wanted.owner)
     return wire(await service.update(location, session_id, wanted))
 
 

@@ -122,7 +122,7 @@ class PartFrame:
             made = self._encoded[form] = _encode(form, self.payload, self.delta.directory, None)
         return made
 
-    def joined_with(self, newer: "PartFrame") -> "PartFrame":
+    def merged_with(self, newer: "PartFrame") -> "PartFrame":
         return PartFrame(newer.delta, self.text + newer.text, newer.part)
 
 

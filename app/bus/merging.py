@@ -95,7 +95,7 @@ def merge_waiting(frames: Iterable[Frame]) -> deque[Frame]:
     for frame in frames:
         if isinstance(frame, PartFrame):
             earlier = parts.get(frame.delta.part_id)
-            parts[frame.delta.part_id] = earlier.joined_with(frame) if earlier else frame
+            parts[frame.delta.part_id] = earlier.merged_with(frame) if earlier else frame
         else:
             merged.extend(parts.values())
             merged.append(frame)

@@ -34,7 +34,9 @@ class RedisLink:
         self.is_connected = False
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(work(), name=f"redis: {work.__name__}") for work in (self._sending, self._receiving)]
+        self._tasks = [
+            asyncio.create_task(work(), name=f"redis: {work.__name__}") for work in (self._send_loop, self._receive_loop)
+        ]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -48,7 +50,7 @@ class RedisLink:
             self._items.append(item)
             self._any.set()
 
-    async def _sending(self) -> None:
+    async def _send_loop(self) -> None:
         client = self._client()
         while True:
             await self._any.wait()
@@ -60,7 +62,7 @@ class RedisLink:
                 log.warning("Redis did not take an announcement (%s): other servers read it from the journal", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _receiving(self) -> None:
+    async def _receive_loop(self) -> None:
         while True:
             try:
                 await self._receive_until_it_breaks()

@@ -23,7 +23,7 @@ from app.bus.remote_parts import PartGrowth, RemoteParts
 POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
 LARGEST_SENT = 64 * 1024
 """Bytes. A larger event is only hinted at: the others read it from the journal."""
-INTRODUCED_FOR_SECONDS = 2.0
+WHOLE_PART_SECONDS = 2.0
 """How often a streaming part is sent whole, for servers that do not know it yet or missed something."""
 
 _EVENT, _HINT, _GROWTH = range(3)
@@ -49,9 +49,9 @@ class SharedBus:
         """What this server publishes itself, merged for the others."""
         self._remote = RemoteParts()
         self._ordered = OrderedEvents(self._deliver, read_after, self._local.disconnect_all)
-        self._behind: deque[tuple[int, PartDelta | Event]] = deque()
+        self._unnumbered: deque[tuple[int, PartDelta | Event]] = deque()
         """What has no sequence, and the sequence that comes before it."""
-        self._introduced: dict[str, float] = {}
+        self._sent_whole: dict[str, float] = {}
         self._link: RedisLink | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.changed: Callable[[str], None] = lambda session_id: None
@@ -93,8 +93,8 @@ class SharedBus:
 
     def _pass_on(self, announced: PartDelta | Event) -> None:
         """What has no sequence goes behind all events that this server knows to come before it."""
-        if self._ordered.offered > self._ordered.cursor or self._behind:
-            self._behind.append((self._ordered.offered, announced))
+        if self._ordered.offered > self._ordered.cursor or self._unnumbered:
+            self._unnumbered.append((self._ordered.offered, announced))
         else:
             self._publish_here(announced)
 
@@ -112,8 +112,8 @@ class SharedBus:
         if event.session_id is not None:
             self.changed(event.session_id)
         self._local.publish(event)
-        while self._behind and self._behind[0][0] <= self._ordered.cursor:
-            self._publish_here(self._behind.popleft()[1])
+        while self._unnumbered and self._unnumbered[0][0] <= self._ordered.cursor:
+            self._publish_here(self._unnumbered.popleft()[1])
 
     # What goes to other servers.
 
@@ -137,7 +137,7 @@ class SharedBus:
 
     def _growth(self, frame: PartFrame) -> PartGrowth:
         delta = frame.delta
-        whole = frame.part or (delta.render() if self._is_due(delta.part_id) else None)
+        whole = frame.part or (delta.render() if self._is_whole_due(delta.part_id) else None)
         return PartGrowth(
             delta.directory,
             delta.session_id,
@@ -152,14 +152,14 @@ class SharedBus:
             delta.owner,
         )
 
-    def _is_due(self, part_id: str) -> bool:
+    def _is_whole_due(self, part_id: str) -> bool:
         """Whether the part has to be sent whole."""
         now = monotonic()
-        if len(self._introduced) > 1000:
-            self._introduced = {key: at for key, at in self._introduced.items() if now - at < INTRODUCED_FOR_SECONDS}
-        if now - self._introduced.get(part_id, -INTRODUCED_FOR_SECONDS) < INTRODUCED_FOR_SECONDS:
+        if len(self._sent_whole) > 1000:
+            self._sent_whole = {key: at for key, at in self._sent_whole.items() if now - at < WHOLE_PART_SECONDS}
+        if now - self._sent_whole.get(part_id, -WHOLE_PART_SECONDS) < WHOLE_PART_SECONDS:
             return False
-        self._introduced[part_id] = now
+        self._sent_whole[part_id] = now
         return True
 
     # What comes from other servers.

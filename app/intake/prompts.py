@@ -76,8 +76,8 @@ class Prompts:
     async def answer(self, session_id: str, accepted: AcceptedPrompt) -> bytes:
         """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
         if accepted.run is not None:
-            await accepted.run.over.wait()
-            accepted.run.require_here()
+            await accepted.run.ended.wait()
+            accepted.run.require_not_fenced()
         prompt_id = accepted.message.info.id
         answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else None
         answered = answered or await self._store.answer_json(session_id)

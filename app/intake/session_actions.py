@@ -82,7 +82,7 @@ class SessionActions:
             await self._reverts.clean_up(instance.location, session_id)
             return await shell.run(scope, wanted)
 
-        return await self._runner.exclusively(session_id, instance.location.directory, HoldKind.SHELL, run, announced=True)
+        return await self._runner.run_exclusively(session_id, instance.location.directory, HoldKind.SHELL, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
@@ -96,8 +96,8 @@ class SessionActions:
             await self._store.follow_ids(session_id)
             await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
             run = self._prompts.start(session_id, instance)
-        await run.over.wait()
-        run.require_here()
+        await run.ended.wait()
+        run.require_not_fenced()
 
     @asynccontextmanager
     async def _leased(self, session_id: str) -> AsyncIterator[None]:
@@ -113,7 +113,7 @@ class SessionActions:
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""
         await self._store.session_json(session_id)
-        return await self._runner.exclusively(
+        return await self._runner.run_exclusively(
             session_id,
             instance.location.directory,
             HoldKind.REVERT,
@@ -123,7 +123,7 @@ class SessionActions:
     async def unrevert(self, instance: Instance, session_id: str) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""
         await self._store.session_json(session_id)
-        return await self._runner.exclusively(
+        return await self._runner.run_exclusively(
             session_id,
             instance.location.directory,
             HoldKind.REVERT,

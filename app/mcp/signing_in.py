@@ -17,7 +17,7 @@ from app.storage.directory_state import DirectoryState, DirectoryStates
 
 HAND_OVER_SECONDS = 30.0
 """How long another server may take to finish a sign-in with the code that came back here."""
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 
 class SignInAnswer(Wire):
@@ -121,7 +121,7 @@ async def _wait_for_result(states: DirectoryStates, directory: str, name: str, s
     while True:
         if (status := await _result(states, directory, name, sign_in)) is not None:
             return status
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus | None:

@@ -103,7 +103,7 @@ class Resolution(Generic[T]):
     answer: T
 
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Between two looks for answers that another server has stored."""
 
 
@@ -176,7 +176,7 @@ class PendingRequests(Generic[R, T]):
     async def _look_on(self) -> None:
         failures = FailureLog(log, f"looking for answers to {self._kind.name} requests")
         while self._pending:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             try:
                 await self._look()
                 failures.worked()

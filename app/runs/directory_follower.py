@@ -14,7 +14,7 @@ from app.workspace.workspace import CONFIGURATION
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 class DirectoryFollower:
@@ -29,7 +29,7 @@ class DirectoryFollower:
         """Nothing to follow where no other server can be."""
         if self._states.is_shared:
             await self._states.changes()
-            following = repeat("following what other servers are asked", LOOK_SECONDS, self.look)
+            following = repeat("following what other servers are asked", POLL_SECONDS, self.poll)
             self._following = asyncio.create_task(following, name="follow other servers")
 
     async def stop(self) -> None:
@@ -37,7 +37,7 @@ class DirectoryFollower:
             self._following.cancel()
             await asyncio.wait({self._following})
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         for state in await self._states.changes():
             self._tasks.start(self._follow(state), f"follow {state.name} of {state.directory}")
 

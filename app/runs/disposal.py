@@ -1,5 +1,5 @@
-"""Letting go of a directory, on all servers of the database: its turns are aborted, its clients told and disconnected, what was
-loaded of it forgotten."""
+"""Disposal of a directory on all servers of the database: aborts its turns, announces it, disconnects its
+clients and unloads it."""
 
 import asyncio
 from collections.abc import Iterable

@@ -86,14 +86,14 @@ class Housekeeping:
 
 async def repeat(
     what: str,
-    every: float,
+    seconds: float,
     chore: Callable[[], Awaitable[Any]],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
-    """Every so many seconds. A chore that fails is tried again the next time."""
+    """Runs `chore` every `seconds`. A chore that fails is tried again the next time."""
     failures = FailureLog(log, what)
     while True:
-        await sleep(every)
+        await sleep(seconds)
         try:
             await chore()
             failures.worked()

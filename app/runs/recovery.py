@@ -1,10 +1,10 @@
-"""What a server that died, or was stopped, left open is put right at the next start, and by the other servers of its database.
+"""Recovery: finishes or resumes what a dead or stopped server left open, at the next start or on another server of its database.
 
-- An answer that was being written is gone on with: its tool calls end as interrupted, so that no tool is run twice, and the model
-  is asked again. It gets an error instead when that was tried too often, is too late, or is not wanted.
-- An answer in which a call waited for a person goes on waiting: that call had not begun.
-- A prompt that was stored and not begun is answered now.
-- A revert or unrevert that was putting files back is undone: its client has heard of neither.
+- An answer that was being written is resumed: its tool calls end as interrupted, so that no tool is run twice, and the model is
+  requested again. It gets an error instead after too many tries, after too long, or if resuming is turned off.
+- An answer in which a call waited for the user waits on: that call had not begun.
+- A prompt that was stored and not started is answered now.
+- A revert or unrevert that was restoring files is undone: its client has had no answer.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
 MOST_TAKEOVERS = 2
-"""Of one turn, that go on with it: a turn that kills its servers must not kill them all."""
+"""Of one turn that is resumed: a turn that kills its servers must not kill them all."""
 LONGEST_INTERRUPTION_SECONDS = 600.0
-"""After which nobody expects a turn to go on."""
+"""A turn that was interrupted for longer is not resumed."""
 ABANDONED_AFTER_SECONDS = 3.0
 """How long a prompt may be stored without a run of it: longer than any server takes to begin one."""
 LEFT_OPEN_AFTER_SECONDS = 15.0
 """How long an answer may be open without a run of it: longer than a server takes to store the end that it could not store."""
 
-LOOK_SECONDS = 1.0
-LONGEST_LOOK_SECONDS = 60.0
+POLL_SECONDS = 1.0
+LONGEST_POLL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Orphans:
     answers: list[str] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
 
-    def may_go_on(self) -> bool:
+    def may_resume(self) -> bool:
         interruption = self.interruption
         return (
             interruption is not None
@@ -79,7 +79,7 @@ class Recovery:
         *,
         continues: bool = True,
     ) -> None:
-        """`continues`: interrupted turns go on; otherwise they end with an error."""
+        """`continues`: interrupted turns are resumed; otherwise they end with an error."""
         self._store = store
         self._leases = leases
         self._pending = pending
@@ -88,7 +88,7 @@ class Recovery:
         self._reverts = reverts
         self._continues = continues
         self._taken_over: dict[str, Interruption] = {}
-        """What is to be recovered still."""
+        """Sessions that are not recovered yet."""
         self._abandoned: dict[str, float] = {}
         """When each session was first seen with a prompt that no server runs."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -118,22 +118,22 @@ class Recovery:
     # Looking for what is to be recovered.
 
     async def _watch(self) -> None:
-        failures, pause = FailureLog(log, "recovering what dead servers left"), LOOK_SECONDS
+        failures, pause = FailureLog(log, "recovering what dead servers left"), POLL_SECONDS
         while True:
             await asyncio.sleep(pause)
             try:
                 if await self._recover_dead():
                     await self._reverts.undo()
-                await self._begin_abandoned()
+                await self._start_abandoned()
                 failures.worked()
-                pause = LOOK_SECONDS
+                pause = POLL_SECONDS
             except Exception as error:  # noqa: BLE001  whatever it is, the next look may succeed
                 failures.failed(error)
-                pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+                pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
     async def _recover_dead(self) -> bool:
         """Whether a server had died."""
-        dead = self._leases.dead(await self._store.query(queries.leases))
+        dead = self._leases.find_dead(await self._store.query(queries.leases))
         if dead:
             await asyncio.to_thread(marks.end_abandoned)  # a killed server's commands on this machine, before its turns go on
             self._taken_over |= await self._leases.take_over(dead)
@@ -142,7 +142,7 @@ class Recovery:
             await self._recover(taken_over)
         return bool(taken_over)
 
-    async def _begin_abandoned(self) -> None:
+    async def _start_abandoned(self) -> None:
         """Prompts whose server died between storing them and running them, and answers that no server goes on with."""
         now = time.monotonic()
         found = {row.session_id: row for row in await self._store.query(queries.abandoned_sessions)}
@@ -167,7 +167,7 @@ class Recovery:
         resumed = await self._resume(going_on)
         self._drop_requests({request.session_id for request in waiting} - resumed)
         if sessions:  # behind the starts, so that what goes on is busy all the time
-            await self._leases.recovered(sessions)
+            await self._leases.mark_recovered(sessions)
             for session_id in sessions:
                 self._taken_over.pop(session_id, None)
         if orphans:
@@ -191,33 +191,33 @@ class Recovery:
 
     async def _recover_session(self, left: Orphans, calls: Collection[tuple[str, str]]) -> str | None:
         session = await self._store.session(left.session_id)
-        goes_on = self._continues and left.may_go_on() and session.parent_id is None
+        resumes = self._continues and left.may_resume() and session.parent_id is None
         directory = None
         for message_id in left.answers:
             message = await self._store.message(left.session_id, message_id)
-            is_of_turn = goes_on and isinstance(message.info, AssistantMessage) and message.info.parent_id in left.prompts
-            directory = await self._recover_answer(message, calls, goes_on=is_of_turn) or directory
+            is_of_turn = resumes and isinstance(message.info, AssistantMessage) and message.info.parent_id in left.prompts
+            directory = await self._recover_answer(message, calls, resumes=is_of_turn) or directory
         if directory or not left.prompts:
             return directory
-        if goes_on or not await self._is_begun(left):
+        if resumes or not await self._has_answer(left):
             return session.directory
         await self._close_prompts(left.session_id, session.directory)
         return None
 
     async def _recover_answer(
-        self, message: MessageWithParts, calls: Collection[tuple[str, str]], *, goes_on: bool
+        self, message: MessageWithParts, calls: Collection[tuple[str, str]], *, resumes: bool
     ) -> str | None:
         info = message.info
         assert isinstance(info, AssistantMessage)
         tools = [part for part in message.parts if isinstance(part, ToolPart)]
         waiting = {part.id for part in tools if (info.session_id, part.call_id) in calls}
-        if not (waiting or goes_on):
+        if not (waiting or resumes):
             await mark_interrupted(self._store, message, to_message_error(TurnFailure(REASON)))
             return None
         await mark_for_resumption(self._store, message, waiting)
         return info.path.cwd
 
-    async def _is_begun(self, left: Orphans) -> bool:
+    async def _has_answer(self, left: Orphans) -> bool:
         """Whether the newest prompt has an answer: an interrupted one, whose error says so."""
         return bool(await self._store.query(queries.answers_to, left.session_id, left.prompts[-1]))
 
@@ -238,7 +238,7 @@ class Recovery:
         return set(resumed)
 
     async def _drop_requests_after(self, run: Run, session_id: str) -> None:
-        await run.over.wait()
+        await run.ended.wait()
         self._drop_requests({session_id})
 
     def _drop_requests(self, sessions: Collection[str]) -> None:

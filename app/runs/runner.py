@@ -16,7 +16,7 @@ from app.schema.message import MessagePath
 from app.schema.session import Busy as BusyStatus
 from app.schema.session import Idle
 from app.session.gate import Hold, HoldKind, SessionGate
-from app.session.lease import LOOK_SECONDS, Leases, LeaseStatus
+from app.session.lease import POLL_SECONDS, Leases, LeaseStatus
 from app.session.status import Statuses
 from app.session.store import Store
 from app.storage import queries
@@ -63,9 +63,9 @@ class Run:
     newest_elsewhere: str | None = None
     """The newest prompt that another server has accepted meanwhile."""
     task: asyncio.Task[Any] | None = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def require_here(self) -> None:
+    def require_not_fenced(self) -> None:
         """Raises NoAnswer when it stopped before its end."""
         if self.fenced:
             raise NoAnswer("This server stopped in the middle of the turn, which goes on or ends on another or after a restart.")
@@ -103,7 +103,7 @@ last called."""
 
 class Runner:
     """At most `most_running` sessions are answered at once; others are busy and wait for their turn. A subagent's session runs
-    in its parent's place: had it to wait, parents could wait for children for ever."""
+    in its parent's slot: had it to wait, parents could wait for children for ever."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Runner:
         self._gate = gate
         self._runs: dict[str, list[Run]] = {}
         """By session, in the order of their holds: the last one may wait for the others to end."""
-        self._places = asyncio.Semaphore(most_running)
+        self._slots = asyncio.Semaphore(most_running)
         self._watching: list[asyncio.Task[None]] = []
         self._aborting: set[asyncio.Task[None]] = set()
         self._turn_end_retries = TurnEndRetries(store, statuses, gate, leases)
@@ -152,7 +152,7 @@ class Runner:
         run.task = asyncio.create_task(self._run(session_id, run, run_turn), name=f"turn {session_id}")
         return run
 
-    async def exclusively(
+    async def run_exclusively(
         self,
         session_id: str,
         directory: str,
@@ -167,7 +167,9 @@ class Runner:
         """
         run = Run(directory, self._gate.request(session_id, kind), ending=True)
         self._runs.setdefault(session_id, []).append(run)
-        task = run.task = asyncio.create_task(self._alone(session_id, run, work, announced), name=f"{kind.name} {session_id}")
+        task = run.task = asyncio.create_task(
+            self._run_with_lease(session_id, run, work, announced), name=f"{kind.name} {session_id}"
+        )
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -175,16 +177,16 @@ class Runner:
                 raise Aborted(session_id) from None
             raise
 
-    async def _alone(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
+    async def _run_with_lease(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]], announced: bool) -> T:
         try:
             await run.begin()
             self._store.hold(await self._leases.acquire(session_id))
             await self._turn_end_retries.store_end(session_id)
-            return await self._recorded(session_id, run, work)
+            return await self._run_work(session_id, run, work)
         finally:
             await asyncio.shield(self._end(session_id, run, announced=announced))
 
-    async def _recorded(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _run_work(self, session_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What it could not store may have left a message open: that is closed later. Nothing else is, as nobody was prompted."""
         try:
             return await work()
@@ -206,7 +208,7 @@ class Runner:
         for run in runs:
             run.abort()
         for run in runs:
-            await run.over.wait()
+            await run.ended.wait()
 
     # What concerns other servers.
 
@@ -215,23 +217,23 @@ class Runner:
         self._watching = [asyncio.create_task(watch()) for watch in (self._watch_heartbeat, self._watch_aborts)]
 
     async def _watch_heartbeat(self) -> None:
-        """Asks nothing of the database, which may not answer."""
+        """Sends no query: the database may not answer."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._leases.unconfirmed():
+            await asyncio.sleep(POLL_SECONDS)
+            if self._leases.is_unconfirmed():
                 self._fence_unconfirmed()
 
     async def _watch_aborts(self) -> None:
         failures = FailureLog(log, "looking for runs that another server wants to end")
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             try:
-                self._abort_soon(await self._leases.aborted_runs())
+                self._start_aborts(await self._leases.aborted_runs())
                 failures.worked()
             except StorageError as error:
                 failures.failed(error)
 
-    def _abort_soon(self, sessions: Sequence[str]) -> None:
+    def _start_aborts(self, sessions: Sequence[str]) -> None:
         for session_id in sessions:
             task = asyncio.create_task(self._abort_here(session_id), name=f"abort {session_id}")
             self._aborting.add(task)
@@ -261,7 +263,7 @@ class Runner:
             if session_id in self._runs:
                 self._fence(session_id)
         for run in runs:
-            await run.over.wait()
+            await run.ended.wait()
         await self._leases.hand_over([lease for lease in held if self._leases.held(lease.session_id) is None])
 
     def discard(self, session_id: str) -> None:
@@ -271,10 +273,10 @@ class Runner:
         self._turn_end_retries.forget(session_id)
         self._statuses.forget(session_id)
 
-    async def all_over(self) -> None:
+    async def all_ended(self) -> None:
         """Returns when nothing runs."""
         while self._runs:
-            await next(iter(self._runs.values()))[0].over.wait()
+            await next(iter(self._runs.values()))[0].ended.wait()
 
     async def close(self) -> None:
         for watch in self._watching:
@@ -307,7 +309,7 @@ class Runner:
         if run.waited and unanswered is None:
             run.discarded = True  # the other server has answered
             return
-        async with await self._place(session_id, run):
+        async with await self._slot(session_id, run):
             await self._turns(session_id, run, run_turn)
 
     async def _acquire_lease(self, session_id: str, run: Run) -> None:
@@ -319,22 +321,22 @@ class Runner:
             lease = await self._leases.acquire(session_id, status, wait=True)
         self._store.hold(lease)
 
-    async def _place(self, session_id: str, run: Run) -> AbstractAsyncContextManager[None]:
+    async def _slot(self, session_id: str, run: Run) -> AbstractAsyncContextManager[None]:
         if run.nested:
             return nullcontext()
-        if self._places.locked():
+        if self._slots.locked():
             await self._statuses.set(session_id, run.directory, BusyStatus())
-        return self._places
+        return self._slots
 
     async def _turns(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         while True:
             assert run.instance is not None
             with run.instance.resources.in_use():
                 await run_turn(session_id, run.instance, run.take_joined)
-            if not run.joined and not await self._came_elsewhere(session_id, run):
+            if not run.joined and not await self._has_new_prompt_elsewhere(session_id, run):
                 return
 
-    async def _came_elsewhere(self, session_id: str, run: Run) -> bool:
+    async def _has_new_prompt_elsewhere(self, session_id: str, run: Run) -> bool:
         """Whether another server has accepted a prompt meanwhile. One that this run has tried to answer counts no more."""
         prompt: str | None = await self._store.query(queries.unanswered_prompt, session_id)
         is_new = prompt is not None and prompt != run.newest_elsewhere
@@ -394,5 +396,5 @@ class Runner:
             runs.remove(run)
             if not runs:
                 del self._runs[session_id]
-            run.over.set()
+            run.ended.set()
             self._gate.release(run.hold)

@@ -62,7 +62,7 @@ class SessionChange:
         self._put_session(session)
         self.announce(EventSessionUpdated.around(b'{"info":%b}' % session.wire_json()))
 
-    def give_session(self, session: Session, before: str) -> None:
+    def transfer_session(self, session: Session, before: str) -> None:
         """Its owner is another one than `before`, for whom it is deleted; for the new one it is created."""
         info = b'{"info":%b}' % session.wire_json()
         self._put_session(session)
@@ -148,7 +148,7 @@ class SessionChange:
 
     def put_status(self, status: SessionStatus) -> None:
         """What other servers show, while this one holds the session."""
-        shown = {"lease_session": self.session_id, "shown": status.wire_json().decode(), "shown_in": self._directory}
+        shown = {"lease_session": self.session_id, "new_status": status.wire_json().decode(), "new_directory": self._directory}
         self.change.writes.append((self._sql.put_lease_status, [shown]))
 
     def put_todos(self, todos: Sequence[Todo]) -> None:

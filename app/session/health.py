@@ -35,5 +35,5 @@ class HealthCheck:
         now = time.monotonic()
         if self._write is None or (self._write.done() and now - self._tried > TRY_AGAIN_SECONDS):
             self._tried = now
-            self._write = asyncio.create_task(self._leases.beat(), name="health check")
+            self._write = asyncio.create_task(self._leases.write_heartbeat(), name="health check")
         return self._write

@@ -31,7 +31,7 @@ CONFIRMED_WITHIN_SECONDS = 4.0
 LATE_AFTER_MS = 3_000
 DEAD_AFTER_MS = 6_000
 ACQUIRE_RETRY_SECONDS = 0.25
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Between two looks whether another server wants a run to end, or has ended one."""
 ACQUIRE_TIMEOUT_SECONDS = 10.0
 """How long to wait for the recovery of a session with a late lease: longer than a server takes to be declared dead."""
@@ -67,13 +67,13 @@ class Leases:
         self._locks = locks
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
-        self._unfreed: list[Lease] = []
+        self._unreleased: list[Lease] = []
         """Released leases whose rows could not be written: each heartbeat tries again."""
         self._confirmed = -math.inf
         """When the newest heartbeat that was stored was begun."""
-        self.write_too: Callable[[Connection], None] | None = None
-        """What else is written with each heartbeat."""
-        self._beats_always = False
+        self.on_heartbeat: Callable[[Connection], None] | None = None
+        """Called in the transaction of each heartbeat."""
+        self._heartbeat_while_idle = False
         self._recovering: dict[str, asyncio.Event] = {}
         self._heartbeat: asyncio.Task[None] | None = None
 
@@ -93,11 +93,11 @@ class Leases:
 
     def release(self, session_id: str) -> None:
         if (lease := self._held.pop(session_id, None)) is not None:
-            self._free(lease)
+            self._post_release(lease)
 
-    def _free(self, lease: Lease) -> None:
+    def _post_release(self, lease: Lease) -> None:
         freed = self._writer.post(Change([(self._sql.release_lease, [_key(lease)])]))
-        freed.add_done_callback(lambda _: self._unfreed.append(lease) if freed.exception() else None)
+        freed.add_done_callback(lambda _: self._unreleased.append(lease) if freed.exception() else None)
 
     def held(self, session_id: str) -> Lease | None:
         return self._held.get(session_id)
@@ -132,7 +132,7 @@ class Leases:
         while True:
             if not asked or not await self._is_held_elsewhere(session_id, asked[0]):
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
         held = await self._database.read(lambda connection: queries.lease_of(connection, session_id))
@@ -146,7 +146,7 @@ class Leases:
             return []
         return await self._database.read(lambda connection: queries.aborting_leases(connection, self.owner))
 
-    def unconfirmed(self) -> bool:
+    def is_unconfirmed(self) -> bool:
         """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
         return bool(self._held) and self._locks is None and self.heartbeat_age() > CONFIRMED_WITHIN_SECONDS
 
@@ -210,11 +210,11 @@ class Leases:
         if not self._held:
             self._confirmed = time.monotonic()
         self._held[lease.session_id] = lease
-        self._start_beating()
+        self._start_heartbeat()
 
     # Takeover.
 
-    def dead(self, leases: Sequence[Any]) -> list[Any]:
+    def find_dead(self, leases: Sequence[Any]) -> list[Any]:
         """Those of `queries.leases` whose servers are dead, and what this server has abandoned."""
         return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
 
@@ -245,7 +245,7 @@ class Leases:
         self._unblock(sessions - acquired.keys())
         return acquired
 
-    async def recovered(self, sessions: Collection[str]) -> None:
+    async def mark_recovered(self, sessions: Collection[str]) -> None:
         """Returns when the leases are free: what is asked of sessions without one finds these. How often they were taken over is
         forgotten when their next run ends."""
         leases = [self._held.pop(session_id) for session_id in sessions if session_id in self._held]
@@ -264,22 +264,22 @@ class Leases:
 
     # The heartbeat.
 
-    async def beat(self) -> None:
-        """Store one now. Raises StorageError."""
+    async def write_heartbeat(self) -> None:
+        """Raises StorageError."""
         began = time.monotonic()
-        await self._writer.commit(Change(work=self._write_heartbeat))
+        await self._writer.commit(Change(work=self._renew_leases))
         self._confirmed = began
 
-    def beat_always(self) -> None:
-        """From now on also while no session runs."""
-        self._beats_always = True
-        self._start_beating()
+    def heartbeat_while_idle(self) -> None:
+        """Writes the heartbeat from now on while no session runs too."""
+        self._heartbeat_while_idle = True
+        self._start_heartbeat()
 
     def heartbeat_age(self) -> float:
         """Seconds since the newest heartbeat that was stored was begun."""
         return time.monotonic() - self._confirmed
 
-    def _start_beating(self) -> None:
+    def _start_heartbeat(self) -> None:
         if self._heartbeat is None:
             self._heartbeat = asyncio.create_task(self._send_heartbeats(), name="lease heartbeat")
 
@@ -287,20 +287,20 @@ class Leases:
         failures = FailureLog(log, "writing the heartbeat of the running sessions")
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            unfreed, self._unfreed = self._unfreed, []
-            for lease in unfreed:
-                self._free(lease)
-            if not self._held and not self._beats_always:
+            unreleased, self._unreleased = self._unreleased, []
+            for lease in unreleased:
+                self._post_release(lease)
+            if not self._held and not self._heartbeat_while_idle:
                 continue
             try:
-                await self.beat()
+                await self.write_heartbeat()
                 failures.worked()
             except Exception as error:  # noqa: BLE001  the next one may be written
                 failures.failed(error)
 
-    def _write_heartbeat(self, connection: Connection) -> None:
-        if self.write_too:
-            self.write_too(connection)
+    def _renew_leases(self, connection: Connection) -> None:
+        if self.on_heartbeat:
+            self.on_heartbeat(connection)
         rows = [{"lease_session": held, "lease_owner": self.owner} for held in tuple(self._held)]
         if rows:
             connection.execute(self._sql.renew_leases, rows)

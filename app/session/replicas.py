@@ -59,13 +59,13 @@ class Replicas:
         self._locks = locks
         self._row = {"id": leases.owner, "version": __version__, "address": address, "volume": volume}
         self.cursor: Callable[[], int | None] = lambda: None
-        leases.write_too = self._write
+        leases.on_heartbeat = self._write
 
     async def start(self) -> None:
         await self.forget_dead()
-        await self._leases.beat()
+        await self._leases.write_heartbeat()
         if self._database.dialect != "sqlite":
-            self._leases.beat_always()
+            self._leases.heartbeat_while_idle()
 
     async def unregister(self) -> None:
         """The server stops; its heartbeat has ended before. A row that cannot be deleted is forgotten as a dead server's."""
@@ -101,4 +101,4 @@ class Replicas:
         return is_held if is_held is not None else age <= DEAD_AFTER_MS
 
     def _write(self, connection: Connection) -> None:
-        connection.execute(self._sql.beat_replica, {**self._row, "cursor": self.cursor()})
+        connection.execute(self._sql.upsert_replica, {**self._row, "cursor": self.cursor()})

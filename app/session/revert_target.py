@@ -38,7 +38,7 @@ def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: s
     for at, message in enumerate(history):
         if isinstance(message.info, UserMessage):
             prompt_at = at
-        position = _place_of(message, message_id, part_id)
+        position = _position_of(message, message_id, part_id)
         if position is None:
             continue
         kept = message.parts[:position]
@@ -50,7 +50,7 @@ def find_target(history: Sequence[MessageWithParts], message_id: str, part_id: s
     return None
 
 
-def _place_of(message: MessageWithParts, message_id: str, part_id: str | None) -> int | None:
+def _position_of(message: MessageWithParts, message_id: str, part_id: str | None) -> int | None:
     if part_id is None:
         return 0 if message.info.id == message_id else None
     return next((position for position, part in enumerate(message.parts) if part.id == part_id), None)

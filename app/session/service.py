@@ -122,7 +122,7 @@ class SessionService:
             await self._store.commit(change)
         return session
 
-    async def give(self, location: Location, session_id: str, owner: str) -> None:
+    async def transfer(self, location: Location, session_id: str, owner: str) -> None:
         """To another user, with all its descendants; the empty name: to nobody. Whoever had it is told that it is gone; its
         events so far stay theirs, as what they have heard already. Raises NotFound, SessionBusy, BadRequest for a child."""
         async with AsyncExitStack() as holds:
@@ -136,13 +136,13 @@ class SessionService:
                 return
             self._store.note_owners()
             for each in reversed(tree):
-                await self._store.commit(self._given(location, each, owner))
+                await self._store.commit(self._transferred(location, each, owner))
 
-    def _given(self, location: Location, session: Session, owner: str) -> SessionChange:
+    def _transferred(self, location: Location, session: Session, owner: str) -> SessionChange:
         before, session.owner = session.owner or "", owner or None
         change = self._store.change(session.id, location.directory)
         change.change.work = partial(self._leases.require_free, session_id=session.id)
-        change.give_session(session, before)
+        change.transfer_session(session, before)
         return change
 
     async def remove(self, location: Location, session_id: str) -> None:

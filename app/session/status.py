@@ -24,7 +24,7 @@ class Statuses:
 
     async def of_directory(self, directory: str) -> dict[str, SessionStatus]:
         """Only those that are not idle, on whatever server."""
-        shown = await self._store.query(queries.shown_statuses, directory)
+        shown = await self._store.query(queries.lease_statuses, directory)
         elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in shown if row.age < SHOWN_FOR_MS}
         return elsewhere | {session: status for session, (where, status) in self._busy.items() if where == directory}
 

@@ -167,7 +167,7 @@ class Store:
     # Streaming.
 
     def stream(self, streaming: Part | GrowingText, directory: str, text: str = "", chain: Chain | None = None) -> None:
-        """Announce that a part gained `text` (or, with none, changed otherwise) without waiting for the disk. Its first text does
+        """Announce that a part delta `text` (or, with none, changed otherwise) without waiting for the disk. Its first text does
         wait: clients must know of no part that a killed server has forgotten. Nothing is announced behind a failed change of its
         chain.
 
@@ -183,10 +183,10 @@ class Store:
         size, as_of_now = _as_of_now(streaming)
         lease = self._leases.get(part.session_id)
         generation = lease.generation if lease else 0
-        gained = PartDelta(
+        delta = PartDelta(
             directory, part.session_id, part.message_id, part.id, text, size, as_of_now, "text", part.type, generation
         )
-        self._sequencer.delta(gained, chain)
+        self._sequencer.delta(delta, chain)
 
     def _begin_streaming(self, part: Part, streaming: Part | GrowingText, directory: str, chain: Chain | None) -> bool:
         """Whether the part streams from now on, and did not before."""
@@ -319,12 +319,12 @@ class Store:
         return body.encode()
 
     async def session(self, session_id: str) -> Session:
-        return self._known(session_id, await self.session_json(session_id))
+        return self._parse_session(session_id, await self.session_json(session_id))
 
     async def session_and_waiting_prompts(self, session_id: str) -> tuple[Session, int]:
         """And how many prompts its turn has yet to answer."""
         body, waiting = await self._read_both(session_id, queries.waiting_prompts)
-        return self._known(session_id, body), waiting
+        return self._parse_session(session_id, body), waiting
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
@@ -363,14 +363,14 @@ class Store:
         body, stored = await self._read(session_id, queries.live_messages)
         _follow_newest(stored)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
-        return self._known(session_id, body), messages
+        return self._parse_session(session_id, body), messages
 
     async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
         body, stored = await self._read_message(session_id, message_id)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
         if not messages:
             raise NotFound(f"Message {message_id} of session {session_id} is damaged")
-        return self._known(session_id, body), messages[0]
+        return self._parse_session(session_id, body), messages[0]
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt."""
@@ -407,7 +407,7 @@ class Store:
         """From now on it is looked up whose session an event is of."""
         self._writer.has_owners = True
 
-    def _known(self, session_id: str, body: str | bytes) -> Session:
+    def _parse_session(self, session_id: str, body: str | bytes) -> Session:
         session = read_session(session_id, body)
         if session.owner:
             self.note_owners()

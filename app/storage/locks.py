@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger(__name__)
 
-KEEP_SECONDS, IDLE_MS = 2.0, 6_000
+KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
 """A connection that is idle for so long is closed by the database."""
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
 
@@ -65,7 +65,7 @@ class DatabaseLocks:
     async def lock(self, name: str) -> AsyncIterator[None]:
         key = _key(name)
         if self._keeping is None:
-            self._keeping = asyncio.create_task(self._keep(), name="database locks")
+            self._keeping = asyncio.create_task(self._keep_alive(), name="database locks")
         async with self._here.lock(name):
             pause = FIRST_POLL_SECONDS
             while not await self._run(lambda connection: _try(connection, key)):
@@ -80,10 +80,10 @@ class DatabaseLocks:
         with suppress(SQLAlchemyError):  # the lock went with its connection
             await self._run(lambda connection: _unlock(connection, key))
 
-    async def _keep(self) -> None:
+    async def _keep_alive(self) -> None:
         """The connection shows that this server lives."""
         while True:
-            await asyncio.sleep(KEEP_SECONDS)
+            await asyncio.sleep(KEEP_ALIVE_SECONDS)
             with suppress(SQLAlchemyError):  # the next one that locks is told
                 await self._run(_ping)
 

@@ -571,7 +571,7 @@ def aborting_leases(connection: Connection, owner: str) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-def shown_statuses(connection: Connection, directory: str) -> Sequence[Row[Any]]:
+def lease_statuses(connection: Connection, directory: str) -> Sequence[Row[Any]]:
     """Of the sessions that servers hold in a directory."""
     query = _leases(connection).add_columns(LEASE.c.status)
     return connection.execute(query.where(_IS_HELD, LEASE.c.directory == directory, LEASE.c.status.is_not(None))).all()

@@ -136,7 +136,7 @@ class Statements:
         self.put_lease_status = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")
-            .values(status=bindparam("shown"), directory=bindparam("shown_in"))
+            .values(status=bindparam("new_status"), directory=bindparam("new_directory"))
         )
 
     def _make_lease_takeovers(self) -> None:
@@ -156,7 +156,7 @@ class Statements:
     def _make_replicas(self) -> None:
         head = select(COUNTER.c.value).where(COUNTER.c.name == "journal").scalar_subquery()
         lag = head - bindparam("cursor", type_=BigInteger)
-        self.beat_replica = self._upsert(REPLICA, ["id"], keep=frozenset({"started"})).values(
+        self.upsert_replica = self._upsert(REPLICA, ["id"], keep=frozenset({"started"})).values(
             started=self._now, heartbeat=self._now, journal_lag=lag
         )
         self.delete_replica = _delete(REPLICA, id="gone")

@@ -101,7 +101,7 @@ class Announcer(Protocol):
         """It was not stored."""
 
 
-class _Written(asyncio.Future[None]):
+class _CommitFuture(asyncio.Future[None]):
     """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused all the same. The
     task is cancelled when that is known."""
 
@@ -110,7 +110,7 @@ class _Written(asyncio.Future[None]):
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PostedChange:
     change: Change
     done: asyncio.Future[None]
     sessions: tuple[str, ...]
@@ -133,16 +133,16 @@ class Writer:
         self.has_owners = False
         """Whether sessions may belong to users. Until then nobody asks the database whose a session is."""
         self._announcer = announcer
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_PostedChange] = deque()
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, change: Change) -> asyncio.Future[None]:
         """Put a change in line and return; the future is done when it is stored and announced."""
-        done = _Written(loop=asyncio.get_running_loop())
+        done = _CommitFuture(loop=asyncio.get_running_loop())
         sessions = change.sessions()
         self._announcer.expect(sessions)
-        self._queue.append(_Waiting(change, done, sessions))
-        self._wake()
+        self._queue.append(_PostedChange(change, done, sessions))
+        self._start_worker()
         return done
 
     def announce(self, directory: str, event: AnnouncedEvent) -> asyncio.Future[None]:
@@ -158,13 +158,13 @@ class Writer:
         while self._worker and not self._worker.done():
             await asyncio.shield(self._worker)
 
-    def _wake(self) -> None:
+    def _start_worker(self) -> None:
         if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work(), name="writer")
+            self._worker = asyncio.create_task(self._write_batches(), name="writer")
 
-    async def _work(self) -> None:
+    async def _write_batches(self) -> None:
         """Resolves the future of each change, also when it is cancelled."""
-        batch: deque[_Waiting] = deque()
+        batch: deque[_PostedChange] = deque()
         try:
             while self._queue:
                 batch, self._queue = self._queue, deque()
@@ -173,10 +173,10 @@ class Writer:
                     waiting = batch.popleft()
                     self._resolve(waiting, outcomes[id(waiting.change)])
         except BaseException as error:
-            self._stop(batch, error)
+            self._fail_unfinished(batch, error)
             raise
 
-    def _stop(self, batch: deque[_Waiting], error: BaseException) -> None:
+    def _fail_unfinished(self, batch: deque[_PostedChange], error: BaseException) -> None:
         """What still waits fails. What is posted from now on has a new worker."""
         if not isinstance(error, asyncio.CancelledError):
             log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
@@ -190,7 +190,7 @@ class Writer:
         the database itself refuses, only for `retry_seconds`."""
         deadline = time.monotonic() + self._retry_seconds
         ready = [change for change in changes if change.failure() is None]
-        together = await self._attempt(ready)
+        together = await self._try_transaction(ready)
         if isinstance(together, Exception):
             outcomes = await self._store_each(ready, together, deadline)
             _log_failures([outcome for outcome in outcomes.values() if isinstance(outcome, Exception)])
@@ -207,14 +207,14 @@ class Writer:
             if change.failure() is not None:
                 continue
             if len(changes) > 1 and (not _is_unavailable(latest) or time.monotonic() < deadline):
-                alone = await self._attempt([change])
+                alone = await self._try_transaction([change])
                 latest = alone if isinstance(alone, Exception) else alone[0]
             outcomes[id(change)] = latest
             if change.chain and isinstance(latest, Exception):
                 change.chain.failure = latest
         return outcomes
 
-    async def _attempt(self, changes: list[Change]) -> list[list[Event]] | Exception:
+    async def _try_transaction(self, changes: list[Change]) -> list[list[Event]] | Exception:
         """In one transaction: the events of each change with their sequence, or what went wrong."""
         if not changes:
             return []
@@ -223,7 +223,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to who posted the change
             return error
 
-    def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:
+    def _resolve(self, waiting: _PostedChange, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
             self._announcer.withdraw(waiting.sessions)
             _fail(waiting.done, outcome)

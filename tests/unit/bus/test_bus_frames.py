@@ -70,5 +70,5 @@ def test_a_whole_frame_has_the_part_and_the_delta() -> None:
 
 def test_joined_frames_keep_the_newer_part_and_all_the_text() -> None:
     older, newer = PartFrame(part_delta("", 2), "ab", b"1"), PartFrame(part_delta("", 3), "c", b"2")
-    joined = older.joined_with(newer)
+    joined = older.merged_with(newer)
     assert (joined.text, joined.part, joined.delta.size) == ("abc", b"2", 3)

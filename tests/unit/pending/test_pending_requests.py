@@ -310,7 +310,7 @@ async def test_an_answer_that_another_server_stores_reaches_the_caller(asking: A
 async def test_an_answer_whose_caller_is_killed_waits_for_the_call_that_asks_again(
     asking: Asking, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "LOOK_SECONDS", 60)  # it never learns of the answer
+    monkeypatch.setattr(requests, "POLL_SECONDS", 60)  # it never learns of the answer
     await asking.ask("que_1")
     other = Asking(open_storage_at(url))
     await other.answer("que_1", "yes")

@@ -70,7 +70,7 @@ class Running:
         return asyncio.create_task(self.answered())
 
     async def answered(self) -> None:
-        await self.runner.start(self.id, self.instance, self.turns.run).over.wait()
+        await self.runner.start(self.id, self.instance, self.turns.run).ended.wait()
 
     async def next_turn(self) -> WaitingTurn:
         await asyncio.wait_for(self.turns.made.acquire(), 5)
@@ -220,7 +220,7 @@ async def test_work_that_needs_the_session_alone_is_refused_while_a_turn_runs(ru
         raise AssertionError("must not run")
 
     with pytest.raises(SessionBusy):
-        await running.runner.exclusively(running.id, "/w", HoldKind.SHELL, work)
+        await running.runner.run_exclusively(running.id, "/w", HoldKind.SHELL, work)
     turn.may_end.set()
     await prompt
 
@@ -232,7 +232,7 @@ async def test_a_prompt_waits_for_work_that_has_the_session_alone(running: Runni
         await may_end.wait()
         return "done"
 
-    alone = asyncio.create_task(running.runner.exclusively(running.id, "/w", HoldKind.SHELL, work))
+    alone = asyncio.create_task(running.runner.run_exclusively(running.id, "/w", HoldKind.SHELL, work))
     await asyncio.sleep(0)
     prompt = running.prompt()
     await asyncio.sleep(0)
@@ -248,7 +248,7 @@ async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_
         raise AssertionError("must not run")
 
     storing = running.gate.request(running.id, HoldKind.PROMPT)
-    alone = asyncio.create_task(running.runner.exclusively(running.id, "/w", HoldKind.REVERT, work))
+    alone = asyncio.create_task(running.runner.run_exclusively(running.id, "/w", HoldKind.REVERT, work))
     await asyncio.sleep(0)
     prompt = running.prompt()
     turn = await running.next_turn()

@@ -42,7 +42,7 @@ async def hold_as(sessions: Sessions, owner: str, age: int = 0, generation: int 
 
 
 async def take_over_dead(sessions: Sessions) -> set[str]:
-    return {*await sessions.leases.take_over(sessions.leases.dead(await sessions.store.query(queries.leases)))}
+    return {*await sessions.leases.take_over(sessions.leases.find_dead(await sessions.store.query(queries.leases)))}
 
 
 async def generation(sessions: Sessions) -> int:
@@ -77,13 +77,13 @@ async def test_a_lease_is_taken_over_when_its_heartbeat_is_stale(sessions: Sessi
 async def test_a_recovered_session_has_no_lease(sessions: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
     await take_over_dead(sessions)
-    await sessions.leases.recovered({"ses_1"})
+    await sessions.leases.mark_recovered({"ses_1"})
     assert await sessions.store.query(queries.leases) == [], "an unfinished revert is looked for without one"
 
 
 async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
-    dead = sessions.leases.dead(await sessions.store.query(queries.leases))
+    dead = sessions.leases.find_dead(await sessions.store.query(queries.leases))
     assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     with pytest.raises(SessionBusy):
         await other.leases.acquire("ses_1")
@@ -103,7 +103,7 @@ async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessio
     assert await take_over_dead(sessions) == {"ses_1"}
     await sessions.put(user("msg_1"))
     assert not acquiring.done() and await generation(sessions) == 5
-    await sessions.leases.recovered({"ses_1"})
+    await sessions.leases.mark_recovered({"ses_1"})
     assert (await acquiring).generation == 6
 
 
@@ -116,9 +116,9 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
     await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
     with pytest.raises(SessionBusy):
         await guarded.acquire("ses_1")
-    assert guarded.dead(await sessions.store.query(queries.leases)) == []
+    assert guarded.find_dead(await sessions.store.query(queries.leases)) == []
     living.release()
-    assert len(guarded.dead(await sessions.store.query(queries.leases))) == 1, "without a file the heartbeat decides"
+    assert len(guarded.find_dead(await sessions.store.query(queries.leases))) == 1, "without a file the heartbeat decides"
 
 
 async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessions, locks: ServerLocks, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessi
     (tmp_path / "servers" / "killed.lock").touch()
     guarded = Leases(sessions.storage.database, sessions.storage.sql, sessions.storage.writer, locks)
     await hold_as(sessions, "killed")
-    assert len(guarded.dead(await sessions.store.query(queries.leases))) == 1
+    assert len(guarded.find_dead(await sessions.store.query(queries.leases))) == 1
 
 
 async def test_the_heartbeat_is_by_the_clock_that_judges_it(sessions: Sessions) -> None:
@@ -257,6 +257,6 @@ async def test_a_run_goes_on_with_the_lease_of_the_request_that_started_it(sessi
 
 async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessions: Sessions, other: Sessions) -> None:
     await asyncio.wait_for(asyncio.gather(sessions.leases.offer(["ses_1", "ses_gone"]), other.leases.offer(["ses_1"])), 5)
-    dead = other.leases.dead(await other.store.query(queries.leases))
+    dead = other.leases.find_dead(await other.store.query(queries.leases))
     assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     await other.close()
