@@ -13,25 +13,25 @@ from app.schema.errors import ServiceError
 
 log = logging.getLogger(__name__)
 
-SIGN_OF_LIFE_SECONDS = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 
 
 def keepalive_json(work: Coroutine[Any, Any, bytes]) -> AsyncIterator[bytes]:
     """The work begins at once: a client that goes away, even before the first byte, does not stop it."""
-    return _document(asyncio.create_task(_to_its_end(work)))
+    return _document(asyncio.create_task(_body_or_error(work)))
 
 
 async def _document(task: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
     yield b"\n"
     while True:
-        done, _ = await asyncio.wait({task}, timeout=SIGN_OF_LIFE_SECONDS)
+        done, _ = await asyncio.wait({task}, timeout=KEEP_ALIVE_SECONDS)
         if done:
             yield task.result()
             return
         yield b"\n"
 
 
-async def _to_its_end(work: Coroutine[Any, Any, bytes]) -> bytes:
+async def _body_or_error(work: Coroutine[Any, Any, bytes]) -> bytes:
     """The status is sent already: a failure is reported in the body."""
     try:
         return await work

@@ -117,7 +117,7 @@ async def back_from_sign_in(
     """Where a browser comes back to from a sign-in page."""
     answer = signing_in.SignInAnswer(state=state, code=code, issuer=iss, error=error)
     directories = request.services.directories
-    found = await signing_in.come_back(directories.instances.mcp_servers(), directories.states, answer)
+    found = await signing_in.finish_from_browser(directories.instances.mcp_servers(), directories.states, answer)
     if isinstance(found, MCPStatusConnected):
         return HTMLResponse("<p>Signed in. This window can be closed.</p>")
     return HTMLResponse(f"<p>That did not work: {escape(getattr(found, 'error', found.status))}</p>", 400)

@@ -40,7 +40,7 @@ SHELL_SECONDS = 60.0
 def fill(template: str, arguments: str) -> str:
     """`$1`… become the words of the arguments, the highest-numbered one all that are left; `$ARGUMENTS` all of it as typed.
     A template with neither gets the arguments at its end."""
-    words = words_of(arguments)
+    words = split_arguments(arguments)
     numbers = [int(number) for number in _PLACEHOLDER.findall(template)]
     highest = max(numbers, default=0)
 
@@ -55,7 +55,7 @@ def fill(template: str, arguments: str) -> str:
     return filled if takes_arguments or not arguments.strip() else f"{filled}\n\n{arguments}"
 
 
-def words_of(arguments: str) -> list[str]:
+def split_arguments(arguments: str) -> list[str]:
     return [_unquoted(word) for word in _TOKEN.findall(arguments)]
 
 
@@ -122,7 +122,7 @@ class Commands:
     async def _content(self, instance: Instance, command: Command, arguments: str) -> tuple[str, Sequence[PartInput]]:
         """The text of a command and what belongs to it. A server's text is taken as it is: it runs nothing and names no files."""
         if command.mcp:
-            given = await ask_server(instance, command.name, words_of(arguments))
+            given = await ask_server(instance, command.name, split_arguments(arguments))
             return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
         text = (await self._with_shell(fill(command.template, arguments), instance.place)).strip()
         worktree = Path(instance.location.worktree if instance.location.is_git else instance.location.directory)

@@ -91,7 +91,7 @@ class SessionActions:
         scope = self._prompts.scope(instance, session_id)
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         scope.model(model)
-        async with self._gate.hold(session_id, HoldKind.SUMMARIZE), self._leased(session_id):
+        async with self._gate.hold(session_id, HoldKind.SUMMARIZE), self._holding_lease(session_id):
             await self._reverts.clean_up(instance.location, session_id)
             await self._store.follow_ids(session_id)
             await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
@@ -100,7 +100,7 @@ class SessionActions:
         run.require_not_fenced()
 
     @asynccontextmanager
-    async def _leased(self, session_id: str) -> AsyncIterator[None]:
+    async def _holding_lease(self, session_id: str) -> AsyncIterator[None]:
         """Keeps other servers out until the run that is started takes the lease for itself. Raises SessionBusy."""
         self._store.hold(await self._leases.acquire(session_id))
         try:
@@ -117,7 +117,7 @@ class SessionActions:
             session_id,
             instance.location.directory,
             HoldKind.REVERT,
-            lambda: _to_its_end(self._reverts.revert(instance.location, instance.snapshots, session_id, wanted)),
+            lambda: _uncancelled(self._reverts.revert(instance.location, instance.snapshots, session_id, wanted)),
         )
 
     async def unrevert(self, instance: Instance, session_id: str) -> Session:
@@ -127,7 +127,7 @@ class SessionActions:
             session_id,
             instance.location.directory,
             HoldKind.REVERT,
-            lambda: _to_its_end(self._reverts.unrevert(instance.location, instance.snapshots, session_id)),
+            lambda: _uncancelled(self._reverts.unrevert(instance.location, instance.snapshots, session_id)),
         )
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
@@ -151,7 +151,7 @@ class SessionActions:
         await self._store.commit(change)
 
 
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+async def _uncancelled(work: Coroutine[Any, Any, T]) -> T:
     """An abort waits: files that were reverted without the session's knowing could not be put back."""
     task = asyncio.create_task(work)
     try:

@@ -24,7 +24,7 @@ MAX_DELAY_MS = 24 * 3600 * 1000
 """A command that the user started runs until it ends or is aborted; the timer needs some bound."""
 
 
-class _Screen(UnattendedHost):
+class _ShellHost(UnattendedHost):
     """The user sees what their command prints. It needs no permission: the user asked for it. What is not theirs stays closed."""
 
     def __init__(self, instance: Instance, writer: PartWriter, part: ToolPart) -> None:
@@ -65,7 +65,7 @@ async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
 
 
 async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
-    screen = _Screen(scope.instance, writer, part)
+    host = _ShellHost(scope.instance, writer, part)
     context = ToolContext(
         session_id=scope.session_id,
         message_id=part.message_id,
@@ -74,7 +74,7 @@ async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: Par
         model=model,
         directory=Path(scope.instance.location.directory),
         worktree=Path(scope.instance.location.worktree),
-        host=screen,
+        host=host,
         sandbox=scope.instance.config.sandbox,
     )
     arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
@@ -82,7 +82,7 @@ async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: Par
         result = await scope.services.toolbox.bash.execute(arguments, context)
     except asyncio.CancelledError:
         # Who asked for the command gets what it had printed, whoever aborted it.
-        writer.tool_completed(part, ToolResult("", screen.output, {"output": screen.output, "description": ""}))
+        writer.tool_completed(part, ToolResult("", host.output, {"output": host.output, "description": ""}))
         return
     except ToolError as error:
         writer.tool_failed(part, f"Error: {error}")

@@ -35,7 +35,7 @@ class SubagentSessions:
         model = agent.model or _model_of(caller)
         progress = _Progress(caller, part, session.id, model)
         progress.show()
-        with self._store.watching(session.id, progress.saw):
+        with self._store.watching(session.id, progress.on_part):
             answer = await self._prompt(caller.instance, session.id, agent, model, request.prompt)
         return _result(request, answer, progress.metadata())
 
@@ -78,7 +78,7 @@ class _Progress:
         self._model = model
         self._calls: dict[str, dict[str, Any]] = {}
 
-    def saw(self, part: Part) -> None:
+    def on_part(self, part: Part) -> None:
         if isinstance(part, ToolPart):
             titled = part.state.title if isinstance(part.state, Running | Completed) and part.state.title else None
             state = {"status": part.state.status, **({"title": titled} if titled else {})}

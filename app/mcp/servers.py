@@ -103,12 +103,12 @@ class McpServers:
         """The set of another configuration, not started. It shares what was added at run time and what is configured alike."""
         other = McpServers(place, self.settings, answer_ms)
         wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
-        kept = {server.name: server for server in self if server.added or self._stays(server, wanted, place)}
+        kept = {server.name: server for server in self if server.added or self._is_unchanged(server, wanted, place)}
         other._followed = dict(self._followed)
         other._servers = {**kept, **{name: McpServer(name, one) for name, one in wanted.items() if name not in kept}}
         return other
 
-    def _stays(self, server: McpServer, wanted: Mapping[str, McpServerConfig], place: SandboxPlace) -> bool:
+    def _is_unchanged(self, server: McpServer, wanted: Mapping[str, McpServerConfig], place: SandboxPlace) -> bool:
         """A program is started anew where it may reach something else."""
         is_alike = wanted.get(server.name) == server.config
         return is_alike and (place == self._place or not isinstance(server.config, McpLocalConfig))
@@ -187,9 +187,9 @@ class McpServers:
             name = state.name.removeprefix(CHOICE)
             if state.name.startswith(CHOICE) and state.revision > self._followed.get(name, 0):
                 self._followed[name] = state.revision
-                self._take_up(name, McpChoice.model_validate_json(state.value))
+                self._apply_choice(name, McpChoice.model_validate_json(state.value))
 
-    def _take_up(self, name: str, choice: McpChoice) -> None:
+    def _apply_choice(self, name: str, choice: McpChoice) -> None:
         server = self._servers.get(name)
         if choice.added is not None and (server is None or server.config != choice.added):
             server = McpServer(name, choice.added, added=True)
@@ -206,30 +206,30 @@ class McpServers:
 
     async def offers(self) -> list[Offers]:
         """Of the servers that are connected. One that was lost is connected again; one that is connecting gets a moment."""
-        connections = [self._again(server) for server in self]
+        connections = [self._connection_of(server) for server in self]
         found = [connection for connection in connections if connection is not None]
         await asyncio.gather(*(connection.wait_opened_within(MOMENT) for connection in found))
         return [connection.offers for connection in found]
 
     async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Content:
         """Raises McpFailure, as the other requests do."""
-        return await (await self._usable(server)).call_tool(tool, arguments)
+        return await (await self._require_connection(server)).call_tool(tool, arguments)
 
     async def prompt(self, server: str, prompt: str, arguments: dict[str, str]) -> Content:
-        return await (await self._usable(server)).prompt(prompt, arguments)
+        return await (await self._require_connection(server)).prompt(prompt, arguments)
 
     async def resource(self, server: str, uri: str) -> Content:
-        return await (await self._usable(server)).resource(uri)
+        return await (await self._require_connection(server)).resource(uri)
 
-    async def _usable(self, name: str) -> McpConnection:
+    async def _require_connection(self, name: str) -> McpConnection:
         server = self._servers.get(name)
-        connection = self._again(server) if server else None
+        connection = self._connection_of(server) if server else None
         if server is None or connection is None or server.waits_for_user:
             raise McpFailure(f"The MCP server {name} is not connected")
         await connection.wait_opened()
         return connection
 
-    def _again(self, server: McpServer) -> McpConnection | None:
+    def _connection_of(self, server: McpServer) -> McpConnection | None:
         """Its connection; a new one if that was lost."""
         lost = server.connection is not None and server.connection.is_lost
         return self.open(server) if lost else server.connection

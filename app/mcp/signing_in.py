@@ -88,7 +88,7 @@ async def forget(servers: McpServers, name: str) -> None:
             await servers.share_choice(server)
 
 
-async def come_back(everywhere: Iterable[McpServers], states: DirectoryStates, answer: SignInAnswer) -> MCPStatus:
+async def finish_from_browser(everywhere: Iterable[McpServers], states: DirectoryStates, answer: SignInAnswer) -> MCPStatus:
     """The browser is back from a sign-in page, perhaps at another server than it set out from. The state is known to nobody but
     that page. Raises NoSignIn."""
     for servers in everywhere:
@@ -100,7 +100,7 @@ async def come_back(everywhere: Iterable[McpServers], states: DirectoryStates, a
     return await _hand_over(states, found.directory, found.name.removeprefix(SIGN_IN), answer)
 
 
-async def answered_elsewhere(servers: McpServers, state: DirectoryState) -> None:
+async def finish_from_other_server(servers: McpServers, state: DirectoryState) -> None:
     """A browser came back to another server: the answer is for a sign-in that waits here, if one does."""
     answer = SignInAnswer.model_validate_json(state.value)
     if (server := _waiting(servers, answer.state)) is not None:

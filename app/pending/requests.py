@@ -119,12 +119,12 @@ class PendingRequests(Generic[R, T]):
         self._withdrawn: dict[str, PendingRequest[R, T]] = {}
         """Withdrawn requests whose row is not deleted yet."""
         self._removing: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def add(self, directory: str, request: R, lease: LeaseOfRun = lambda: None) -> PendingRequest[R, T]:
         """Call `wait` with the result at once. A request with the same content as an orphan continues under the orphan's id, so
         that a dialog that a client still shows stays valid."""
-        pending = self._orphan_like(request) or PendingRequest(directory, request)
+        pending = self._matching_orphan(request) or PendingRequest(directory, request)
         pending.lease = lease
         self._pending[pending.request.id] = pending
         return pending
@@ -138,7 +138,7 @@ class PendingRequests(Generic[R, T]):
             else:
                 row = pending.row(self._kind.name)
                 await self._writer.commit(Change([(self._sql.put_request, [row])], [self._asked(pending)], pending.lease()))
-            self._look_soon()
+            self._start_polling()
             answer = await pending.answer
             await self._consume(pending)
             return answer
@@ -167,23 +167,23 @@ class PendingRequests(Generic[R, T]):
 
         with suppress(RequestNotPending):
             await self._writer.commit(Change(events=[self._asked(pending)], lease=pending.lease(), work=require))
-        await self._look()
+        await self._poll_answers()
 
-    def _look_soon(self) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_on(), name=f"answers to {self._kind.name} requests")
+    def _start_polling(self) -> None:
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll_until_answered(), name=f"answers to {self._kind.name} requests")
 
-    async def _look_on(self) -> None:
+    async def _poll_until_answered(self) -> None:
         failures = FailureLog(log, f"looking for answers to {self._kind.name} requests")
         while self._pending:
             await asyncio.sleep(POLL_SECONDS)
             try:
-                await self._look()
+                await self._poll_answers()
                 failures.worked()
             except StorageError as error:
                 failures.failed(error)
 
-    async def _look(self) -> None:
+    async def _poll_answers(self) -> None:
         """Wake the callers whose request was answered through another server."""
         waiting = [request_id for request_id, pending in self._pending.items() if not pending.answer.done()]
         for row in await self._database.read(lambda connection: queries.answered_requests(connection, waiting)):
@@ -316,10 +316,10 @@ class PendingRequests(Generic[R, T]):
 
     async def take_orphan(self, request: R) -> T | None:
         """For a tool call that no longer needs to ask: removes the matching orphan and returns its answer, if it has one."""
-        pending = self._orphan_like(request)
+        pending = self._matching_orphan(request)
         if pending is None:
             return None
-        await self._look()
+        await self._poll_answers()
         self._pending.pop(pending.request.id, None)
         if not pending.answer.done():
             self._withdraw(pending)
@@ -327,14 +327,14 @@ class PendingRequests(Generic[R, T]):
         await self._consume(pending)
         return pending.answer.result()
 
-    def _orphan_like(self, request: R) -> PendingRequest[R, T] | None:
+    def _matching_orphan(self, request: R) -> PendingRequest[R, T] | None:
         return next(
             (pending for pending in self._pending.values() if pending.is_orphaned and pending.has_same_content(request)), None
         )
 
     async def close(self) -> None:
         """Rows that are not deleted yet are withdrawn at the next start."""
-        for task in (self._removing, self._looking):
+        for task in (self._removing, self._polling):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})

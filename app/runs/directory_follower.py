@@ -66,6 +66,6 @@ class DirectoryFollower:
         if servers is None:
             return
         if state.name.startswith(CODE):
-            await signing_in.answered_elsewhere(servers, state)
+            await signing_in.finish_from_other_server(servers, state)
         else:
             servers.follow([state])

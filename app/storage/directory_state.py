@@ -108,9 +108,9 @@ class SharedDirectoryStates:
 
         def compare_and_set(connection: Connection) -> None:
             stored = queries.directory_state(connection, directory, name)
-            is_news = seen if stored is None else stored.value != value
-            change.events[:] = [announced] if is_news else []
-            if stored is None or is_news:
+            is_new = seen if stored is None else stored.value != value
+            change.events[:] = [announced] if is_new else []
+            if stored is None or is_new:
                 connection.execute(self._sql.put_directory_state, [self._row(directory, name, value)])
 
         change.work = compare_and_set

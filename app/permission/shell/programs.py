@@ -169,7 +169,7 @@ _MAKEFILES = re.compile(r"\0(?:-f|--file=?|--makefile=?)\0?([^\0\x01]+)")
 def started_by(name: str, args: Sequence[Word], stdin: Stdin | None) -> StartedProgram:
     """`name` is without folder and in lower case. Every argument has one field."""
     name = _entry_name(name)
-    text = "".join(f"\0{_shown(word)}" for word in args) + (f"\1{stdin.text}" if stdin else "")
+    text = "".join(f"\0{_text_or_unknown(word)}" for word in args) + (f"\1{stdin.text}" if stdin else "")
     started = StartedProgram(is_covered=name in _COVERING)
     _find_commands(started, name, args)
     if name in _SHELLS or name in _INTERPRETERS:
@@ -180,7 +180,9 @@ def started_by(name: str, args: Sequence[Word], stdin: Stdin | None) -> StartedP
         started.files += _MAKEFILES.findall(text) or ["Makefile", "makefile", "GNUmakefile"]
     if name in _UNREADABLE and re.search(_UNREADABLE[name], text, re.DOTALL):
         started.readability = "unreadable"
-        started.scripts += [re.sub(r"^-\w|^--[\w-]+=", "", _shown(word)) for word in args if re.search(r"\s", word.value)]
+        started.scripts += [
+            re.sub(r"^-\w|^--[\w-]+=", "", _text_or_unknown(word)) for word in args if re.search(r"\s", word.value)
+        ]
     elif started.readability == "readable" and name in _FOREIGN and re.search(_FOREIGN[name], text):
         started.readability = "foreign"
     return started
@@ -198,12 +200,12 @@ def _entry_name(name: str) -> str:
     return name if name in {"linux32", "linux64", "m4"} else name.rstrip("0123456789.") or name
 
 
-def _shown(word: Word) -> str:
+def _text_or_unknown(word: Word) -> str:
     return word.value if word.is_known else UNKNOWN + word.text.strip("\"'")
 
 
 def _scripts_of_builtin(name: str, args: Sequence[Word]) -> list[str]:
-    shown = [_shown(word) for word in args if word.value != "--"]
+    shown = [_text_or_unknown(word) for word in args if word.value != "--"]
     if name == "eval":
         return [" ".join(shown)]
     return shown[:1] if name == "trap" else [text.partition("=")[2] for text in shown]
@@ -228,7 +230,7 @@ def _find_wrapped(started: StartedProgram, name: str, args: Sequence[Word]) -> N
         started.readability = "unreadable"
     for command in found:
         if name in _JOIN_THEIR_WORDS or re.search(r"[\s;&|<>()$`]", command[0].value):
-            started.scripts.append(" ".join(map(_shown, _until(command, {":::"}))))
+            started.scripts.append(" ".join(map(_text_or_unknown, _until(command, {":::"}))))
         elif name == "xargs":
             _add_fed_command(started, command)
         else:
@@ -288,7 +290,7 @@ def _interpret(started: StartedProgram, name: str, args: Sequence[Word], stdin: 
     options, operands = _options_and_operands(args)
     letters = "".join(option for option in options if not option.startswith("--"))
     if any(letter in letters for letter in code_letters) or any(map(_TAKES_CODE.match, options)):
-        started.scripts += map(_shown, operands) if is_shell else []
+        started.scripts += map(_text_or_unknown, operands) if is_shell else []
         started.readability = "readable" if is_shell else "foreign"
     elif "m" in letters and code_letters == "c" and not is_shell:
         started.readability = "foreign" if _MODULES_THAT_RUN_CODE & {word.value for word in args} else "readable"

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from bare_instance import bare_instance
 
-from app.intake.shell import _Screen
+from app.intake.shell import _ShellHost
 from app.tool.base import ToolError, ToolPermission
 
 
 async def test_what_is_not_the_users_stays_closed(tmp_path: Path) -> None:
     mine = str(tmp_path / "mine")
     instance = replace(bare_instance(str(tmp_path)), may_read=lambda path: path.startswith(mine))
-    screen = _Screen(instance, None, None)  # type: ignore[arg-type]
-    await screen.require_permission(ToolPermission("bash", ["cat /etc/hosts"], []))
-    await screen.require_permission(ToolPermission("external_directory", [f"{mine}/file"], []))
+    host = _ShellHost(instance, None, None)  # type: ignore[arg-type]
+    await host.require_permission(ToolPermission("bash", ["cat /etc/hosts"], []))
+    await host.require_permission(ToolPermission("external_directory", [f"{mine}/file"], []))
     with pytest.raises(ToolError, match="outside the directories"):
-        await screen.require_permission(ToolPermission("external_directory", [f"{mine}/file", "/srv/others/file"], []))
+        await host.require_permission(ToolPermission("external_directory", [f"{mine}/file", "/srv/others/file"], []))
