@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app import cli_users
+from app import cli_data, cli_users
 from app.cli_support import database_must_do, fail, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
@@ -22,6 +22,7 @@ app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.",
 app.add_typer(cli_users.token, name="token")
 app.add_typer(cli_users.user, name="user")
 app.add_typer(cli_users.secret, name="secret")
+app.command("stats")(cli_data.stats)
 
 DEFAULT_PORT = 4096
 

@@ -65,6 +65,7 @@ from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
+from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.storage import queries
 from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
@@ -369,6 +370,7 @@ def _sessions(core: _Core) -> SessionServices:
         shares=Shares(store),
         statuses=Statuses(store),
         reverts=Reverts(store),
+        usage=UsageLedger(core.storage.database),
     )
 
 

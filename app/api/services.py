@@ -24,6 +24,7 @@ from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
+from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.storage.directory_state import DirectoryStates
 from app.tool.toolbox import Toolbox
@@ -44,6 +45,7 @@ class SessionServices:
     shares: Shares
     statuses: Statuses
     reverts: Reverts
+    usage: UsageLedger
 
 
 @dataclass(frozen=True)

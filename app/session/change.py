@@ -26,6 +26,7 @@ from app.schema.message import Message
 from app.schema.part import Part
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
+from app.session.step_usage import StepUsage
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease
 from app.util import clock
@@ -97,6 +98,10 @@ class SessionChange:
         self.final_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
         self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
+
+    def add_usage(self, usage: StepUsage) -> None:
+        """Into the ledger, together with the end of the step that took it."""
+        self.change.writes.append((self._sql.add_step_usage, [usage.row(self.session_id)]))
 
     def remove_message(self, message_id: str) -> None:
         gone = {"of_session": self.session_id, "gone": message_id}

@@ -25,6 +25,7 @@ from app.storage.tables import (
     REPLICA,
     SESSION,
     SHARE,
+    STEP_USAGE,
     TODO,
     USAGE,
     USER,
@@ -58,6 +59,7 @@ class Statements:
         self._make_directory_states()
         self._make_event_tokens()
         self._make_users()
+        self.add_step_usage = self._add_step_usage()
         self.rank: dict[int, int] = {
             id(statement): position
             for position, statement in enumerate(
@@ -66,6 +68,7 @@ class Statements:
                     self.put_session,
                     self.put_message,
                     self.put_part,
+                    self.add_step_usage,
                     self.put_todo,
                     self.put_diff,
                     self.put_share,
@@ -188,6 +191,24 @@ class Statements:
             index_elements=["name", "day"],
             set_={"cost": USAGE.c.cost + added.excluded.cost, "tokens": USAGE.c.tokens + added.excluded.tokens},
         )
+
+    def _add_step_usage(self) -> Executable:
+        """Once for each id. What the row of the session says is added, and the tool calls of the message that no earlier row
+        has counted."""
+        used, of_message = STEP_USAGE.alias("used"), PART.c.message_id == bindparam("message_id")
+        of_prompt = (used.c.session_id == SESSION.c.id, used.c.prompt_id == bindparam("prompt_id"))
+        is_first = ~select(used.c.id).where(*of_prompt).exists()
+        calls = select(func.count()).where(PART.c.session_id == SESSION.c.id, of_message, PART.c.type == "tool")
+        counted = select(func.coalesce(func.sum(used.c.tool_calls), 0)).where(
+            *of_prompt, used.c.message_id == bindparam("message_id")
+        )
+        values: dict[str, Any] = {column.name: bindparam(column.name, type_=column.type) for column in STEP_USAGE.columns}
+        values |= {column: SESSION.c[column] for column in ("owner", "project_id", "directory")}
+        values["turns"] = case((is_first, values["turns"]), else_=0)
+        values["tool_calls"] = calls.scalar_subquery() - counted.scalar_subquery()
+        source = select(*values.values()).where(SESSION.c.id == values["session_id"])
+        added: Executable = self._insert(STEP_USAGE).from_select(list(values), source).on_conflict_do_nothing()
+        return added
 
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
         """Inserts, or replaces all columns but the key, the sequence and those in `keep`. `values` overrides replaced values."""

@@ -265,6 +265,36 @@ class UsageRow(SQLModel, table=True):
     tokens: int = Field(sa_type=BigInteger)
 
 
+class StepUsageRow(SQLModel, table=True):
+    """The ledger of model calls: what each step took, kept when its session is deleted. `id` is that of the part or message that
+    ends the step. `owner`, `directory` and `project_id` are the session's at that time. A title's row has an empty message and
+    no prompt."""
+
+    __tablename__: ClassVar[str] = "step_usage"
+    __table_args__ = (Index("step_usage_by_prompt", "session_id", "prompt_id"), Index("step_usage_by_time", "time"))
+
+    session_id: str = Field(primary_key=True)
+    message_id: str = Field(primary_key=True)
+    id: str = Field(primary_key=True)
+    time: int = Field(sa_type=BigInteger)
+    owner: str
+    project_id: str
+    directory: str
+    prompt_id: str | None = None
+    agent: str
+    provider_id: str
+    model_id: str
+    input: int = Field(sa_type=BigInteger)
+    output: int = Field(sa_type=BigInteger)
+    reasoning: int = Field(sa_type=BigInteger)
+    cache_read: int = Field(sa_type=BigInteger)
+    cache_write: int = Field(sa_type=BigInteger)
+    cost: float
+    turns: int
+    """1 for the first step that answers a prompt."""
+    tool_calls: int
+
+
 class CounterRow(SQLModel, table=True):
     """Numbers that several servers of one database share: the newest sequence of the `journal`, and the database's `identity`."""
 
@@ -283,4 +313,4 @@ TODO, DIFF, SHARE = _table(TodoRow), _table(DiffRow), _table(ShareRow)
 PROJECT, APPROVAL, PENDING_REQUEST = _table(ProjectRow), _table(ApprovalRow), _table(PendingRequestRow)
 USER, USER_KEY, USAGE = _table(UserRow), _table(UserKeyRow), _table(UsageRow)
 EVENT, LEASE, COUNTER, REPLICA = _table(EventRow), _table(LeaseRow), _table(CounterRow), _table(ReplicaRow)
-DIRECTORY_STATE, EVENT_TOKEN = _table(DirectoryStateRow), _table(EventTokenRow)
+DIRECTORY_STATE, EVENT_TOKEN, STEP_USAGE = _table(DirectoryStateRow), _table(EventTokenRow), _table(StepUsageRow)

@@ -8,6 +8,7 @@ from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
 from app.schema.tool_state import Ended, Failed, Pending, Running
 from app.session.status import compacting
+from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.util import clock
 
@@ -47,6 +48,7 @@ async def _close(store: Store, message: MessageWithParts, *, closes_answer: bool
         if closes_answer:
             info.time.completed = clock.now_ms()
             change.put_message(info)
+            change.add_usage(StepUsage.of(info))
         if info.summary:
             change.update_session(compacting(await store.session(info.session_id), since=None))
         await store.commit(change)

@@ -11,6 +11,7 @@ from app.schema.part import Part, PatchPart, ReasoningPart, Span, StepFinishPart
 from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started
 from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
+from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.storage.writer import Chain
 from app.tool.base import ToolResult
@@ -36,6 +37,8 @@ class PartWriter:
         self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[None]]] = {}
         """By id, the values that are not stored yet, with their newest write."""
         self._withdrawn: list[Part] = []
+        self._is_counted = False
+        """Whether the ledger has the step."""
 
     @property
     def tools(self) -> list[ToolPart]:
@@ -66,13 +69,24 @@ class PartWriter:
 
     def put(self, part: Part) -> None:
         change = self._change()
-        change.put_part(part)
+        self._add_part(change, part)
         self._post(change, [part])
+
+    def _add_part(self, change: SessionChange, part: Part) -> None:
+        change.put_part(part)
+        if isinstance(part, StepFinishPart):
+            change.add_usage(StepUsage.of(self.message, part))
+            self._is_counted = True
 
     def enqueue_message(self) -> None:
         change = self._change()
-        change.put_message(self.message)
+        self._add_message(change)
         self._post(change, [self.message])
+
+    def _add_message(self, change: SessionChange) -> None:
+        change.put_message(self.message)
+        if self.message.time.completed is not None and not self._is_counted:
+            change.add_usage(StepUsage.of(self.message))
 
     def _change(self) -> SessionChange:
         return self._store.change(self.message.session_id, self._directory, self._chain)
@@ -243,9 +257,9 @@ class PartWriter:
         parts = sorted(lost.values(), key=lambda part: begun.get(part.id, len(begun)))
         change = self._removal()
         if self.message.id in self._unstored:
-            change.put_message(self.message)
+            self._add_message(change)
         for part in parts:
-            change.put_part(part)
+            self._add_part(change, part)
         self._post(change, [*parts, *(value for value in values if value is self.message)])
 
     def _ids(self) -> dict[str, str]:

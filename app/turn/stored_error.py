@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from app.schema.errors import MessageError, ServiceError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
+from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.turn.decide import last_assistant, last_user
 from app.turn.errors import TurnFailure, to_message_error
@@ -73,4 +74,5 @@ async def put(store: Store, message: AssistantMessage, error: MessageError) -> N
     change = store.change(message.session_id, message.path.cwd)
     change.announce(EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=error)))
     change.put_message(message)
+    change.add_usage(StepUsage.of(message))
     await store.commit(change)

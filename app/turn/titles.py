@@ -13,18 +13,21 @@ from contextlib import suppress
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
 from app.context.history import to_model_messages
-from app.provider.base import ModelRequest, ProviderFailure, TextBlock, TextDelta, UserTurn
+from app.provider.base import Finish, ModelRequest, ProviderFailure, TextBlock, TextDelta, Usage, UserTurn
+from app.provider.models.cost import tokens_and_cost
 from app.provider.models.selection import small_model
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
-from app.schema.part import CompactionPart, Part, SubtaskPart, TextPart
+from app.schema.part import CompactionPart, ModelRef, Part, SubtaskPart, TextPart
 from app.schema.session import Session
 from app.session import title
 from app.session.session_tasks import SessionTasks
+from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.summary import Summaries
 from app.turn import hooks
+from app.util import ids
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -102,11 +105,23 @@ class Titles:
         provider = instance.models.providers.provider_for(model)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                return clean("".join([event.text async for event in provider.stream(request) if isinstance(event, TextDelta)]))
+                events = [event async for event in provider.stream(request) if isinstance(event, TextDelta | Finish)]
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:
                     log.warning("no title for %s: %s", prompt.session_id, failure)
+                continue
+            await self._count(instance, prompt.session_id, model, events)
+            return clean("".join(event.text for event in events if isinstance(event, TextDelta)))
         return None
+
+    async def _count(self, instance: Instance, session_id: str, model: Model, events: Sequence[TextDelta | Finish]) -> None:
+        """Into the ledger of usage alone: no message of the session has what its title took."""
+        used = next((event.usage for event in events if isinstance(event, Finish)), Usage())
+        tokens, cost = tokens_and_cost(used, model.cost)
+        change = self._store.change(session_id, instance.location.directory)
+        reference = ModelRef(provider_id=model.provider_id, model_id=model.id)
+        change.add_usage(StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
+        await self._store.commit(change)
 
 
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:

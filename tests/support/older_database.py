@@ -1,5 +1,7 @@
 """Databases as earlier revisions held them."""
 
+from collections.abc import Callable
+
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, text
@@ -11,11 +13,19 @@ MANY = 6_000
 
 
 def upgrade_to(engine: Engine, revision: str) -> None:
+    _run(engine, command.upgrade, revision)
+
+
+def downgrade_to(engine: Engine, revision: str) -> None:
+    _run(engine, command.downgrade, revision)
+
+
+def _run(engine: Engine, migrate: Callable[[Config, str], None], revision: str) -> None:
     with engine.begin() as connection:
         config = Config()
         config.set_main_option("script_location", str(migrations_dir()))
         config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+        migrate(config, revision)
 
 
 def put_steps_and_reverts(engine: Engine) -> None:
