@@ -36,6 +36,7 @@ def serve(
     port: Annotated[int, typer.Option(help="0: 4096, or a free one when that is taken.")] = DEFAULT_PORT,
 ) -> None:
     """Serve the directory it is started in."""
+    gc.disable()  # What the imports below make stays: `_freeze_gc` collects once and switches it on.
     from app.api.security import is_loopback
 
     settings = read_settings()
@@ -91,6 +92,7 @@ def _freeze_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 def _bind(hostname: str, port: int) -> socket.socket:
