@@ -8,7 +8,7 @@ import orjson
 from storage_parts import HeldDatabase, Storage, open_storage
 
 from app.project.location import Location
-from app.schema.message import AssistantMessage, AssistantTime, Message, MessagePath, UserMessage, UserTime
+from app.schema.message import AssistantMessage, AssistantTime, Message, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Session, SessionTime
 from app.session.fork import Forks
@@ -72,12 +72,20 @@ class Sessions:
         """The events that were announced, as JSON."""
         return [orjson.loads(one.payload) for one in self.storage.bus.events]
 
-    async def put(self, *values: Session | Message | Part, session_id: str = "ses_1") -> None:
+    def announced_of(self, kind: str) -> list[dict[str, Any]]:
+        """The properties of the announced events of one type."""
+        return [event["properties"] for event in self.announced if event["type"] == kind]
+
+    async def put(self, *values: Session | Message | Part | MessageWithParts, session_id: str = "ses_1") -> None:
         """In one change."""
         change = self.store.change(session_id, DIRECTORY)
         for value in values:
             if isinstance(value, Session):
                 change.create_session(value)
+            elif isinstance(value, MessageWithParts):
+                change.put_message(value.info)
+                for part in value.parts:
+                    change.put_part(part)
             elif isinstance(value, UserMessage | AssistantMessage):
                 change.put_message(value)
             else:
@@ -88,6 +96,11 @@ class Sessions:
         """All messages, as a client reads them."""
         messages: list[dict[str, Any]] = orjson.loads((await self.store.page_json(session_id, None)).body)
         return messages
+
+    async def message(self, message_id: str) -> MessageWithParts:
+        """As it is stored."""
+        await self.store.drain()
+        return await self.store.message("ses_1", message_id)
 
     async def close(self) -> None:
         self.database.gate.set()

@@ -29,6 +29,10 @@ class RecordingBus:
         return [item.payload.decode() if isinstance(item, Event) else item.text for item in self.published]
 
     @property
+    def deltas(self) -> list[PartDelta]:
+        return [item for item in self.published if isinstance(item, PartDelta)]
+
+    @property
     def events(self) -> list[Event]:
         return [item for item in self.published if isinstance(item, Event)]
 

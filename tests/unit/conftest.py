@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from open_store import OpenStore
+    from session_parts import Sessions
 
 
 @pytest.fixture
-async def stored(tmp_path: Path, migrated_database: Path) -> AsyncIterator["OpenStore"]:
-    """An open database with one session in it."""
-    from open_store import open_store  # imports half of the server: the tests of the other half start sooner without
+async def sessions(tmp_path: Path, migrated_database: Path) -> AsyncIterator["Sessions"]:
+    """A store on a real database with one session, `ses_1`."""
+    from session_parts import open_sessions  # imports half of the server: the tests of the other half start sooner without
 
     path = tmp_path / "opensession.db"
     shutil.copy(migrated_database, path)
-    opened = await open_store(path, tmp_path)
+    opened = await open_sessions(path)
     yield opened
     await opened.close()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from bare_instance import bare_instance
-from open_store import OpenStore
+from session_parts import Sessions, session
 
 from app.runs.runner import Runner
 from app.schema.errors import SessionBusy
@@ -56,14 +56,14 @@ class WaitingTurn:
 
 
 class Running:
-    def __init__(self, stored: OpenStore) -> None:
-        self.stored = stored
+    def __init__(self, sessions: Sessions) -> None:
+        self.sessions = sessions
         self.turns = Turns()
-        self.leases = Leases(stored.database, stored.sql, stored.writer)
-        self.statuses = Statuses(stored.store)
+        self.leases = Leases(sessions.database, sessions.storage.sql, sessions.storage.writer)
+        self.statuses = Statuses(sessions.store)
         self.gate = SessionGate()
-        self.runner = Runner(stored.store, self.statuses, self.leases, self.gate)
-        self.id = stored.session.id
+        self.runner = Runner(sessions.store, self.statuses, self.leases, self.gate)
+        self.id = "ses_1"
         self.instance = bare_instance("/w")
 
     def prompt(self) -> asyncio.Task[None]:
@@ -78,8 +78,8 @@ class Running:
 
 
 @pytest.fixture
-async def running(stored: OpenStore) -> AsyncIterator[Running]:
-    running = Running(stored)
+async def running(sessions: Sessions) -> AsyncIterator[Running]:
+    running = Running(sessions)
     yield running
     await running.leases.close()
 
@@ -92,9 +92,9 @@ async def test_a_prompt_starts_a_turn_and_returns_when_the_session_is_idle(runni
     turn.may_end.set()
     await prompt
     assert not running.runner.is_running(running.id)
-    assert running.stored.announced.events[-1]["type"] == "session.idle"
-    await running.stored.store.drain()
-    assert (await running.stored.store.query(queries.lease_of, running.id)).owner == ""
+    assert running.sessions.announced[-1]["type"] == "session.idle"
+    await running.sessions.store.drain()
+    assert (await running.sessions.store.query(queries.lease_of, running.id)).owner == ""
 
 
 async def test_a_prompt_that_comes_meanwhile_joins(running: Running) -> None:
@@ -255,8 +255,8 @@ async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_
     running.gate.release(storing)
     with pytest.raises(SessionBusy):
         await alone
-    await running.stored.store.drain()
-    assert await running.stored.store.query(queries.lease_of, running.id) is not None
+    await running.sessions.store.drain()
+    assert await running.sessions.store.query(queries.lease_of, running.id) is not None
     assert running.runner.is_running(running.id)
     turn.may_end.set()
     await prompt
@@ -280,11 +280,11 @@ async def test_a_turn_whose_session_is_deleted_before_it_begins_ends_without_a_w
     deletion = running.gate.request(running.id, HoldKind.DELETE)
     prompt = running.prompt()
     await asyncio.sleep(0)
-    announced = len(running.stored.announced.events)
+    announced = len(running.sessions.announced)
     running.runner.discard(running.id)
     running.gate.release(deletion)
     await prompt
-    assert running.turns.running == [] and len(running.stored.announced.events) == announced
+    assert running.turns.running == [] and len(running.sessions.announced) == announced
     assert not running.runner.is_running(running.id) and not running.gate.is_held(running.id)
 
 
@@ -292,38 +292,39 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
     """Another server has taken the session over: what the first one still has to say is refused."""
     prompt = running.prompt()
     turn = await running.next_turn()
-    held = await running.stored.store.query(queries.lease_of, running.id)
+    held = await running.sessions.store.query(queries.lease_of, running.id)
     assert held is not None
     row = {"session_id": running.id, "owner": "another", "generation": held.generation + 1}
-    await running.stored.database.write(lambda connection: connection.execute(running.stored.sql.upsert_lease, [row]) and None)
-    change = running.stored.store.change(running.id, "/w")
-    change.update_session(running.stored.session.model_copy(update={"title": "too late"}))
+    upsert = running.sessions.storage.sql.upsert_lease
+    await running.sessions.database.write(lambda connection: connection.execute(upsert, [row]) and None)
+    change = running.sessions.store.change(running.id, "/w")
+    change.update_session(session().model_copy(update={"title": "too late"}))
     with pytest.raises(Exception, match="another server"):
-        await running.stored.store.commit(change)
+        await running.sessions.store.commit(change)
     turn.may_end.set()
     await prompt
-    assert (await running.stored.store.session(running.id)).title != "too late"
+    assert (await running.sessions.store.session(running.id)).title != "too late"
 
 
 # Other servers of the database.
 
 
 async def test_a_prompt_waits_for_the_run_of_another_server_and_has_its_answer(running: Running) -> None:
-    other = Leases(running.stored.database, running.stored.sql, running.stored.writer)
+    other = Leases(running.sessions.database, running.sessions.storage.sql, running.sessions.storage.writer)
     await other.acquire(running.id)
-    announced = len(running.stored.announced.events)
+    announced = len(running.sessions.announced)
     prompt = running.prompt()
     await asyncio.sleep(0.1)
     assert running.turns.running == [] and not prompt.done()
     other.release(running.id)
     await asyncio.wait_for(prompt, 5)
     assert running.turns.running == [], "nothing is left to answer"
-    assert len(running.stored.announced.events) == announced
+    assert len(running.sessions.announced) == announced
     await other.close()
 
 
 async def test_another_server_ends_a_run(running: Running) -> None:
-    other = Leases(running.stored.database, running.stored.sql, running.stored.writer)
+    other = Leases(running.sessions.database, running.sessions.storage.sql, running.sessions.storage.writer)
     running.runner.watch()
     prompt = running.prompt()
     turn = await running.next_turn()
@@ -341,11 +342,11 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
     prompt = running.prompt()
     turn = await running.next_turn()
     turn.may_finish.set()
-    announced = len(running.stored.announced.events)
+    announced = len(running.sessions.announced)
     monkeypatch.setattr(running.leases, "heartbeat_age", lambda: 5.0)
     await asyncio.wait_for(prompt, 5)
-    assert len(running.stored.announced.events) == announced, "it is not idle: another server goes on"
-    held = await running.stored.store.query(queries.lease_of, running.id)
+    assert len(running.sessions.announced) == announced, "it is not idle: another server goes on"
+    held = await running.sessions.store.query(queries.lease_of, running.id)
     assert held is not None and held.owner == running.leases.owner, "until it is stale"
     assert await running.statuses.of_directory("/w") == {running.id: Busy()}
     await running.runner.close()

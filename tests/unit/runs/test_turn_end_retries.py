@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from conversation import user
-from open_store import OpenStore
+from session_parts import Sessions
 
 from app.runs.turn_end_retries import PROBE_SECONDS, TurnEndRetries
 from app.schema.message import AssistantMessage
@@ -58,14 +58,14 @@ class Waits:
 
 
 class Trying:
-    def __init__(self, stored: OpenStore) -> None:
-        self.stored = stored
-        self.store = Refusing(stored.database, stored.sql, stored.writer, stored.sequencer)
+    def __init__(self, sessions: Sessions) -> None:
+        self.sessions = sessions
+        self.store = Refusing(sessions.database, sessions.storage.sql, sessions.storage.writer, sessions.storage.sequencer)
         self.gate = SessionGate()
         self.waits = Waits()
-        leases = Leases(stored.database, stored.sql, stored.writer)
+        leases = Leases(sessions.database, sessions.storage.sql, sessions.storage.writer)
         self.retries = TurnEndRetries(self.store, Statuses(self.store), self.gate, leases, self.waits.sleep)
-        self.id = stored.session.id
+        self.id = "ses_1"
 
     async def fail(self, times: int) -> None:
         self.retries.add(self.id, "/w")
@@ -76,9 +76,9 @@ class Trying:
 
 
 @pytest.fixture
-async def trying(stored: OpenStore) -> AsyncIterator[Trying]:
-    await stored.put(user())
-    trying = Trying(stored)
+async def trying(sessions: Sessions) -> AsyncIterator[Trying]:
+    await sessions.put(user())
+    trying = Trying(sessions)
     yield trying
     await trying.retries.close()
 
@@ -121,9 +121,9 @@ async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: p
     await trying.fail(0)
 
     def delete(connection: Connection) -> None:
-        connection.execute(trying.stored.sql.delete_session, [{"gone": trying.id}])
+        connection.execute(trying.sessions.storage.sql.delete_session, [{"gone": trying.id}])
 
-    await trying.stored.database.write(delete)
+    await trying.sessions.database.write(delete)
     trying.waits.end()
     while trying.id in trying.retries:
         await asyncio.sleep(0)

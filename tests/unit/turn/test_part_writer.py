@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from conversation import assistant
-from open_store import OpenStore
+from session_parts import PLACE, Sessions
 
 from app.schema.file import FileContent
 from app.schema.message import AssistantMessage
@@ -14,74 +14,76 @@ from app.turn.part_writer import ABORTED, PartWriter
 
 
 @pytest.fixture
-async def writer(stored: OpenStore) -> PartWriter:
-    message = await stored.put(assistant("msg_0", finish=None))
-    return PartWriter(stored.store, stored.location.directory, message)
+async def writer(sessions: Sessions) -> PartWriter:
+    message = assistant("msg_0", finish=None)
+    await sessions.put(message)
+    assert isinstance(message.info, AssistantMessage)
+    return PartWriter(sessions.store, PLACE.directory, message.info)
 
 
-async def parts(stored: OpenStore, writer: PartWriter) -> list[Part]:
+async def parts(sessions: Sessions, writer: PartWriter) -> list[Part]:
     await writer.stored()
-    return (await stored.read(writer.message.id)).parts
+    return (await sessions.message(writer.message.id)).parts
 
 
-async def test_text_is_gathered_trimmed_at_its_end_and_timed(stored: OpenStore, writer: PartWriter) -> None:
+async def test_text_is_gathered_trimmed_at_its_end_and_timed(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("1", None)
     writer.append_text("1", " Hello")
     writer.append_text("1", " there \n")
     writer.end_block("1", {"acme": {"id": 1}})
-    (part,) = await parts(stored, writer)
+    (part,) = await parts(sessions, writer)
     assert isinstance(part, TextPart)
     assert (part.text, part.metadata) == (" Hello there", {"acme": {"id": 1}})
     assert part.time is not None and part.time.end is not None and part.time.start <= part.time.end
-    assert [delta.text for delta in stored.announced.deltas] == [" Hello", " there \n"]
+    assert [delta.text for delta in sessions.storage.bus.deltas] == [" Hello", " there \n"]
 
 
-async def test_a_part_that_streams_is_read_as_it_stands(stored: OpenStore, writer: PartWriter) -> None:
+async def test_a_part_that_streams_is_read_as_it_stands(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("1", None)
     writer.append_text("1", "H")
-    await stored.store.drain()
+    await sessions.store.drain()
     writer.append_text("1", "el")
-    message = await stored.store.message(stored.session.id, writer.message.id)
+    message = await sessions.store.message("ses_1", writer.message.id)
     assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
 
 
-async def test_blocks_may_overlap(stored: OpenStore, writer: PartWriter) -> None:
+async def test_blocks_may_overlap(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_reasoning("r", {"acme": {"signature": ""}})
     writer.append_text("r", "hm")
     writer.start_text("t", None)
     writer.append_text("t", "yes")
     writer.end_block("r", {"acme": {"signature": "s"}})
     writer.end_block("t", None)
-    thought, said = await parts(stored, writer)
+    thought, said = await parts(sessions, writer)
     assert isinstance(thought, ReasoningPart) and isinstance(said, TextPart)
     assert (thought.text, thought.metadata, said.text) == ("hm", {"acme": {"signature": "s"}}, "yes")
 
 
-async def test_an_empty_text_leaves_a_part_and_empty_reasoning_only_with_metadata(stored: OpenStore, writer: PartWriter) -> None:
+async def test_an_empty_text_leaves_a_part_and_empty_reasoning_only_with_metadata(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("t", None)
     writer.end_block("t", None)
     writer.start_reasoning("silent", None)
     writer.end_block("silent", None)
     writer.start_reasoning("sealed", None)
     writer.end_block("sealed", {"acme": {"encrypted": "x"}})
-    assert [type(part) for part in await parts(stored, writer)] == [TextPart, ReasoningPart]
+    assert [type(part) for part in await parts(sessions, writer)] == [TextPart, ReasoningPart]
 
 
-async def test_a_call_goes_from_pending_over_running_to_completed(stored: OpenStore, writer: PartWriter) -> None:
+async def test_a_call_goes_from_pending_over_running_to_completed(sessions: Sessions, writer: PartWriter) -> None:
     seen: list[str] = []
-    with stored.store.watching(stored.session.id, lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
+    with sessions.store.watching("ses_1", lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
         writer.tool_pending("c", "Read")
         part = writer.tool_running("c", "read", {"path": "a"}, {"acme": {"id": "x"}})
         writer.tool_completed(part, ToolResult("a", "text", {"n": 1}, [FileContent(mime="image/png", url="data:,")]))
     assert seen == ["pending", "running", "completed"]
-    (tool,) = await parts(stored, writer)
+    (tool,) = await parts(sessions, writer)
     assert isinstance(tool, ToolPart) and isinstance(tool.state, Completed) and tool.state.attachments
     assert (tool.call_id, tool.tool, tool.metadata) == ("c", "read", {"acme": {"id": "x"}})
     assert (tool.state.input, tool.state.output, tool.state.title, tool.state.metadata) == ({"path": "a"}, "text", "a", {"n": 1})
     assert tool.state.attachments[0].message_id == writer.message.id
 
 
-async def test_progress_is_shown_until_the_call_is_over(stored: OpenStore, writer: PartWriter) -> None:
+async def test_progress_is_shown_until_the_call_is_over(sessions: Sessions, writer: PartWriter) -> None:
     part = writer.tool_running("c", "bash", {})
     writer.tool_progress(part, "Working", {"output": "1"})
     writer.tool_progress(part, None, {"output": "2"})
@@ -90,12 +92,12 @@ async def test_progress_is_shown_until_the_call_is_over(stored: OpenStore, write
     started = part.state.time.start
     writer.tool_failed(part, "Error: no")
     writer.tool_progress(part, "late", {"output": "3"})
-    (tool,) = await parts(stored, writer)
+    (tool,) = await parts(sessions, writer)
     assert isinstance(tool, ToolPart) and isinstance(tool.state, Failed)
     assert (tool.state.error, tool.state.metadata, tool.state.time.start) == ("Error: no", {"output": "2"}, started)
 
 
-async def test_finishing_leaves_nothing_running_and_keeps_the_text(stored: OpenStore, writer: PartWriter) -> None:
+async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("t", None)
     writer.append_text("t", "half ")
     writer.start_text("empty", None)
@@ -104,7 +106,7 @@ async def test_finishing_leaves_nothing_running_and_keeps_the_text(stored: OpenS
     done = writer.tool_running("d", "read", {})
     writer.tool_completed(done, ToolResult("", "ok"))
     writer.finish_open_parts()
-    found = await parts(stored, writer)
+    found = await parts(sessions, writer)
     assert [part.text for part in found if isinstance(part, TextPart)] == ["half "]
     tools = [part for part in found if isinstance(part, ToolPart)]
     assert [(tool.call_id, tool.state.status) for tool in tools] == [
@@ -113,23 +115,23 @@ async def test_finishing_leaves_nothing_running_and_keeps_the_text(stored: OpenS
         ("d", "completed"),
     ]
     assert all(tool.state.error == ABORTED for tool in tools if isinstance(tool.state, Failed))
-    assert stored.store.live_parts(stored.session.id) == {}
+    assert sessions.store.live_parts("ses_1") == {}
 
 
-async def test_a_failed_attempt_leaves_nothing(stored: OpenStore, writer: PartWriter) -> None:
+async def test_a_failed_attempt_leaves_nothing(sessions: Sessions, writer: PartWriter) -> None:
     writer.step_start(None)
     writer.start_text("t", None)
     writer.append_text("t", "half")
     writer.tool_pending("p", "read")
-    await stored.store.drain()
+    await sessions.store.drain()
     writer.withdraw_attempt()
-    assert await parts(stored, writer) == []
-    assert len(stored.announced.of_type("message.part.removed")) == 3
+    assert await parts(sessions, writer) == []
+    assert len(sessions.announced_of("message.part.removed")) == 3
     writer.start_text("t", None)
     writer.append_text("t", "whole")
     writer.end_block("t", None)
     writer.finish_open_parts()
-    assert [part.text for part in await parts(stored, writer) if isinstance(part, TextPart)] == ["whole"]
+    assert [part.text for part in await parts(sessions, writer) if isinstance(part, TextPart)] == ["whole"]
 
 
 async def test_whether_there_is_any_text(writer: PartWriter) -> None:
@@ -141,88 +143,88 @@ async def test_whether_there_is_any_text(writer: PartWriter) -> None:
     assert writer.has_text()
 
 
-async def test_a_step_s_frame_is_stored_in_order(stored: OpenStore, writer: PartWriter) -> None:
+async def test_a_step_s_frame_is_stored_in_order(sessions: Sessions, writer: PartWriter) -> None:
     writer.step_start("tree1")
     writer.step_finish("stop", "tree2", 0.5, Tokens(input=1))
     writer.patch("tree1", ["/a"])
-    start, finish, patch = await parts(stored, writer)
+    start, finish, patch = await parts(sessions, writer)
     assert isinstance(start, StepStartPart) and start.snapshot == "tree1"
     assert isinstance(finish, StepFinishPart) and (finish.reason, finish.snapshot, finish.cost) == ("stop", "tree2", 0.5)
     assert (patch.type, patch.hash, patch.files) == ("patch", "tree1", ["/a"])  # type: ignore[union-attr]
 
 
-async def test_a_call_that_nobody_is_still_writing_is_running_at_once(stored: OpenStore, writer: PartWriter) -> None:
+async def test_a_call_that_nobody_is_still_writing_is_running_at_once(sessions: Sessions, writer: PartWriter) -> None:
     seen: list[str] = []
-    with stored.store.watching(stored.session.id, lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
+    with sessions.store.watching("ses_1", lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
         writer.tool_running("c", "bash", {"command": "ls"})
         await writer.stored()
     assert seen == ["running"]
 
 
-async def test_a_new_call_is_pending_with_no_input(stored: OpenStore, writer: PartWriter) -> None:
+async def test_a_new_call_is_pending_with_no_input(sessions: Sessions, writer: PartWriter) -> None:
     writer.tool_pending("c", "read")
-    (tool,) = await parts(stored, writer)
+    (tool,) = await parts(sessions, writer)
     assert isinstance(tool, ToolPart) and tool.state == Pending()
 
 
 # A store that refuses.
 
 
-async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(stored: OpenStore, writer: PartWriter) -> None:
-    stored.database.is_full = True
+async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(sessions: Sessions, writer: PartWriter) -> None:
+    sessions.database.full = True
     writer.step_start("tree")
     for _ in range(2):
         with pytest.raises(StorageError):
             await writer.stored()
     with pytest.raises(StorageError):
         writer.raise_failure()
-    stored.database.is_full = False
+    sessions.database.full = False
     writer.step_finish("stop", None, 0, Tokens())
     with pytest.raises(StorageError):
         await writer.stored()
     writer.finish_open_parts()
     writer.raise_failure()
-    assert [part.type for part in await parts(stored, writer)] == ["step-start", "step-finish"]
+    assert [part.type for part in await parts(sessions, writer)] == ["step-start", "step-finish"]
 
 
-async def test_all_who_wait_for_the_same_write_hear_of_its_failure(stored: OpenStore, writer: PartWriter) -> None:
-    stored.database.is_full = True
+async def test_all_who_wait_for_the_same_write_hear_of_its_failure(sessions: Sessions, writer: PartWriter) -> None:
+    sessions.database.full = True
     writer.enqueue_message()
     outcomes = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
     assert [isinstance(error, StorageError) for error in outcomes] == [True] * 3
 
 
-async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_failed(stored: OpenStore) -> None:
-    message = assistant("msg_lost", finish=None).info.model_copy(update={"session_id": stored.session.id})
+async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_failed(sessions: Sessions) -> None:
+    message = assistant("msg_lost", finish=None).info.model_copy(update={"session_id": "ses_1"})
     assert isinstance(message, AssistantMessage)
-    writer = PartWriter(stored.store, stored.location.directory, message)
-    stored.announced.events.clear()
-    stored.database.is_full = True
+    writer = PartWriter(sessions.store, PLACE.directory, message)
+    sessions.storage.bus.published.clear()
+    sessions.database.full = True
     writer.enqueue_message()
     await asyncio.sleep(0)
     writer.start_text("1", None)
     writer.append_text("1", "Hel")
     with pytest.raises(StorageError):
         await writer.stored()
-    stored.database.is_full = False
+    sessions.database.full = False
     writer.append_text("1", "lo")
     writer.end_block("1", None)
     writer.tool_running("c", "bash", {})
-    await stored.store.drain()
-    assert (stored.announced.events, stored.announced.deltas) == ([], [])
+    await sessions.store.drain()
+    assert (sessions.announced, sessions.storage.bus.deltas) == ([], [])
     writer.finish_open_parts()
-    assert [part.type for part in await parts(stored, writer)] == ["text", "tool"]
-    outcomes = [event["properties"]["part"]["type"] for event in stored.announced.events if "part" in event["properties"]]
-    assert (stored.announced.events[0]["type"], outcomes) == ("message.updated", ["text", "tool", "tool"])
+    assert [part.type for part in await parts(sessions, writer)] == ["text", "tool"]
+    outcomes = [event["properties"]["part"]["type"] for event in sessions.announced if "part" in event["properties"]]
+    assert (sessions.announced[0]["type"], outcomes) == ("message.updated", ["text", "tool", "tool"])
 
 
-async def test_an_attempt_whose_withdrawal_was_refused_is_withdrawn_later(stored: OpenStore, writer: PartWriter) -> None:
+async def test_an_attempt_whose_withdrawal_was_refused_is_withdrawn_later(sessions: Sessions, writer: PartWriter) -> None:
     writer.tool_pending("c", "read")
     await writer.stored()
-    stored.database.is_full = True
+    sessions.database.full = True
     writer.withdraw_attempt()
     with pytest.raises(StorageError):
         await writer.stored()
-    stored.database.is_full = False
+    sessions.database.full = False
     writer.finish_open_parts()
-    assert await parts(stored, writer) == []
+    assert await parts(sessions, writer) == []

@@ -2,12 +2,13 @@ from typing import Any, get_args
 
 import pytest
 from conversation import agent, assistant, model
-from open_store import OpenStore
+from session_parts import PLACE, Sessions
 
 from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage
 from app.provider import base
 from app.provider.base import StreamEvent
 from app.schema.base import Wire
+from app.schema.message import AssistantMessage
 from app.schema.part import ReasoningPart, TextPart, ToolPart
 from app.schema.tool_state import Completed, Failed, Running
 from app.storage.engine import StorageError
@@ -49,9 +50,9 @@ class Whole:
 class Attempt:
     """One attempt at a step: feed it events, then look at what is stored."""
 
-    def __init__(self, stored: OpenStore, writer: PartWriter, tool: Echo) -> None:
+    def __init__(self, sessions: Sessions, writer: PartWriter, tool: Echo) -> None:
         def context(_: ToolCalls, part: ToolPart) -> ToolContext:
-            location = stored.location
+            location = PLACE
             return ToolContext(
                 part.session_id,
                 part.message_id,
@@ -63,7 +64,7 @@ class Attempt:
                 UnattendedHost(),  # type: ignore[arg-type]
             )
 
-        self._stored = stored
+        self._sessions = sessions
         self.writer = writer
         self.starts = 0
         self.calls = ToolCalls({"echo": tool, INVALID: InvalidTool()}, writer, context, Whole(), [])
@@ -77,17 +78,19 @@ class Attempt:
             self.processor.handle(event)
         await self.calls.finish()
         await self.writer.stored()
-        return (await self._stored.read(self.writer.message.id)).parts
+        return (await self._sessions.message(self.writer.message.id)).parts
 
 
 @pytest.fixture
-async def attempt(stored: OpenStore) -> Attempt:
-    return await make_attempt(stored, Echo())
+async def attempt(sessions: Sessions) -> Attempt:
+    return await make_attempt(sessions, Echo())
 
 
-async def make_attempt(stored: OpenStore, tool: Echo) -> Attempt:
-    message = await stored.put(assistant("msg_0", finish=None))
-    return Attempt(stored, PartWriter(stored.store, stored.location.directory, message), tool)
+async def make_attempt(sessions: Sessions, tool: Echo) -> Attempt:
+    message = assistant("msg_0", finish=None)
+    await sessions.put(message)
+    assert isinstance(message.info, AssistantMessage)
+    return Attempt(sessions, PartWriter(sessions.store, PLACE.directory, message.info), tool)
 
 
 def test_every_event_of_a_stream_has_its_handler() -> None:
@@ -158,8 +161,8 @@ async def test_arguments_of_the_wrong_shape_are_explained(attempt: Attempt) -> N
         (ValueError("odd"), False),
     ],
 )
-async def test_a_call_that_fails_ends_alone(stored: OpenStore, failure: Exception, blocks: bool) -> None:
-    attempt = await make_attempt(stored, Echo(failure))
+async def test_a_call_that_fails_ends_alone(sessions: Sessions, failure: Exception, blocks: bool) -> None:
+    attempt = await make_attempt(sessions, Echo(failure))
     one, two = await attempt.of(base.ToolCall("c", "echo", {"text": "hi"}), base.ToolCall("d", "dance", {}))
     assert isinstance(one.state, Failed)
     assert one.state.error.startswith("Error: ") and str(failure) in one.state.error
@@ -173,7 +176,7 @@ async def test_the_model_is_offered_every_tool_but_invalid(attempt: Attempt) -> 
     assert spec.parameters["required"] == ["text"]
 
 
-async def test_an_aborted_call_is_left_to_be_finished(stored: OpenStore, attempt: Attempt) -> None:
+async def test_an_aborted_call_is_left_to_be_finished(sessions: Sessions, attempt: Attempt) -> None:
     attempt.processor.handle(base.ToolCall("c", "echo", {"text": "hi"}))
     await attempt.calls.abort()
     (part,) = attempt.writer.tools
@@ -182,15 +185,15 @@ async def test_an_aborted_call_is_left_to_be_finished(stored: OpenStore, attempt
     assert isinstance(part.state, Failed)
 
 
-async def test_calls_that_cannot_be_stored_are_not_run(stored: OpenStore) -> None:
+async def test_calls_that_cannot_be_stored_are_not_run(sessions: Sessions) -> None:
     echo = Echo()
-    attempt = await make_attempt(stored, echo)
-    stored.database.is_full = True
+    attempt = await make_attempt(sessions, echo)
+    sessions.database.full = True
     with pytest.raises(StorageError):
         await attempt.of(*(base.ToolCall(call, "echo", {"text": "hi"}) for call in ("c", "d")))
     assert echo.runs == 0
-    stored.database.is_full = False
+    sessions.database.full = False
     attempt.writer.finish_open_parts()
     await attempt.writer.stored()
-    states = [part.state for part in (await stored.read(attempt.writer.message.id)).parts if isinstance(part, ToolPart)]
+    states = [part.state for part in (await sessions.message(attempt.writer.message.id)).parts if isinstance(part, ToolPart)]
     assert [state.status for state in states] == ["error"] * 2
