@@ -47,8 +47,9 @@ bench: $(VENV)/.dev ## Measure speed (ARGS="--what stream,list")
 bench-replicas: $(VENV)/.dev ## Measure several servers on PostgreSQL and Redis (ARGS="--replicas 3 --load 30x150")
 	@$(BIN)/python scripts/bench_replicas.py $(ARGS)
 
-openapi: $(VENV)/.dev ## Write openapi.yaml anew
+openapi: $(VENV)/.dev ## Write openapi.yaml anew, and what is generated of the Python client
 	@$(BIN)/opensession openapi > openapi.yaml
+	@cd client && ../$(BIN)/python -m generator
 
 lock: $(VENV)/.dev ## Resolve the lock files anew; ARGS=--upgrade takes the newest versions
 	@$(LOCK) $(ARGS) --output-file requirements.lock pyproject.toml
@@ -62,7 +63,7 @@ docker: ## Build the image
 	docker build --tag opensession .
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build tests/clients/node_modules
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build client/dist tests/clients/node_modules
 
 # The stamps make a second run instant; a changed lock file or pyproject.toml installs again.
 $(BIN)/python:

@@ -20,6 +20,7 @@ SLOWEST_FIRST = (
     "faults",
     "page",
     "clients",
+    "client_package",
     "deploy",
     "docs",
     "flows",

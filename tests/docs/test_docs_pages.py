@@ -13,7 +13,7 @@ from running_server import ROOT, RunningServer, serving, this_checkout
 from app.schema.config import Config
 from app.schema.event import AnyEvent
 
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md", ROOT / "client" / "README.md"]
 VALIDATED: dict[str, TypeAdapter[Any]] = {"json config": TypeAdapter(Config), "json event": TypeAdapter(AnyEvent)}
 CHECKED_ELSEWHERE = {
     "docs/architecture.md": ["mermaid"],
@@ -40,7 +40,9 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.mark.parametrize(("page", "kind"), PROGRAMS, ids=[f"{page.stem}-{kind.replace(' ', '-')}" for page, kind in PROGRAMS])
+@pytest.mark.parametrize(
+    ("page", "kind"), PROGRAMS, ids=[f"{page.parent.name}-{page.stem}-{kind.replace(' ', '-')}" for page, kind in PROGRAMS]
+)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path, kind: str, server: RunningServer, tmp_path: Path) -> None:
     wrong = [
         f"{page.name}:{block.line} shows\n{block.shown}\nand printed\n{printed}"

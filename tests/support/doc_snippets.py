@@ -105,7 +105,7 @@ def _finished(command: list[str], server: RunningServer, directory: Path) -> str
     opensession.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m app.cli "$@"\n')
     opensession.chmod(0o755)
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = clean_environment(home, OPENSESSION_DATA_DIR=str(server.data), PATH=path)
+    environment = clean_environment(home, OPENSESSION_DATA_DIR=str(server.data), PATH=path, PYTHONPATH=str(ROOT / "client"))
     done = subprocess.run(command, cwd=server.workspace, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -1,0 +1,1721 @@
+"""The API's values, generated from openapi.yaml by `make openapi`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from opensession_client.wire import Wire
+
+
+class APIError(Wire):
+    name: Literal["APIError"] = "APIError"
+    data: ApiErrorData
+
+
+class Agent(Wire):
+    name: str
+    description: str | None = None
+    mode: Literal["subagent", "primary", "all"]
+    native: bool | None = None
+    hidden: bool | None = None
+    top_p: Annotated[float | None, Field(alias="topP")] = None
+    temperature: float | None = None
+    color: str | None = None
+    permission: list[Rule]
+    model: ModelRef | None = None
+    prompt: str | None = None
+    options: dict[str, Any]
+    steps: int | None = None
+
+
+class AgentConfig(Wire):
+    """Keys that are not listed here are the model's: they become `options`."""
+
+    name: str | None = None
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    prompt: str | None = None
+    tools: dict[str, bool] | None = None
+    disable: bool | None = None
+    description: str | None = None
+    mode: Literal["subagent", "primary", "all"] | None = None
+    hidden: bool | None = None
+    options: dict[str, Any] | None = None
+    color: str | None = None
+    steps: int | None = None
+    max_steps: Annotated[int | None, Field(alias="maxSteps")] = None
+    permission: PermissionConfig | None = None
+
+
+class AgentPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["agent"] = "agent"
+    name: str
+    source: SourceText | None = None
+
+
+class AgentPartInput(Wire):
+    id: str | None = None
+    type: Literal["agent"] = "agent"
+    name: str
+    source: SourceText | None = None
+
+
+class AnswerInput(Wire):
+    answers: list[list[str]]
+
+
+class ApiAuth(Wire):
+    type: Literal["api"] = "api"
+    key: str
+
+
+class ApiErrorData(Wire):
+    message: str
+    status_code: Annotated[int | None, Field(alias="statusCode")] = None
+    is_retryable: Annotated[bool, Field(alias="isRetryable")]
+    response_headers: Annotated[dict[str, str] | None, Field(alias="responseHeaders")] = None
+    response_body: Annotated[str | None, Field(alias="responseBody")] = None
+    metadata: dict[str, str] | None = None
+
+
+class AssistantMessage(Wire):
+    """`tokens` are the last step's, `cost` is the sum over steps, in dollars."""
+
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    role: Literal["assistant"] = "assistant"
+    time: AssistantTime
+    error: MessageError | None = None
+    parent_id: Annotated[str, Field(alias="parentID")]
+    model_id: Annotated[str, Field(alias="modelID")]
+    provider_id: Annotated[str, Field(alias="providerID")]
+    mode: str
+    agent: str
+    path: MessagePath
+    summary: bool | None = None
+    cost: float
+    tokens: Tokens
+    finish: str | None = None
+
+
+class AssistantTime(Wire):
+    created: int
+    completed: int | None = None
+
+
+class BadRequestError(Wire):
+    """OpenCode's clients read `errors` or `error`; both are the same list."""
+
+    name: Literal["BadRequest"] = "BadRequest"
+    data: Any
+    errors: list[dict[str, Any]]
+    success: Literal[False] = False
+
+
+class BranchName(Wire):
+    branch: str | None = None
+
+
+class Busy(Wire):
+    type: Literal["busy"] = "busy"
+
+
+class CachePrice(Wire):
+    read: float
+    write: float
+
+
+class CacheTokens(Wire):
+    read: int
+    write: int
+
+
+class CallRef(Wire):
+    """The tool call that a permission or a question was asked for."""
+
+    message_id: Annotated[str, Field(alias="messageID")]
+    call_id: Annotated[str, Field(alias="callID")]
+
+
+class Capabilities(Wire):
+    temperature: bool
+    reasoning: bool
+    attachment: bool
+    toolcall: bool
+    input: Modalities
+    output: Modalities
+    interleaved: bool | InterleavedField
+
+
+class ChangedFile(Wire):
+    """Against HEAD. Counts are lines, 0 for a binary file; `path` is relative to the directory that the request works in."""
+
+    path: str
+    added: int
+    removed: int
+    status: Literal["added", "deleted", "modified"]
+
+
+class Command(Wire):
+    name: str
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    mcp: bool | None = None
+    template: str
+    subtask: bool | None = None
+    hints: list[str]
+
+
+class CommandConfig(Wire):
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool | None = None
+
+
+class CommandInput(Wire):
+    command: str
+    arguments: str
+    message_id: Annotated[str | None, Field(alias="messageID")] = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    parts: list[FilePartInput] | None = None
+
+
+class CommandRun(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    name: str
+    arguments: str
+    message_id: Annotated[str, Field(alias="messageID")]
+
+
+class CompactionConfig(Wire):
+    auto: bool | None = None
+    prune: bool | None = None
+
+
+class CompactionPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["compaction"] = "compaction"
+    auto: bool
+
+
+class Completed(Wire):
+    status: Literal["completed"] = "completed"
+    input: dict[str, Any]
+    output: str
+    title: str
+    metadata: dict[str, Any]
+    time: CompletedTime
+    attachments: list[FilePart] | None = None
+
+
+class CompletedTime(Wire):
+    start: int
+    end: int
+    compacted: int | None = None
+
+
+class Config(Wire):
+    schema_: Annotated[str | None, Field(alias="$schema")] = None
+    theme: str | None = None
+    keybinds: KeybindsConfig | None = None
+    log_level: Annotated[LogLevel | None, Field(alias="logLevel")] = None
+    tui: TuiConfig | None = None
+    server: ServerConfig | None = None
+    command: dict[str, CommandConfig] | None = None
+    watcher: WatcherConfig | None = None
+    plugin: list[str] | None = None
+    snapshot: bool | None = None
+    share: Literal["manual", "auto", "disabled"] | None = None
+    autoshare: bool | None = None
+    autoupdate: bool | Literal["notify"] | None = None
+    disabled_providers: list[str] | None = None
+    enabled_providers: list[str] | None = None
+    model: str | None = None
+    small_model: str | None = None
+    default_agent: str | None = None
+    username: str | None = None
+    mode: dict[str, AgentConfig] | None = None
+    agent: dict[str, AgentConfig] | None = None
+    provider: dict[str, ProviderConfig] | None = None
+    mcp: dict[str, McpLocalConfig | McpRemoteConfig | McpEnabledConfig] | None = None
+    formatter: Literal[False] | dict[str, FormatterConfig] | None = None
+    lsp: Literal[False] | dict[str, LspConfig] | None = None
+    instructions: list[str] | None = None
+    layout: LayoutConfig | None = None
+    permission: PermissionConfig | None = None
+    tools: dict[str, bool] | None = None
+    enterprise: EnterpriseConfig | None = None
+    compaction: CompactionConfig | None = None
+    sandbox: SandboxConfig | None = None
+    experimental: ExperimentalConfig | None = None
+
+
+class ConnectedProviders(Wire):
+    """`default` is the model that a client preselects, by provider."""
+
+    providers: list[ProviderInfo]
+    default: dict[str, str]
+
+
+class ContextOverflowData(Wire):
+    message: str
+    response_body: Annotated[str | None, Field(alias="responseBody")] = None
+
+
+class ContextOverflowError(Wire):
+    """The conversation is longer than the model takes, and compacting it did not help or is switched off."""
+
+    name: Literal["ContextOverflowError"] = "ContextOverflowError"
+    data: ContextOverflowData
+
+
+class CreateInput(Wire):
+    parent_id: Annotated[str | None, Field(alias="parentID")] = None
+    title: str | None = None
+    agent: str | None = None
+    model: SessionModel | None = None
+    metadata: dict[str, Any] | None = None
+    permission: list[Rule] | None = None
+    workspace_id: Annotated[str | None, Field(alias="workspaceID")] = None
+    """Refused: there are none here"""
+
+
+class DiffOfSession(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    diff: list[FileDiff]
+
+
+class EmptyData(Wire):
+    pass
+
+
+class Ended(Wire):
+    start: int
+    end: int
+
+
+class EnterpriseConfig(Wire):
+    url: str | None = None
+
+
+class ErrorData(Wire):
+    message: str
+
+
+class ErrorOfSession(Wire):
+    session_id: Annotated[str | None, Field(alias="sessionID")] = None
+    error: MessageError | None = None
+
+
+class EventCommandExecuted(Wire):
+    type: Literal["command.executed"] = "command.executed"
+    properties: CommandRun
+
+
+class EventFileEdited(Wire):
+    type: Literal["file.edited"] = "file.edited"
+    properties: FileRef
+
+
+class EventGlobalDisposed(Wire):
+    type: Literal["global.disposed"] = "global.disposed"
+    properties: Nothing
+
+
+class EventMcpBrowserOpenFailed(Wire):
+    type: Literal["mcp.browser.open.failed"] = "mcp.browser.open.failed"
+    properties: McpPage
+
+
+class EventMcpToolsChanged(Wire):
+    type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
+    properties: McpServerRef
+
+
+class EventMessagePartDelta(Wire):
+    type: Literal["message.part.delta"] = "message.part.delta"
+    properties: PartGain
+
+
+class EventMessagePartRemoved(Wire):
+    type: Literal["message.part.removed"] = "message.part.removed"
+    properties: PartRef
+
+
+class EventMessagePartUpdated(Wire):
+    type: Literal["message.part.updated"] = "message.part.updated"
+    properties: PartChange
+
+
+class EventMessageRemoved(Wire):
+    type: Literal["message.removed"] = "message.removed"
+    properties: MessageRef
+
+
+class EventMessageUpdated(Wire):
+    type: Literal["message.updated"] = "message.updated"
+    properties: MessageInfo
+
+
+class EventPermissionAsked(Wire):
+    type: Literal["permission.asked"] = "permission.asked"
+    properties: PermissionRequest
+
+
+class EventPermissionReplied(Wire):
+    type: Literal["permission.replied"] = "permission.replied"
+    properties: PermissionReply
+
+
+class EventProjectUpdated(Wire):
+    type: Literal["project.updated"] = "project.updated"
+    properties: Project
+
+
+class EventQuestionAsked(Wire):
+    type: Literal["question.asked"] = "question.asked"
+    properties: QuestionRequest
+
+
+class EventQuestionRejected(Wire):
+    type: Literal["question.rejected"] = "question.rejected"
+    properties: QuestionRef
+
+
+class EventQuestionReplied(Wire):
+    type: Literal["question.replied"] = "question.replied"
+    properties: QuestionReply
+
+
+class EventServerConnected(Wire):
+    type: Literal["server.connected"] = "server.connected"
+    properties: Nothing
+
+
+class EventServerHeartbeat(Wire):
+    type: Literal["server.heartbeat"] = "server.heartbeat"
+    properties: Nothing
+
+
+class EventServerInstanceDisposed(Wire):
+    type: Literal["server.instance.disposed"] = "server.instance.disposed"
+    properties: OfDirectory
+
+
+class EventServerResync(Wire):
+    """The cursor is older than the journal: read everything again."""
+
+    type: Literal["server.resync"] = "server.resync"
+    properties: Nothing
+
+
+class EventSessionCompacted(Wire):
+    type: Literal["session.compacted"] = "session.compacted"
+    properties: OfSession
+
+
+class EventSessionCreated(Wire):
+    type: Literal["session.created"] = "session.created"
+    properties: SessionInfo
+
+
+class EventSessionDeleted(Wire):
+    type: Literal["session.deleted"] = "session.deleted"
+    properties: SessionInfo
+
+
+class EventSessionDiff(Wire):
+    type: Literal["session.diff"] = "session.diff"
+    properties: DiffOfSession
+
+
+class EventSessionError(Wire):
+    type: Literal["session.error"] = "session.error"
+    properties: ErrorOfSession
+
+
+class EventSessionIdle(Wire):
+    type: Literal["session.idle"] = "session.idle"
+    properties: OfSession
+
+
+class EventSessionStatus(Wire):
+    type: Literal["session.status"] = "session.status"
+    properties: StatusOfSession
+
+
+class EventSessionUpdated(Wire):
+    type: Literal["session.updated"] = "session.updated"
+    properties: SessionInfo
+
+
+class EventTodoUpdated(Wire):
+    type: Literal["todo.updated"] = "todo.updated"
+    properties: TodosOfSession
+
+
+class EventToken(Wire):
+    """`expires` in epoch milliseconds."""
+
+    token: str
+    expires: int
+
+
+class EventVcsBranchUpdated(Wire):
+    type: Literal["vcs.branch.updated"] = "vcs.branch.updated"
+    properties: BranchName
+
+
+class ExperimentalConfig(Wire):
+    """`mcp_timeout` is milliseconds."""
+
+    hook: HooksConfig | None = None
+    chat_max_retries: Annotated[float | None, Field(alias="chatMaxRetries")] = None
+    disable_paste_summary: bool | None = None
+    batch_tool: bool | None = None
+    open_telemetry: Annotated[bool | None, Field(alias="openTelemetry")] = None
+    primary_tools: list[str] | None = None
+    continue_loop_on_deny: bool | None = None
+    mcp_timeout: int | None = None
+
+
+class ExtensionStatus(Wire):
+    """What became of a plugin or a file of tools. `place` is its file or the name that the configuration has for it."""
+
+    name: str
+    place: str
+    kind: Literal["plugin", "tool"]
+    status: Literal["loaded", "skipped", "failed"]
+    reason: str | None = None
+
+
+class Failed(Wire):
+    status: Literal["error"] = "error"
+    input: dict[str, Any]
+    error: str
+    metadata: dict[str, Any] | None = None
+    time: Ended
+
+
+class FileDiff(Wire):
+    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary."""
+
+    file: str
+    before: str
+    after: str
+    additions: int
+    deletions: int
+
+
+class FileNode(Wire):
+    """`path` is relative to the directory that the request works in; `ignored` is git's view."""
+
+    name: str
+    path: str
+    absolute: str
+    type: Literal["file", "directory"]
+    ignored: bool
+
+
+class FilePart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["file"] = "file"
+    mime: str
+    filename: str | None = None
+    url: str
+    source: Annotated[FileSource | SymbolSource | ResourceSource, Field(discriminator="type")] | None = None
+
+
+class FilePartInput(Wire):
+    id: str | None = None
+    type: Literal["file"] = "file"
+    mime: str
+    filename: str | None = None
+    url: str
+    source: Annotated[FileSource | SymbolSource | ResourceSource, Field(discriminator="type")] | None = None
+
+
+class FilePatch(Wire):
+    """A structured patch as the npm package `diff` makes it."""
+
+    old_file_name: Annotated[str, Field(alias="oldFileName")]
+    new_file_name: Annotated[str, Field(alias="newFileName")]
+    old_header: Annotated[str | None, Field(alias="oldHeader")] = None
+    new_header: Annotated[str | None, Field(alias="newHeader")] = None
+    hunks: list[PatchHunk]
+    index: str | None = None
+
+
+class FileRef(Wire):
+    file: str
+
+
+class FileSource(Wire):
+    text: SourceText
+    type: Literal["file"] = "file"
+    path: str
+
+
+class Forgotten(Wire):
+    success: Literal[True] = True
+
+
+class ForkInput(Wire):
+    message_id: Annotated[str | None, Field(alias="messageID")] = None
+
+
+class FormatterConfig(Wire):
+    disabled: bool | None = None
+    command: list[str] | None = None
+    environment: dict[str, str] | None = None
+    extensions: list[str] | None = None
+
+
+class GlobalEvent(Wire):
+    """An item of GET /global/event: an event and the directory it belongs to, absent for the server's own."""
+
+    directory: str | None = None
+    payload: Event
+
+
+class GroupUsage(Wire):
+    tokens: Tokens
+    cost: float
+    turns: int
+    tool_calls: Annotated[int, Field(alias="toolCalls")]
+    key: str
+    """`provider/model`, a provider, a day (UTC, `2026-01-31`), a session, …"""
+
+
+class HTTPValidationError(Wire):
+    detail: list[ValidationError] | None = None
+
+
+class Health(Wire):
+    healthy: Literal[True] = True
+    version: str
+    replicas: list[ReplicaHealth] | None = None
+
+
+class HookConfig(Wire):
+    command: list[str]
+    environment: dict[str, str] | None = None
+
+
+class HooksConfig(Wire):
+    file_edited: dict[str, list[HookConfig]] | None = None
+    session_completed: list[HookConfig] | None = None
+
+
+class Idle(Wire):
+    type: Literal["idle"] = "idle"
+
+
+class InitInput(Wire):
+    provider_id: Annotated[str, Field(alias="providerID")]
+    model_id: Annotated[str, Field(alias="modelID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+
+
+class InterleavedConfig(Wire):
+    field: Literal["reasoning_content", "reasoning_details"]
+
+
+class InterleavedField(Wire):
+    field: Literal["reasoning_content", "reasoning_details"]
+
+
+class LogEntry(Wire):
+    service: str
+    level: Literal["debug", "info", "error", "warn"]
+    message: str
+    extra: dict[str, Any] | None = None
+
+
+class LspConfig(Wire):
+    command: list[str] | None = None
+    extensions: list[str] | None = None
+    disabled: bool | None = None
+    env: dict[str, str] | None = None
+    initialization: dict[str, Any] | None = None
+
+
+class MCPStatusConnected(Wire):
+    status: Literal["connected"] = "connected"
+
+
+class MCPStatusDisabled(Wire):
+    status: Literal["disabled"] = "disabled"
+
+
+class MCPStatusFailed(Wire):
+    status: Literal["failed"] = "failed"
+    error: str
+
+
+class MCPStatusNeedsAuth(Wire):
+    status: Literal["needs_auth"] = "needs_auth"
+
+
+class MCPStatusNeedsClientRegistration(Wire):
+    status: Literal["needs_client_registration"] = "needs_client_registration"
+    error: str
+
+
+class MatchedText(Wire):
+    text: str
+
+
+class McpEnabledConfig(Wire):
+    """A switch for a server that another layer describes."""
+
+    enabled: bool
+
+
+class McpLocalConfig(Wire):
+    """`timeout` is milliseconds."""
+
+    type: Literal["local"] = "local"
+    command: list[str]
+    environment: dict[str, str] | None = None
+    enabled: bool | None = None
+    timeout: int | None = None
+
+
+class McpOAuthConfig(Wire):
+    client_id: Annotated[str | None, Field(alias="clientId")] = None
+    client_secret: Annotated[str | None, Field(alias="clientSecret")] = None
+    scope: str | None = None
+
+
+class McpPage(Wire):
+    mcp_name: Annotated[str, Field(alias="mcpName")]
+    url: str
+
+
+class McpRemoteConfig(Wire):
+    """`timeout` is milliseconds; `oauth: false` turns its detection off."""
+
+    type: Literal["remote"] = "remote"
+    url: str
+    enabled: bool | None = None
+    headers: dict[str, str] | None = None
+    oauth: McpOAuthConfig | Literal[False] | None = None
+    timeout: int | None = None
+
+
+class McpResource(Wire):
+    """`client` is the server's name."""
+
+    name: str
+    uri: str
+    description: str | None = None
+    mime_type: Annotated[str | None, Field(alias="mimeType")] = None
+    client: str
+
+
+class McpServerRef(Wire):
+    server: str
+
+
+class MessageAbortedError(Wire):
+    name: Literal["MessageAbortedError"] = "MessageAbortedError"
+    data: MessageData
+
+
+class MessageData(Wire):
+    message: str
+
+
+class MessageInfo(Wire):
+    info: Message
+
+
+class MessageOutputLengthError(Wire):
+    name: Literal["MessageOutputLengthError"] = "MessageOutputLengthError"
+    data: EmptyData
+
+
+class MessagePath(Wire):
+    """Where the turn ran: the instance's directory and its worktree."""
+
+    cwd: str
+    root: str
+
+
+class MessageRef(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+
+
+class MessageWithParts(Wire):
+    info: Message
+    parts: list[Part]
+
+
+class Modalities(Wire):
+    text: bool
+    audio: bool
+    image: bool
+    video: bool
+    pdf: bool
+
+
+class ModalitiesConfig(Wire):
+    input: list[Literal["text", "audio", "image", "video", "pdf"]]
+    output: list[Literal["text", "audio", "image", "video", "pdf"]]
+
+
+class Model(Wire):
+    id: str
+    provider_id: Annotated[str, Field(alias="providerID")]
+    api: ModelApi
+    name: str
+    family: str | None = None
+    capabilities: Capabilities
+    cost: ModelPrice
+    limit: ModelLimit
+    status: Literal["alpha", "beta", "deprecated", "active"]
+    options: dict[str, Any]
+    headers: dict[str, str]
+    release_date: str
+    variants: dict[str, dict[str, Any]] | None = None
+
+
+class ModelApi(Wire):
+    """`id` is the name the provider's API knows, `npm` names the adapter as OpenCode's config does."""
+
+    id: str
+    url: str | None = None
+    npm: str
+
+
+class ModelLimit(Wire):
+    context: int
+    input: int | None = None
+    output: int
+
+
+class ModelLimitConfig(Wire):
+    """Tokens."""
+
+    context: float
+    input: float | None = None
+    output: float
+
+
+class ModelPrice(Wire):
+    input: float
+    output: float
+    cache: CachePrice
+    experimental_over200_k: Annotated[Price | None, Field(alias="experimentalOver200K")] = None
+
+
+class ModelPriceConfig(Wire):
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    context_over_200k: PriceConfig | None = None
+
+
+class ModelProviderConfig(Wire):
+    npm: str
+
+
+class ModelRef(Wire):
+    provider_id: Annotated[str, Field(alias="providerID")]
+    model_id: Annotated[str, Field(alias="modelID")]
+
+
+class NamedError(Wire):
+    name: str
+    data: ErrorData
+
+
+class NewServer(Wire):
+    name: str
+    config: Annotated[McpLocalConfig | McpRemoteConfig, Field(discriminator="type")]
+
+
+class NotFoundError(Wire):
+    name: Literal["NotFoundError"] = "NotFoundError"
+    data: ErrorData
+
+
+class NotReverted(Wire):
+    """A file, or a tool, whose changes a revert could not take back."""
+
+    file: str
+    reason: str
+
+
+class Nothing(Wire):
+    pass
+
+
+class OAuth(Wire):
+    type: Literal["oauth"] = "oauth"
+    refresh: str
+    access: str
+    expires: float
+    account_id: Annotated[str | None, Field(alias="accountId")] = None
+    enterprise_url: Annotated[str | None, Field(alias="enterpriseUrl")] = None
+
+
+class OfDirectory(Wire):
+    directory: str
+
+
+class OfSession(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+
+
+class PartChange(Wire):
+    part: Part
+    delta: str | None = None
+
+
+class PartGain(Wire):
+    """What a part gained, for clients that asked for `parts=delta`: the first gain is the first that they hear of the part."""
+
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    part_id: Annotated[str, Field(alias="partID")]
+    part_type: Annotated[str, Field(alias="partType")]
+    field: str
+    delta: str
+
+
+class PartRef(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    part_id: Annotated[str, Field(alias="partID")]
+
+
+class PatchHunk(Wire):
+    """`lines` start with ` `, `-` or `+`, or say that there is no newline at the end."""
+
+    old_start: Annotated[int, Field(alias="oldStart")]
+    old_lines: Annotated[int, Field(alias="oldLines")]
+    new_start: Annotated[int, Field(alias="newStart")]
+    new_lines: Annotated[int, Field(alias="newLines")]
+    lines: list[str]
+
+
+class PatchPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["patch"] = "patch"
+    hash: str
+    files: list[str]
+
+
+class Paths(Wire):
+    home: str
+    state: str
+    config: str
+    worktree: str
+    directory: str
+
+
+class Pending(Wire):
+    status: Literal["pending"] = "pending"
+    input: dict[str, Any]
+    raw: str
+
+
+class PermissionReply(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    request_id: Annotated[str, Field(alias="requestID")]
+    reply: Literal["once", "always", "reject"]
+
+
+class PermissionRequest(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    permission: str
+    patterns: list[str]
+    metadata: dict[str, Any]
+    always: list[str]
+    tool: CallRef | None = None
+
+
+class Position(Wire):
+    line: int
+    character: int
+
+
+class Price(Wire):
+    input: float
+    output: float
+    cache: CachePrice
+
+
+class PriceConfig(Wire):
+    """Dollars a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+class Project(Wire):
+    """`id` is the hash of the repository's first commit, or `global` outside git; `worktree` is its main checkout."""
+
+    id: str
+    worktree: str
+    vcs: Literal["git"] = "git"
+    name: str | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
+    time: ProjectTime
+    sandboxes: list[str]
+
+
+class ProjectCommands(Wire):
+    start: str | None = None
+
+
+class ProjectIcon(Wire):
+    url: str | None = None
+    override: str | None = None
+    color: str | None = None
+
+
+class ProjectTime(Wire):
+    created: int
+    updated: int
+    initialized: int | None = None
+
+
+class ProjectUpdate(Wire):
+    name: str | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
+
+
+class PromptInput(Wire):
+    message_id: Annotated[str | None, Field(alias="messageID")] = None
+    model: ModelRef | None = None
+    agent: str | None = None
+    no_reply: Annotated[bool | None, Field(alias="noReply")] = None
+    tools: dict[str, bool] | None = None
+    system: str | None = None
+    variant: str | None = None
+    format: TextFormat | None = None
+    parts: list[PartInput]
+
+
+class ProviderAuthData(Wire):
+    message: str
+    provider_id: Annotated[str, Field(alias="providerID")]
+
+
+class ProviderAuthError(Wire):
+    name: Literal["ProviderAuthError"] = "ProviderAuthError"
+    data: ProviderAuthData
+
+
+class ProviderAuthMethod(Wire):
+    type: Literal["oauth", "api"]
+    label: str
+
+
+class ProviderConfig(Wire):
+    api: str | None = None
+    name: str | None = None
+    env: list[str] | None = None
+    id: str | None = None
+    npm: str | None = None
+    models: dict[str, ProviderModelConfig] | None = None
+    whitelist: list[str] | None = None
+    blacklist: list[str] | None = None
+    options: ProviderOptions | None = None
+
+
+class ProviderInfo(Wire):
+    id: str
+    name: str
+    source: Literal["env", "config", "custom", "api"]
+    env: list[str]
+    key: str | None = None
+    options: dict[str, Any]
+    models: dict[str, Model]
+
+
+class ProviderList(Wire):
+    all: list[ProviderInfo]
+    default: dict[str, str]
+    connected: list[str]
+
+
+class ProviderModelConfig(Wire):
+    id: str | None = None
+    name: str | None = None
+    family: str | None = None
+    release_date: str | None = None
+    attachment: bool | None = None
+    reasoning: bool | None = None
+    temperature: bool | None = None
+    tool_call: bool | None = None
+    interleaved: Literal[True] | InterleavedConfig | None = None
+    cost: ModelPriceConfig | None = None
+    limit: ModelLimitConfig | None = None
+    modalities: ModalitiesConfig | None = None
+    experimental: bool | None = None
+    status: Literal["alpha", "beta", "deprecated"] | None = None
+    options: dict[str, Any] | None = None
+    headers: dict[str, str] | None = None
+    provider: ModelProviderConfig | None = None
+    variants: dict[str, VariantConfig] | None = None
+
+
+class ProviderOptions(Wire):
+    """`timeout` is milliseconds for a request; false: none. Other keys go to the adapter (`model_extra`)."""
+
+    api_key: Annotated[str | None, Field(alias="apiKey")] = None
+    base_url: Annotated[str | None, Field(alias="baseURL")] = None
+    enterprise_url: Annotated[str | None, Field(alias="enterpriseUrl")] = None
+    set_cache_key: Annotated[bool | None, Field(alias="setCacheKey")] = None
+    timeout: int | Literal[False] | None = None
+
+
+class QuestionInfo(Wire):
+    question: str
+    header: str
+    options: list[QuestionOption]
+    multiple: bool | None = None
+    custom: bool | None = None
+
+
+class QuestionOption(Wire):
+    label: str
+    description: str
+
+
+class QuestionRef(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    request_id: Annotated[str, Field(alias="requestID")]
+
+
+class QuestionReply(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    request_id: Annotated[str, Field(alias="requestID")]
+    answers: list[list[str]]
+
+
+class QuestionRequest(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    questions: list[QuestionInfo]
+    tool: CallRef | None = None
+
+
+class Range(Wire):
+    start: Position
+    end: Position
+
+
+class ReasoningPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["reasoning"] = "reasoning"
+    text: str
+    metadata: dict[str, Any] | None = None
+    time: Span
+
+
+class ReplicaHealth(Wire):
+    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: events that
+    its clients were still to be given at its last heartbeat.
+    """
+
+    id: str
+    address: str
+    version: str
+    started: int
+    heartbeat_age: Annotated[int, Field(alias="heartbeatAge")]
+    alive: bool
+    running_sessions: Annotated[int, Field(alias="runningSessions")]
+    journal_lag: Annotated[int | None, Field(alias="journalLag")] = None
+
+
+class ReplyInput(Wire):
+    reply: Literal["once", "always", "reject"]
+    message: str | None = None
+
+
+class ResourceSource(Wire):
+    text: SourceText
+    type: Literal["resource"] = "resource"
+    client_name: Annotated[str, Field(alias="clientName")]
+    uri: str
+
+
+class RespondInput(Wire):
+    """The deprecated route's body: POST /session/:id/permissions/:permissionID."""
+
+    response: Literal["once", "always", "reject"]
+
+
+class Retry(Wire):
+    """Waiting to ask the provider again; `next` is epoch milliseconds."""
+
+    type: Literal["retry"] = "retry"
+    attempt: int
+    message: str
+    next: int
+
+
+class RetryPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["retry"] = "retry"
+    attempt: int
+    error: APIError
+    time: RetryTime
+
+
+class RetryTime(Wire):
+    created: int
+
+
+class Revert(Wire):
+    """`snapshot` is the tree from just before. Opensession's own: `notReverted`; `unfinished` while files are being put back,
+    which a server that is killed meanwhile undoes at its next start.
+    """
+
+    message_id: Annotated[str, Field(alias="messageID")]
+    part_id: Annotated[str | None, Field(alias="partID")] = None
+    snapshot: str | None = None
+    diff: str | None = None
+    not_reverted: Annotated[list[NotReverted] | None, Field(alias="notReverted")] = None
+    unfinished: bool | None = None
+
+
+class RevertInput(Wire):
+    message_id: Annotated[str, Field(alias="messageID")]
+    part_id: Annotated[str | None, Field(alias="partID")] = None
+    dry_run: Annotated[bool | None, Field(alias="dryRun")] = None
+
+
+class Rule(Wire):
+    permission: str
+    pattern: str
+    action: Literal["allow", "deny", "ask"]
+
+
+class Running(Wire):
+    status: Literal["running"] = "running"
+    input: dict[str, Any]
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    time: Started
+
+
+class SandboxConfig(Wire):
+    """What commands reach besides the project, where they run in a sandbox. `network: false` leaves a loopback of their own."""
+
+    network: bool | None = None
+    read: list[str] | None = None
+    write: list[str] | None = None
+
+
+class ServerConfig(Wire):
+    port: int | None = None
+    hostname: str | None = None
+    mdns: bool | None = None
+    cors: list[str] | None = None
+
+
+class Session(Wire):
+    id: str
+    slug: str
+    project_id: Annotated[str, Field(alias="projectID")]
+    directory: str
+    parent_id: Annotated[str | None, Field(alias="parentID")] = None
+    summary: SessionSummary | None = None
+    share: Share | None = None
+    title: str
+    agent: str | None = None
+    model: SessionModel | None = None
+    metadata: dict[str, Any] | None = None
+    version: str
+    time: SessionTime
+    permission: list[Rule] | None = None
+    revert: Revert | None = None
+    owner: str | None = None
+    """The user it belongs to, on a server with users"""
+
+
+class SessionInfo(Wire):
+    info: Session
+
+
+class SessionModel(Wire):
+    """What answers prompts that name no model, in a session without an earlier one."""
+
+    id: str
+    provider_id: Annotated[str, Field(alias="providerID")]
+    variant: str | None = None
+
+
+class SessionSummary(Wire):
+    additions: int
+    deletions: int
+    files: int
+    diffs: list[FileDiff] | None = None
+
+
+class SessionTime(Wire):
+    created: int
+    updated: int
+    compacting: int | None = None
+    archived: float | None = None
+
+
+class Share(Wire):
+    url: str
+
+
+class SharedConversation(Wire):
+    session: SharedSession
+    messages: list[MessageWithParts]
+    diff: list[FileDiff]
+    todo: list[Todo]
+
+
+class SharedSession(Wire):
+    """What a visitor may know of a session: no directory, no project, no permission rules."""
+
+    id: str
+    title: str
+    version: str
+    time: SessionTime
+    summary: SessionSummary | None = None
+
+
+class ShellInput(Wire):
+    message_id: Annotated[str | None, Field(alias="messageID")] = None
+    """Of the user message; it must be new"""
+    agent: str
+    command: str
+    model: ModelRef | None = None
+
+
+class SignInCode(Wire):
+    code: str
+
+
+class SignInPage(Wire):
+    """Where the user signs in; empty when there is no need to."""
+
+    authorization_url: Annotated[str, Field(alias="authorizationUrl")]
+
+
+class Skill(Wire):
+    name: str
+    description: str
+    location: str
+
+
+class SnapshotPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["snapshot"] = "snapshot"
+    snapshot: str
+
+
+class SourceText(Wire):
+    value: str
+    start: int
+    end: int
+
+
+class Span(Wire):
+    """Milliseconds since the epoch; no end while it is running."""
+
+    start: int
+    end: int | None = None
+
+
+class Started(Wire):
+    start: int
+
+
+class StatusOfSession(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    status: SessionStatus
+
+
+class StepFinishPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["step-finish"] = "step-finish"
+    reason: str
+    snapshot: str | None = None
+    cost: float
+    tokens: Tokens
+
+
+class StepStartPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["step-start"] = "step-start"
+    snapshot: str | None = None
+
+
+class Submatch(Wire):
+    """`start` and `end` count bytes of the line."""
+
+    match: MatchedText
+    start: int
+    end: int
+
+
+class SubtaskPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["subtask"] = "subtask"
+    prompt: str
+    description: str
+    agent: str
+    model: ModelRef | None = None
+    command: str | None = None
+
+
+class SubtaskPartInput(Wire):
+    id: str | None = None
+    type: Literal["subtask"] = "subtask"
+    prompt: str
+    description: str
+    agent: str
+    model: ModelRef | None = None
+    command: str | None = None
+
+
+class SummarizeInput(Wire):
+    provider_id: Annotated[str, Field(alias="providerID")]
+    model_id: Annotated[str, Field(alias="modelID")]
+    auto: bool | None = None
+
+
+class Symbol(Wire):
+    name: str
+    kind: int
+    location: SymbolLocation
+
+
+class SymbolLocation(Wire):
+    uri: str
+    range: Range
+
+
+class SymbolSource(Wire):
+    text: SourceText
+    type: Literal["symbol"] = "symbol"
+    path: str
+    range: Range
+    name: str
+    kind: int
+
+
+class TextFormat(Wire):
+    """What an answer may be asked for as: text alone."""
+
+    type: Literal["text"] = "text"
+
+
+class TextMatch(Wire):
+    """A line, as `rg --json` reports it; `absolute_offset` is where it starts in the file, in bytes."""
+
+    path: MatchedText
+    lines: MatchedText
+    line_number: int
+    absolute_offset: int
+    submatches: list[Submatch]
+
+
+class TextPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["text"] = "text"
+    text: str
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    time: Span | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class TextPartInput(Wire):
+    id: str | None = None
+    type: Literal["text"] = "text"
+    text: str
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    time: Span | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Todo(Wire):
+    content: str
+    """Brief description of the task"""
+    status: str
+    """Current status of the task: pending, in_progress, completed, cancelled"""
+    priority: str
+    """Priority level of the task: high, medium, low"""
+    id: str
+    """Unique identifier for the todo item"""
+
+
+class TodosOfSession(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    todos: list[Todo]
+
+
+class Tokens(Wire):
+    input: int
+    output: int
+    reasoning: int
+    cache: CacheTokens
+
+
+class ToolListItem(Wire):
+    id: str
+    description: str
+    parameters: Any
+
+
+class ToolPart(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: Literal["tool"] = "tool"
+    call_id: Annotated[str, Field(alias="callID")]
+    tool: str
+    state: ToolState
+    metadata: dict[str, Any] | None = None
+
+
+class TuiAcceleration(Wire):
+    enabled: bool
+
+
+class TuiConfig(Wire):
+    scroll_speed: float | None = None
+    scroll_acceleration: TuiAcceleration | None = None
+    diff_style: Literal["auto", "stacked"] | None = None
+
+
+class Unhealthy(Wire):
+    healthy: Literal[False] = False
+    version: str
+    reason: str
+
+
+class UnknownError(Wire):
+    name: Literal["UnknownError"] = "UnknownError"
+    data: MessageData
+
+
+class UpdateInput(Wire):
+    """`permission` comes behind the rules that there are; `metadata` takes the place of what there is."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    permission: list[Rule] | None = None
+    time: UpdateTime | None = None
+    owner: str | None = None
+    """Give it to another user, empty: to nobody; for admins"""
+
+
+class UpdateTime(Wire):
+    archived: float | None = None
+
+
+class UsageReport(Wire):
+    """`groups` add up to `total`."""
+
+    group: Literal["model", "provider", "day", "session", "directory", "agent"]
+    total: UsageTotal
+    groups: list[GroupUsage]
+    """The dearest first; days in their order"""
+
+
+class UsageTotal(Wire):
+    """`cost` in dollars. `turns`: prompts that were answered; `toolCalls`: tool calls of the answers."""
+
+    tokens: Tokens
+    cost: float
+    turns: int
+    tool_calls: Annotated[int, Field(alias="toolCalls")]
+
+
+class UserMessage(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    role: Literal["user"] = "user"
+    time: UserTime
+    summary: UserSummary | None = None
+    agent: str
+    model: ModelRef
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    variant: str | None = None
+
+
+class UserSummary(Wire):
+    title: str | None = None
+    body: str | None = None
+    diffs: list[FileDiff]
+
+
+class UserTime(Wire):
+    created: int
+
+
+class ValidationError(Wire):
+    loc: list[str | int]
+    msg: str
+    type: str
+    input: Any = None
+    ctx: dict[str, Any] | None = None
+
+
+class VariantConfig(Wire):
+    disabled: bool | None = None
+
+
+class VcsInfo(Wire):
+    branch: str
+
+
+class ViewedFile(Wire):
+    """Text without the white space around it, or the bytes in base64. `diff` and `patch` when it differs from HEAD."""
+
+    type: Literal["text"] = "text"
+    content: str
+    diff: str | None = None
+    patch: FilePatch | None = None
+    encoding: Literal["base64"] = "base64"
+    mime_type: Annotated[str | None, Field(alias="mimeType")] = None
+
+
+class WatcherConfig(Wire):
+    ignore: list[str] | None = None
+
+
+class WellKnownAuth(Wire):
+    type: Literal["wellknown"] = "wellknown"
+    key: str
+    token: str
+
+
+SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
+
+Part = Annotated[
+    TextPart
+    | SubtaskPart
+    | ReasoningPart
+    | FilePart
+    | ToolPart
+    | StepStartPart
+    | StepFinishPart
+    | SnapshotPart
+    | PatchPart
+    | AgentPart
+    | RetryPart
+    | CompactionPart,
+    Field(discriminator="type"),
+]
+
+Event = Annotated[
+    EventServerConnected
+    | EventServerHeartbeat
+    | EventServerResync
+    | EventServerInstanceDisposed
+    | EventGlobalDisposed
+    | EventProjectUpdated
+    | EventVcsBranchUpdated
+    | EventSessionCreated
+    | EventSessionUpdated
+    | EventSessionDeleted
+    | EventSessionDiff
+    | EventSessionStatus
+    | EventSessionIdle
+    | EventSessionCompacted
+    | EventSessionError
+    | EventMessageUpdated
+    | EventMessageRemoved
+    | EventMessagePartUpdated
+    | EventMessagePartDelta
+    | EventMessagePartRemoved
+    | EventPermissionAsked
+    | EventPermissionReplied
+    | EventQuestionAsked
+    | EventQuestionReplied
+    | EventQuestionRejected
+    | EventTodoUpdated
+    | EventCommandExecuted
+    | EventFileEdited
+    | EventMcpToolsChanged
+    | EventMcpBrowserOpenFailed,
+    Field(discriminator="type"),
+]
+
+Credentials = Annotated[OAuth | ApiAuth | WellKnownAuth, Field(discriminator="type")]
+
+McpStatus = Annotated[
+    MCPStatusConnected | MCPStatusDisabled | MCPStatusFailed | MCPStatusNeedsAuth | MCPStatusNeedsClientRegistration,
+    Field(discriminator="status"),
+]
+
+MessageError = Annotated[
+    ProviderAuthError | UnknownError | MessageOutputLengthError | MessageAbortedError | ContextOverflowError | APIError,
+    Field(discriminator="name"),
+]
+
+Message = Annotated[UserMessage | AssistantMessage, Field(discriminator="role")]
+
+PartInput = Annotated[TextPartInput | FilePartInput | AgentPartInput | SubtaskPartInput, Field(discriminator="type")]
+
+ToolState = Annotated[Pending | Running | Completed | Failed, Field(discriminator="status")]
+
+KeybindsConfig = dict[str, str]
+
+LayoutConfig = Literal["auto", "stretch"]
+
+LogLevel = Literal["DEBUG", "INFO", "WARN", "ERROR"]
+
+PermissionActionConfig = Literal["allow", "deny", "ask"]
+
+PermissionObjectConfig = dict[str, PermissionActionConfig]
+
+PermissionRuleConfig = PermissionActionConfig | PermissionObjectConfig
+
+PermissionConfig = dict[str, PermissionRuleConfig] | Literal["ask", "allow", "deny"]

@@ -1,0 +1,525 @@
+"""Every operation of the API, generated from openapi.yaml by `make openapi`: `client.call(operations.session_get(id))`."""
+
+from typing import Any, Literal
+
+from opensession_client import models
+from opensession_client.operation import Operation, segment
+
+
+def session_list(
+    *,
+    directory: str | None = None,
+    roots: str | None = None,
+    start: float | None = None,
+    search: str | None = None,
+    limit: float | None = None,
+) -> Operation[list[models.Session]]:
+    """GET /session"""
+    return Operation(
+        "GET",
+        "/session",
+        list[models.Session],
+        query={"directory": directory, "roots": roots, "start": start, "search": search, "limit": limit},
+    )
+
+
+def session_create(body: models.CreateInput | None = None, *, directory: str | None = None) -> Operation[models.Session]:
+    """POST /session
+
+    An unknown agent or model is refused, as in a prompt.
+    """
+    return Operation("POST", "/session", models.Session, query={"directory": directory}, body=body)
+
+
+def session_status(*, directory: str | None = None) -> Operation[dict[str, models.SessionStatus]]:
+    """GET /session/status"""
+    return Operation("GET", "/session/status", dict[str, models.SessionStatus], query={"directory": directory})
+
+
+def session_get(session_id: str) -> Operation[models.Session]:
+    """GET /session/{sessionID}"""
+    return Operation("GET", f"/session/{segment(session_id)}", models.Session)
+
+
+def session_update(
+    session_id: str, body: models.UpdateInput | None = None, *, directory: str | None = None
+) -> Operation[models.Session]:
+    """PATCH /session/{sessionID}"""
+    return Operation("PATCH", f"/session/{segment(session_id)}", models.Session, query={"directory": directory}, body=body)
+
+
+def session_delete(session_id: str, *, directory: str | None = None) -> Operation[bool]:
+    """DELETE /session/{sessionID}
+
+    What runs in the session or below it is aborted first; what is prompted meanwhile is deleted too, or gets a 404.
+    """
+    return Operation("DELETE", f"/session/{segment(session_id)}", bool, query={"directory": directory})
+
+
+def session_children(session_id: str) -> Operation[list[models.Session]]:
+    """GET /session/{sessionID}/children"""
+    return Operation("GET", f"/session/{segment(session_id)}/children", list[models.Session])
+
+
+def session_todo(session_id: str) -> Operation[list[models.Todo]]:
+    """GET /session/{sessionID}/todo"""
+    return Operation("GET", f"/session/{segment(session_id)}/todo", list[models.Todo])
+
+
+def session_diff(session_id: str, *, message_id: str | None = None) -> Operation[list[models.FileDiff]]:
+    """GET /session/{sessionID}/diff"""
+    return Operation("GET", f"/session/{segment(session_id)}/diff", list[models.FileDiff], query={"messageID": message_id})
+
+
+def session_fork(
+    session_id: str, body: models.ForkInput | None = None, *, directory: str | None = None
+) -> Operation[models.Session]:
+    """POST /session/{sessionID}/fork"""
+    return Operation("POST", f"/session/{segment(session_id)}/fork", models.Session, query={"directory": directory}, body=body)
+
+
+def session_abort(session_id: str) -> Operation[bool]:
+    """POST /session/{sessionID}/abort
+
+    Answers when the session is idle and its record finished; an idle or unknown session is idle already.
+    """
+    return Operation("POST", f"/session/{segment(session_id)}/abort", bool)
+
+
+def session_messages(
+    session_id: str, *, limit: float | None = None, before: str | None = None
+) -> Operation[list[models.MessageWithParts]]:
+    """GET /session/{sessionID}/message"""
+    return Operation(
+        "GET", f"/session/{segment(session_id)}/message", list[models.MessageWithParts], query={"limit": limit, "before": before}
+    )
+
+
+def session_prompt(
+    session_id: str, body: models.PromptInput, *, directory: str | None = None
+) -> Operation[models.MessageWithParts]:
+    """POST /session/{sessionID}/message
+
+    What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time.
+    """
+    return Operation(
+        "POST", f"/session/{segment(session_id)}/message", models.MessageWithParts, query={"directory": directory}, body=body
+    )
+
+
+def session_prompt_async(session_id: str, body: models.PromptInput, *, directory: str | None = None) -> Operation[None]:
+    """POST /session/{sessionID}/prompt_async"""
+    return Operation("POST", f"/session/{segment(session_id)}/prompt_async", None, query={"directory": directory}, body=body)
+
+
+def session_message(session_id: str, message_id: str) -> Operation[models.MessageWithParts]:
+    """GET /session/{sessionID}/message/{messageID}"""
+    return Operation("GET", f"/session/{segment(session_id)}/message/{segment(message_id)}", models.MessageWithParts)
+
+
+def session_delete_message(session_id: str, message_id: str, *, directory: str | None = None) -> Operation[bool]:
+    """DELETE /session/{sessionID}/message/{messageID}"""
+    return Operation(
+        "DELETE", f"/session/{segment(session_id)}/message/{segment(message_id)}", bool, query={"directory": directory}
+    )
+
+
+def part_update(
+    session_id: str, message_id: str, part_id: str, body: models.Part, *, directory: str | None = None
+) -> Operation[models.Part]:
+    """PATCH /session/{sessionID}/message/{messageID}/part/{partID}"""
+    return Operation(
+        "PATCH",
+        f"/session/{segment(session_id)}/message/{segment(message_id)}/part/{segment(part_id)}",
+        models.Part,
+        query={"directory": directory},
+        body=body,
+    )
+
+
+def part_delete(session_id: str, message_id: str, part_id: str, *, directory: str | None = None) -> Operation[bool]:
+    """DELETE /session/{sessionID}/message/{messageID}/part/{partID}"""
+    return Operation(
+        "DELETE",
+        f"/session/{segment(session_id)}/message/{segment(message_id)}/part/{segment(part_id)}",
+        bool,
+        query={"directory": directory},
+    )
+
+
+def auth_event_token() -> Operation[models.EventToken]:
+    """POST /auth/event-token
+
+    A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header.
+    """
+    return Operation("POST", "/auth/event-token", models.EventToken)
+
+
+def global_health(*, replicas: bool | None = None) -> Operation[models.Health]:
+    """GET /global/health
+
+    Whether this server can serve: 503 while it stops, or while its database accepts no writes.
+    """
+    return Operation("GET", "/global/health", models.Health, query={"replicas": replicas})
+
+
+def global_dispose() -> Operation[bool]:
+    """POST /global/dispose"""
+    return Operation("POST", "/global/dispose", bool)
+
+
+def app_log(body: models.LogEntry) -> Operation[bool]:
+    """POST /log"""
+    return Operation("POST", "/log", bool, body=body)
+
+
+def lsp_status() -> Operation[list[dict[str, Any]]]:
+    """GET /lsp
+
+    No language servers run here.
+    """
+    return Operation("GET", "/lsp", list[dict[str, Any]])
+
+
+def formatter_status() -> Operation[list[dict[str, Any]]]:
+    """GET /formatter
+
+    No formatters run here.
+    """
+    return Operation("GET", "/formatter", list[dict[str, Any]])
+
+
+def session_command(
+    session_id: str, body: models.CommandInput, *, directory: str | None = None
+) -> Operation[models.MessageWithParts]:
+    """POST /session/{sessionID}/command"""
+    return Operation(
+        "POST", f"/session/{segment(session_id)}/command", models.MessageWithParts, query={"directory": directory}, body=body
+    )
+
+
+def session_shell(
+    session_id: str, body: models.ShellInput, *, directory: str | None = None
+) -> Operation[models.MessageWithParts]:
+    """POST /session/{sessionID}/shell"""
+    return Operation(
+        "POST", f"/session/{segment(session_id)}/shell", models.MessageWithParts, query={"directory": directory}, body=body
+    )
+
+
+def session_init(session_id: str, body: models.InitInput, *, directory: str | None = None) -> Operation[bool]:
+    """POST /session/{sessionID}/init"""
+    return Operation("POST", f"/session/{segment(session_id)}/init", bool, query={"directory": directory}, body=body)
+
+
+def session_summarize(session_id: str, body: models.SummarizeInput, *, directory: str | None = None) -> Operation[bool]:
+    """POST /session/{sessionID}/summarize"""
+    return Operation("POST", f"/session/{segment(session_id)}/summarize", bool, query={"directory": directory}, body=body)
+
+
+def session_revert(session_id: str, body: models.RevertInput, *, directory: str | None = None) -> Operation[models.Session]:
+    """POST /session/{sessionID}/revert
+
+    With `dryRun` nothing is touched: `revert.diff` shows what would become of the files.
+    """
+    return Operation("POST", f"/session/{segment(session_id)}/revert", models.Session, query={"directory": directory}, body=body)
+
+
+def session_unrevert(session_id: str, *, directory: str | None = None) -> Operation[models.Session]:
+    """POST /session/{sessionID}/unrevert"""
+    return Operation("POST", f"/session/{segment(session_id)}/unrevert", models.Session, query={"directory": directory})
+
+
+def permission_list(*, directory: str | None = None) -> Operation[list[models.PermissionRequest]]:
+    """GET /permission"""
+    return Operation("GET", "/permission", list[models.PermissionRequest], query={"directory": directory})
+
+
+def permission_reply(request_id: str, body: models.ReplyInput) -> Operation[bool]:
+    """POST /permission/{requestID}/reply"""
+    return Operation("POST", f"/permission/{segment(request_id)}/reply", bool, body=body)
+
+
+def permission_respond(session_id: str, permission_id: str, body: models.RespondInput) -> Operation[bool]:
+    """POST /session/{sessionID}/permissions/{permissionID}"""
+    return Operation("POST", f"/session/{segment(session_id)}/permissions/{segment(permission_id)}", bool, body=body)
+
+
+def question_list(*, directory: str | None = None) -> Operation[list[models.QuestionRequest]]:
+    """GET /question"""
+    return Operation("GET", "/question", list[models.QuestionRequest], query={"directory": directory})
+
+
+def question_reply(request_id: str, body: models.AnswerInput) -> Operation[bool]:
+    """POST /question/{requestID}/reply"""
+    return Operation("POST", f"/question/{segment(request_id)}/reply", bool, body=body)
+
+
+def question_reject(request_id: str) -> Operation[bool]:
+    """POST /question/{requestID}/reject"""
+    return Operation("POST", f"/question/{segment(request_id)}/reject", bool)
+
+
+def config_get(*, directory: str | None = None) -> Operation[models.Config]:
+    """GET /config"""
+    return Operation("GET", "/config", models.Config, query={"directory": directory})
+
+
+def config_update(body: dict[str, Any], *, directory: str | None = None) -> Operation[models.Config]:
+    """PATCH /config
+
+    Change the directory's own configuration file; what is not named stays as it is.
+    """
+    return Operation("PATCH", "/config", models.Config, query={"directory": directory}, body=body)
+
+
+def config_providers(*, directory: str | None = None) -> Operation[models.ConnectedProviders]:
+    """GET /config/providers"""
+    return Operation("GET", "/config/providers", models.ConnectedProviders, query={"directory": directory})
+
+
+def provider_list(*, directory: str | None = None) -> Operation[models.ProviderList]:
+    """GET /provider"""
+    return Operation("GET", "/provider", models.ProviderList, query={"directory": directory})
+
+
+def provider_auth(*, directory: str | None = None) -> Operation[dict[str, list[models.ProviderAuthMethod]]]:
+    """GET /provider/auth"""
+    return Operation("GET", "/provider/auth", dict[str, list[models.ProviderAuthMethod]], query={"directory": directory})
+
+
+def auth_set(provider_id: str, body: models.Credentials) -> Operation[bool]:
+    """PUT /auth/{providerID}
+
+    A member's own is stored for them, encrypted. The server's is kept in the data directory in a file that only the server's
+    user can read.
+    """
+    return Operation("PUT", f"/auth/{segment(provider_id)}", bool, body=body)
+
+
+def auth_remove(provider_id: str) -> Operation[bool]:
+    """DELETE /auth/{providerID}"""
+    return Operation("DELETE", f"/auth/{segment(provider_id)}", bool)
+
+
+def path_get(*, directory: str | None = None) -> Operation[models.Paths]:
+    """GET /path"""
+    return Operation("GET", "/path", models.Paths, query={"directory": directory})
+
+
+def project_list() -> Operation[list[models.Project]]:
+    """GET /project"""
+    return Operation("GET", "/project", list[models.Project])
+
+
+def project_current(*, directory: str | None = None) -> Operation[models.Project]:
+    """GET /project/current"""
+    return Operation("GET", "/project/current", models.Project, query={"directory": directory})
+
+
+def project_update(project_id: str, body: models.ProjectUpdate) -> Operation[models.Project]:
+    """PATCH /project/{projectID}"""
+    return Operation("PATCH", f"/project/{segment(project_id)}", models.Project, body=body)
+
+
+def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
+    """GET /vcs
+
+    An empty name: HEAD is detached, or the directory lies outside git.
+    """
+    return Operation("GET", "/vcs", models.VcsInfo, query={"directory": directory})
+
+
+def app_agents(*, directory: str | None = None) -> Operation[list[models.Agent]]:
+    """GET /agent"""
+    return Operation("GET", "/agent", list[models.Agent], query={"directory": directory})
+
+
+def command_list(*, directory: str | None = None) -> Operation[list[models.Command]]:
+    """GET /command
+
+    The directory's own and its MCP servers' prompts.
+    """
+    return Operation("GET", "/command", list[models.Command], query={"directory": directory})
+
+
+def app_skills(*, directory: str | None = None) -> Operation[list[models.Skill]]:
+    """GET /skill"""
+    return Operation("GET", "/skill", list[models.Skill], query={"directory": directory})
+
+
+def tool_ids(*, directory: str | None = None) -> Operation[list[str]]:
+    """GET /experimental/tool/ids"""
+    return Operation("GET", "/experimental/tool/ids", list[str], query={"directory": directory})
+
+
+def tool_list(*, provider: str, model: str, directory: str | None = None) -> Operation[list[models.ToolListItem]]:
+    """GET /experimental/tool"""
+    return Operation(
+        "GET",
+        "/experimental/tool",
+        list[models.ToolListItem],
+        query={"provider": provider, "model": model, "directory": directory},
+    )
+
+
+def instance_dispose(*, directory: str | None = None) -> Operation[bool]:
+    """POST /instance/dispose
+
+    Stop what runs in a directory and close it; the next request opens it anew.
+    """
+    return Operation("POST", "/instance/dispose", bool, query={"directory": directory})
+
+
+def find_text(*, pattern: str, directory: str | None = None) -> Operation[list[models.TextMatch]]:
+    """GET /find
+
+    Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all.
+    """
+    return Operation("GET", "/find", list[models.TextMatch], query={"pattern": pattern, "directory": directory})
+
+
+def find_files(
+    *,
+    query: str,
+    dirs: Literal["true", "false"] | None = None,
+    type: Literal["file", "directory"] | None = None,
+    limit: int | None = None,
+    directory: str | None = None,
+) -> Operation[list[str]]:
+    """GET /find/file
+
+    Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first.
+    """
+    return Operation(
+        "GET", "/find/file", list[str], query={"query": query, "dirs": dirs, "type": type, "limit": limit, "directory": directory}
+    )
+
+
+def find_symbols(*, query: str, directory: str | None = None) -> Operation[list[models.Symbol]]:
+    """GET /find/symbol
+
+    Always empty, as OpenCode's: no language server is asked.
+    """
+    return Operation("GET", "/find/symbol", list[models.Symbol], query={"query": query, "directory": directory})
+
+
+def file_list(*, path: str, directory: str | None = None) -> Operation[list[models.FileNode]]:
+    """GET /file"""
+    return Operation("GET", "/file", list[models.FileNode], query={"path": path, "directory": directory})
+
+
+def file_read(*, path: str, directory: str | None = None) -> Operation[models.ViewedFile]:
+    """GET /file/content
+
+    Empty when there is no such file.
+    """
+    return Operation("GET", "/file/content", models.ViewedFile, query={"path": path, "directory": directory})
+
+
+def file_status(*, directory: str | None = None) -> Operation[list[models.ChangedFile]]:
+    """GET /file/status"""
+    return Operation("GET", "/file/status", list[models.ChangedFile], query={"directory": directory})
+
+
+def mcp_status(*, directory: str | None = None) -> Operation[dict[str, models.McpStatus]]:
+    """GET /mcp
+
+    Waits for the servers that are connecting.
+    """
+    return Operation("GET", "/mcp", dict[str, models.McpStatus], query={"directory": directory})
+
+
+def mcp_add(body: models.NewServer, *, directory: str | None = None) -> Operation[dict[str, models.McpStatus]]:
+    """POST /mcp
+
+    Until the directory is closed; one of that name is replaced.
+    """
+    return Operation("POST", "/mcp", dict[str, models.McpStatus], query={"directory": directory}, body=body)
+
+
+def mcp_connect(name: str, *, directory: str | None = None) -> Operation[bool]:
+    """POST /mcp/{name}/connect
+
+    True also if it fails to: the status says why.
+    """
+    return Operation("POST", f"/mcp/{segment(name)}/connect", bool, query={"directory": directory})
+
+
+def mcp_disconnect(name: str, *, directory: str | None = None) -> Operation[bool]:
+    """POST /mcp/{name}/disconnect"""
+    return Operation("POST", f"/mcp/{segment(name)}/disconnect", bool, query={"directory": directory})
+
+
+def mcp_auth_start(name: str, *, directory: str | None = None) -> Operation[models.SignInPage]:
+    """POST /mcp/{name}/auth"""
+    return Operation("POST", f"/mcp/{segment(name)}/auth", models.SignInPage, query={"directory": directory})
+
+
+def mcp_auth_remove(name: str, *, directory: str | None = None) -> Operation[models.Forgotten]:
+    """DELETE /mcp/{name}/auth"""
+    return Operation("DELETE", f"/mcp/{segment(name)}/auth", models.Forgotten, query={"directory": directory})
+
+
+def mcp_auth_callback(name: str, body: models.SignInCode, *, directory: str | None = None) -> Operation[models.McpStatus]:
+    """POST /mcp/{name}/auth/callback
+
+    With the code that the sign-in page gave.
+    """
+    return Operation("POST", f"/mcp/{segment(name)}/auth/callback", models.McpStatus, query={"directory": directory}, body=body)
+
+
+def mcp_auth_authenticate(name: str, *, directory: str | None = None) -> Operation[models.McpStatus]:
+    """POST /mcp/{name}/auth/authenticate
+
+    Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has been there.
+    """
+    return Operation("POST", f"/mcp/{segment(name)}/auth/authenticate", models.McpStatus, query={"directory": directory})
+
+
+def experimental_resource_list(*, directory: str | None = None) -> Operation[dict[str, models.McpResource]]:
+    """GET /experimental/resource
+
+    Of the servers that are connected, by `<server>:<name>` in the letters of a command's name.
+    """
+    return Operation("GET", "/experimental/resource", dict[str, models.McpResource], query={"directory": directory})
+
+
+def session_share(session_id: str, *, directory: str | None = None) -> Operation[models.Session]:
+    """POST /session/{sessionID}/share
+
+    Sharing twice gives the same link.
+    """
+    return Operation("POST", f"/session/{segment(session_id)}/share", models.Session, query={"directory": directory})
+
+
+def session_unshare(session_id: str, *, directory: str | None = None) -> Operation[models.Session]:
+    """DELETE /session/{sessionID}/share"""
+    return Operation("DELETE", f"/session/{segment(session_id)}/share", models.Session, query={"directory": directory})
+
+
+def share_session(share_id: str) -> Operation[models.SharedConversation]:
+    """GET /s/{shareID}/session
+
+    A shared session as its visitors see it, without a password. With its `ETag` as `If-None-Match`: 304 unless it changed.
+    """
+    return Operation("GET", f"/s/{segment(share_id)}/session", models.SharedConversation)
+
+
+def usage_get(
+    *,
+    since: int | None = None,
+    until: int | None = None,
+    group: Literal["model", "provider", "day", "session", "directory", "agent"] | None = None,
+) -> Operation[models.UsageReport]:
+    """GET /usage
+
+    A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it
+    was when the session is given to another user.
+    """
+    return Operation("GET", "/usage", models.UsageReport, query={"since": since, "until": until, "group": group})
+
+
+def plugin_list(*, directory: str | None = None) -> Operation[list[models.ExtensionStatus]]:
+    """GET /plugin"""
+    return Operation("GET", "/plugin", list[models.ExtensionStatus], query={"directory": directory})

@@ -1,0 +1,221 @@
+"""The sync client against a real server: prompts, permissions, pages, errors. What both clients share is tested with this one."""
+
+from pathlib import Path
+from typing import Literal
+
+import httpx
+import pytest
+from running_server import RunningServer
+
+from opensession_client import (
+    ApiError,
+    NotFound,
+    Opensession,
+    PromptAborted,
+    PromptFailed,
+    StreamedEvent,
+    attached_file,
+    operations,
+    server_file,
+    session_id_of,
+)
+from opensession_client.models import (
+    APIError,
+    EventMessagePartDelta,
+    EventMessagePartUpdated,
+    EventPermissionAsked,
+    EventSessionIdle,
+    PermissionRequest,
+    QuestionRequest,
+    ReplyInput,
+    Rule,
+    TextPartInput,
+    ToolPart,
+)
+
+ASK = [Rule(permission="bash", pattern="*", action="ask")]
+
+
+def tools(parts: list[object]) -> dict[str, str]:
+    return {part.tool: part.state.status for part in parts if isinstance(part, ToolPart)}
+
+
+def test_a_prompt_is_answered_with_its_text_and_the_parts_of_the_whole_turn(client: Opensession) -> None:
+    session = client.create_session("Reading")
+    answer = client.prompt(session.id, "read a.txt")
+    assert session.title == "Reading"
+    assert answer.text == "Done: `read` succeeded (7 lines of output)."
+    assert tools(answer.parts) == {"read": "completed"}
+    assert [answer.info.finish, answer.info.provider_id, len(answer.messages)] == ["stop", "scripted", 2]
+
+
+def test_events_of_the_turn_are_given_while_it_runs(client: Opensession) -> None:
+    session, other = client.create_session(), client.create_session()
+    client.call(operations.session_prompt_async(other.id, prompt_of("long 20")))
+    seen: list[StreamedEvent] = []
+    answer = client.prompt(session.id, "long 30", on_event=seen.append)
+    assert (
+        "".join(event.properties.delta for event in seen if isinstance(event, EventMessagePartDelta)).strip()
+        == answer.text.strip()
+    )
+    assert {session_id_of(event) for event in seen} == {session.id}
+    assert isinstance(seen[-1], EventSessionIdle)
+
+
+def prompt_of(text: str) -> operations.models.PromptInput:
+    return operations.models.PromptInput(parts=[TextPartInput(text=text)])
+
+
+@pytest.mark.parametrize(("reply", "outcome"), [("once", "completed"), ("reject", "error")])
+def test_a_permission_is_asked_for_and_the_answer_decides(
+    client: Opensession, reply: Literal["once", "reject"], outcome: str
+) -> None:
+    asked: list[PermissionRequest] = []
+
+    def decide(request: PermissionRequest) -> Literal["once", "reject"]:
+        asked.append(request)
+        return reply
+
+    session = client.create_session(permission=ASK)
+    answer = client.prompt(session.id, "run echo hello", on_permission=decide)
+    assert [(request.permission, request.patterns) for request in asked] == [("bash", ["echo hello"])]
+    assert tools(answer.parts) == {"bash": outcome}
+
+
+def test_a_rejection_may_say_why(client: Opensession) -> None:
+    session = client.create_session(permission=ASK)
+    answer = client.prompt(
+        session.id, "run echo hello", on_permission=lambda _: ReplyInput(reply="reject", message="Not on a Sunday")
+    )
+    [call] = [part for part in answer.parts if isinstance(part, ToolPart)]
+    assert "Not on a Sunday" in call.state.model_dump_json()
+
+
+def test_a_question_is_answered(client: Opensession) -> None:
+    def choose(request: QuestionRequest) -> list[list[str]]:
+        return [[question.options[1].label] for question in request.questions]
+
+    answer = client.prompt(client.create_session().id, "ask Which colour: red, blue", on_question=choose)
+    [call] = [part for part in answer.parts if isinstance(part, ToolPart)]
+    assert "blue" in call.state.model_dump_json() and call.state.status == "completed"
+
+
+def test_questions_can_be_rejected(client: Opensession) -> None:
+    answer = client.prompt(client.create_session().id, "ask Which colour: red, blue", on_question=lambda _: None)
+    assert tools(answer.parts) == {"question": "error"}
+
+
+def test_what_waited_before_the_prompt_is_answered_too(client: Opensession) -> None:
+    session = client.create_session(permission=ASK)
+    with client.stream() as events:
+        client.call(operations.session_prompt_async(session.id, prompt_of("run echo hello")))
+        next(event for event in events if isinstance(event, EventPermissionAsked) and event.properties.session_id == session.id)
+    answer = client.prompt(session.id, "help", on_permission=lambda _: "once")
+    assert "scripted provider" in answer.text
+
+
+def test_a_failed_turn_is_raised_with_its_stored_error(client: Opensession) -> None:
+    with pytest.raises(PromptFailed, match="You asked me to fail with 400") as failed:
+        client.prompt(client.create_session().id, "fail 400")
+    assert isinstance(failed.value.error, APIError) and failed.value.error.data.status_code == 400
+    assert not isinstance(failed.value, PromptAborted)
+
+
+def test_an_aborted_turn_is_raised_with_what_there_is_of_it(client: Opensession) -> None:
+    session = client.create_session()
+
+    def stop(event: StreamedEvent) -> None:
+        if isinstance(event, EventMessagePartUpdated) and isinstance(event.properties.part, ToolPart):
+            client.abort(session.id)
+
+    with pytest.raises(PromptAborted) as stopped:
+        client.prompt(session.id, "run sleep 120", on_event=stop)
+    assert tools(stopped.value.answer.parts) == {"bash": "error"}
+
+
+def test_a_turn_that_takes_too_long_goes_on_without_its_caller(client: Opensession) -> None:
+    session = client.create_session()
+    with pytest.raises(TimeoutError, match=r"0\.2 seconds"):
+        client.prompt(session.id, "run sleep 120", timeout=0.2)
+    assert client.call(operations.session_status())[session.id].type == "busy"
+    client.abort(session.id)
+    assert session.id not in client.call(operations.session_status())
+
+
+def test_a_silent_turn_is_timed_out_as_well(client: Opensession) -> None:
+    """Nothing comes while a permission is waited for but heartbeats, ten seconds apart."""
+    session = client.create_session(permission=ASK)
+    with pytest.raises(TimeoutError):
+        client.prompt(session.id, "run echo hello", timeout=1)
+    client.abort(session.id)
+
+
+def test_the_same_prompt_is_answered_once(client: Opensession) -> None:
+    session = client.create_session()
+    first, again = (client.prompt(session.id, "long 3", message_id="msg_sent00twice") for _ in range(2))
+    assert first.info.id == again.info.id and len(list(client.messages(session.id))) == 2
+
+
+def test_files_are_sent_or_named(client: Opensession, server: RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("The password is swordfish.")
+    prompt = [
+        TextPartInput(text="help"),
+        attached_file(tmp_path / "note.txt"),
+        server_file(str(server.workspace / "a.txt"), lines=(2, 2)),
+    ]
+    session = client.create_session()
+    client.prompt(session.id, prompt)
+    sent = next(message for message in client.messages(session.id) if message.info.role == "user").model_dump_json()
+    assert "swordfish" in sent and "world" in sent and "1\\thello" not in sent
+
+
+def test_messages_come_newest_first_page_by_page(client: Opensession) -> None:
+    session = client.create_session()
+    for text in ("long 1", "long 2", "long 3"):
+        client.prompt(session.id, text)
+    stored = client.call(operations.session_messages(session.id))
+    paged = list(client.messages(session.id, page_size=2))
+    assert [message.info.id for message in paged] == [message.info.id for message in reversed(stored)]
+    assert len(paged) == 6
+
+
+def test_sessions_come_newest_first_each_once(client: Opensession) -> None:
+    made = [client.create_session(f"page {number}").id for number in range(7)]
+    found = [session.id for session in client.sessions(search="page ", page_size=2)]
+    assert found == made[::-1]
+
+
+def test_an_error_is_raised_by_what_it_is(client: Opensession) -> None:
+    with pytest.raises(NotFound, match="Session not found: ses_nope") as missing:
+        client.call(operations.session_get("ses_nope"))
+    assert missing.value.name == "NotFoundError"
+    with pytest.raises(ApiError, match=r"400 .*parts") as wrong:
+        client.call(operations.Operation("POST", f"/session/{client.create_session().id}/message", None, body={"parts": 1}))
+    assert wrong.value.status == 400
+    with pytest.raises(ApiError, match="no-such-model"):
+        client.prompt(client.create_session().id, "help", model="scripted/no-such-model")
+
+
+def test_a_server_that_is_not_there_is_said_at_once() -> None:
+    with Opensession("http://127.0.0.1:1") as nowhere, pytest.raises(httpx.ConnectError):
+        nowhere.create_session()
+
+
+def test_a_client_works_in_its_directory(client: Opensession, server: RunningServer) -> None:
+    below = server.workspace / "sub dir"
+    below.mkdir()
+    with Opensession(server.base, directory=str(below)) as scoped:
+        session = scoped.create_session("below")
+        assert session.directory == str(below)
+        assert scoped.prompt(session.id, "write made.txt: one").text.startswith("Done")
+        assert [each.title for each in scoped.sessions(directory=str(below))] == ["below"]
+    assert (below / "made.txt").read_text() == "one"
+    assert client.prompt(session.id, "long 2").text, "a session is prompted in its own directory"
+    with Opensession(server.base, directory="/") as outside, pytest.raises(ApiError, match="403"):
+        outside.create_session()
+
+
+def test_url_and_token_come_from_the_environment(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENSESSION_URL", server.base)
+    with Opensession() as client:
+        assert client.create_session("By its variable").title == "By its variable"
