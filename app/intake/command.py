@@ -13,7 +13,7 @@ from app.intake.mcp_commands import ask as ask_server
 from app.intake.user_message import default_model_of
 from app.provider.models.selection import parse_model
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.agent import Agent, Command
 from app.schema.errors import BadRequest
 from app.schema.message import CommandInput, PromptInput
@@ -124,20 +124,20 @@ class Commands:
         if command.mcp:
             given = await ask_server(instance, command.name, split_arguments(arguments))
             return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
-        text = (await self._with_shell(fill(command.template, arguments), instance.place)).strip()
+        text = (await self._with_shell(fill(command.template, arguments), instance.sandbox_workspace)).strip()
         worktree = Path(instance.location.worktree if instance.location.is_git else instance.location.directory)
         return text, await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
 
-    async def _with_shell(self, text: str, place: SandboxPlace) -> str:
+    async def _with_shell(self, text: str, workspace: SandboxWorkspace) -> str:
         """Each !`command` gives way to what it prints on standard output, run in the session's directory."""
-        outputs = [await self._output(command, place) for command in _SHELL.findall(text)]
+        outputs = [await self._output(command, workspace) for command in _SHELL.findall(text)]
         replacements = iter(outputs)
         return _SHELL.sub(lambda _: next(replacements), text)
 
-    async def _output(self, command: str, place: SandboxPlace) -> str:
+    async def _output(self, command: str, workspace: SandboxWorkspace) -> str:
         transcript = Transcript()
         try:
-            program = await asyncio.to_thread(self._sandbox.program, [self._shell, "-c", command], place, self._environment)
+            program = await asyncio.to_thread(self._sandbox.program, [self._shell, "-c", command], workspace, self._environment)
             ended = await run_process(program, timeout=SHELL_SECONDS, on_output=transcript.add, stderr=DEVNULL)
         except (OSError, ValueError) as error:
             return f"(The command {command!r} could not be run: {error})"

@@ -12,7 +12,7 @@ from app.mcp.sign_in import SignIn
 from app.mcp.target import McpServerConfig, McpTarget
 from app.mcp.values import Content, McpFailure, Offers
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpConfig, McpEnabledConfig, McpLocalConfig
 from app.schema.errors import NotFound
 from app.schema.event import EventMcpToolsChanged, McpServerRef
@@ -77,9 +77,9 @@ class McpServers:
     """Those of one configuration. When that changes, `configured` makes another set, which shares the servers that stay: a server
     is connected as long as one of its sets is started."""
 
-    def __init__(self, place: SandboxPlace, settings: McpSettings, answer_ms: int | None = None) -> None:
-        self.directory = str(place.directory)
-        self._place = place
+    def __init__(self, workspace: SandboxWorkspace, settings: McpSettings, answer_ms: int | None = None) -> None:
+        self.directory = str(workspace.directory)
+        self._workspace = workspace
         self.settings = settings
         self._servers: dict[str, McpServer] = {}
         self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
@@ -99,19 +99,19 @@ class McpServers:
 
     # Which there are.
 
-    def configured(self, config: Mapping[str, McpConfig], answer_ms: int | None, place: SandboxPlace) -> "McpServers":
+    def configured(self, config: Mapping[str, McpConfig], answer_ms: int | None, workspace: SandboxWorkspace) -> "McpServers":
         """The set of another configuration, not started. It shares what was added at run time and what is configured alike."""
-        other = McpServers(place, self.settings, answer_ms)
+        other = McpServers(workspace, self.settings, answer_ms)
         wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
-        kept = {server.name: server for server in self if server.added or self._is_unchanged(server, wanted, place)}
+        kept = {server.name: server for server in self if server.added or self._is_unchanged(server, wanted, workspace)}
         other._followed = dict(self._followed)
         other._servers = {**kept, **{name: McpServer(name, one) for name, one in wanted.items() if name not in kept}}
         return other
 
-    def _is_unchanged(self, server: McpServer, wanted: Mapping[str, McpServerConfig], place: SandboxPlace) -> bool:
+    def _is_unchanged(self, server: McpServer, wanted: Mapping[str, McpServerConfig], workspace: SandboxWorkspace) -> bool:
         """A program is started anew where it may reach something else."""
         is_alike = wanted.get(server.name) == server.config
-        return is_alike and (place == self._place or not isinstance(server.config, McpLocalConfig))
+        return is_alike and (workspace == self._workspace or not isinstance(server.config, McpLocalConfig))
 
     def start(self) -> None:
         """Connects those that are switched on and that no other set has started. Returns at once."""
@@ -166,11 +166,11 @@ class McpServers:
         await self._closing.wait()
 
     def open(self, server: McpServer, sign_in: SignIn | None = None) -> McpConnection:
-        """A new connection in the place of the one that it has."""
+        """A new connection in place of the one that it has."""
         self._close_connection(server)
         shared = self.settings
         environment, credentials = shared.environment, shared.credentials
-        target = McpTarget(server.name, server.config, self._place, environment, shared.sandbox, credentials, sign_in)
+        target = McpTarget(server.name, server.config, self._workspace, environment, shared.sandbox, credentials, sign_in)
         server.connection = McpConnection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
         return server.connection
 

@@ -47,7 +47,7 @@ async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) ->
 
 def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServerParameters:
     env = {**target.environment, **config.environment, marks.VARIABLE: mark}
-    program = target.sandbox.program(config.command, target.place, env, shows_named=True)
+    program = target.sandbox.program(config.command, target.workspace, env, shows_named=True)
     command, *arguments = program.argv
     return StdioServerParameters(command=command, args=arguments, env=env, cwd=program.cwd, encoding_error_handler="replace")
 

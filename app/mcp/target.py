@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 
 McpServerConfig = McpLocalConfig | McpRemoteConfig
@@ -14,12 +14,12 @@ McpServerConfig = McpLocalConfig | McpRemoteConfig
 
 @dataclass(frozen=True)
 class McpTarget:
-    """A program is started in the sandbox of `place` with `environment` and what its own configuration adds.
+    """A program is started in the sandbox of `workspace` with `environment` and what its own configuration adds.
     With a `sign_in` a remote server may ask the user to sign in; without one it is only tried with what is stored."""
 
     name: str
     config: McpServerConfig
-    place: SandboxPlace
+    workspace: SandboxWorkspace
     environment: Mapping[str, str]
     sandbox: Sandbox
     credentials: CredentialStore

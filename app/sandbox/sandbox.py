@@ -8,7 +8,7 @@ from pathlib import Path
 from app.sandbox.bubblewrap import arguments
 from app.sandbox.machine import find_facts, prefix_of
 from app.sandbox.program import Program
-from app.sandbox.scope import MachineFacts, SandboxPlace, is_private, may_be_granted, opened_for, scope_of
+from app.sandbox.scope import MachineFacts, SandboxWorkspace, is_private, may_be_granted, opened_for, scope_of
 from app.sandbox.trial import SandboxUnusable, usable
 from app.settings import Settings
 
@@ -29,7 +29,7 @@ class Sandbox:
     def program(
         self,
         argv: Sequence[str],
-        place: SandboxPlace,
+        workspace: SandboxWorkspace,
         env: Mapping[str, str],
         *,
         cwd: Path | None = None,
@@ -37,14 +37,14 @@ class Sandbox:
         approved: Iterable[Path] = (),
         shows_named: bool = False,
     ) -> Program:
-        """`cwd`: where it starts, if not in the place's directory. `granted`: what the user allows it outside of the project;
+        """`cwd`: where it starts, if not in the workspace's directory. `granted`: what the user allows it outside of the project;
         `approved`: directories that they allow every command. `shows_named`: it sees, read-only, what `argv` names.
         Raises OSError if its own home and /tmp cannot be made."""
-        directory = cwd or place.directory
+        directory = cwd or workspace.directory
         if self._machine is None:
             return Program(argv, directory, env)
         named = named_by(argv, self._machine) if shows_named else ()
-        scope = scope_of(self._machine, place, directory, granted, approved, named)
+        scope = scope_of(self._machine, workspace, directory, granted, approved, named)
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
             _make(scope.private / name, mode)
         inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env

@@ -51,7 +51,7 @@ DEFAULTS = SandboxConfig()
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxPlace:
+class SandboxWorkspace:
     """The directory that a command works for, with its configuration. `worktree` is `/` outside git."""
 
     directory: Path
@@ -86,7 +86,7 @@ class SandboxScope:
 
 def scope_of(
     machine: MachineFacts,
-    place: SandboxPlace,
+    workspace: SandboxWorkspace,
     directory: Path,
     granted: Iterable[Path] = (),
     approved: Iterable[Path] = (),
@@ -95,27 +95,27 @@ def scope_of(
     """`granted`: paths outside of the project that the user has allowed this command, files or directories. `approved`:
     directories that they have allowed for good: wide ones and the system's are opened only where a command names them. `named`:
     what it sees besides, read-only."""
-    config = place.config
-    opened_by_config = [*place.directories, *map(_expanded, config.write)]
+    config = workspace.config
+    opened_by_config = [*workspace.directories, *map(_expanded, config.write)]
     opened = (opened_for(path, machine) for path in granted if may_be_granted(path, machine))
     always = (path for path in approved if path.is_dir() and may_be_granted(path, machine) and not _is_wide(path, machine))
-    write = [*map(_real, opened_by_config), *git_directories(place.top), *(path for path in opened if path), *always]
+    write = [*map(_real, opened_by_config), *git_directories(workspace.top), *(path for path in opened if path), *always]
     read = [_real(path) for path in (*map(_expanded, config.read), *named)]
     spellings = [(_real(name), name) for name in opened_by_config if _real(name) != name]
     return SandboxScope(
         directory=directory,
-        project=_real(place.top),
+        project=_real(workspace.top),
         write=tuple(dict.fromkeys(write)),
         read=tuple(dict.fromkeys(read)),
         spellings=tuple(dict.fromkeys(spellings)),
         masks=tuple(_masks(machine, [*write, *read])),
         network=config.network is not False,
-        private=private_directory(machine.data_dir, place),
+        private=private_directory(machine.data_dir, workspace),
     )
 
 
-def private_directory(data_dir: Path, place: SandboxPlace) -> Path:
-    return data_dir / "sandbox" / sha256(os.fsencode(_real(place.top))).hexdigest()[:16]
+def private_directory(data_dir: Path, workspace: SandboxWorkspace) -> Path:
+    return data_dir / "sandbox" / sha256(os.fsencode(_real(workspace.top))).hexdigest()[:16]
 
 
 def may_be_granted(path: Path, machine: MachineFacts) -> bool:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from app.sandbox.bubblewrap import arguments
-from app.sandbox.scope import MachineFacts, SandboxPlace, scope_of
+from app.sandbox.scope import MachineFacts, SandboxWorkspace, scope_of
 
 SECONDS = 10
 _MESSAGE_CHARACTERS = 300
@@ -41,11 +41,11 @@ def _failure(machine: MachineFacts) -> str:
     """Empty if it works."""
     with tempfile.TemporaryDirectory(prefix="opensession-sandbox-") as name:
         directory = Path(name)
-        place = SandboxPlace(directory, directory)
+        workspace = SandboxWorkspace(directory, directory)
         apart = replace(machine, data_dir=directory / "data")
         for folder in ("home", "tmp"):
-            (scope_of(apart, place, directory).private / folder).mkdir(parents=True)
-        command = [*arguments(apart, scope_of(apart, place, directory)), machine.shell, "-c", "echo works"]
+            (scope_of(apart, workspace, directory).private / folder).mkdir(parents=True)
+        command = [*arguments(apart, scope_of(apart, workspace, directory)), machine.shell, "-c", "echo works"]
         try:
             tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:

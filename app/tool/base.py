@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel, RootModel
 
 from app.permission.rules import Subject
-from app.sandbox.scope import DEFAULTS, SandboxPlace
+from app.sandbox.scope import DEFAULTS, SandboxWorkspace
 from app.schema.agent import Agent
 from app.schema.config import SandboxConfig
 from app.schema.file import FileContent
@@ -110,8 +110,8 @@ class ToolContext:
     bypass_directory_check: bool = False
 
     @property
-    def place(self) -> SandboxPlace:
-        return SandboxPlace(self.directory, self.worktree, self.sandbox)
+    def sandbox_workspace(self) -> SandboxWorkspace:
+        return SandboxWorkspace(self.directory, self.worktree, self.sandbox)
 
 
 class ToolError(Exception):

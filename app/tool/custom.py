@@ -70,7 +70,7 @@ class CallContext:
 
     def __init__(self, ctx: ToolContext, sandbox: Sandbox, environment: Mapping[str, str]) -> None:
         self._host = ctx.host
-        self._place = ctx.place
+        self._workspace = ctx.sandbox_workspace
         self._sandbox = sandbox
         self._environment = environment
         self.session_id = ctx.session_id
@@ -81,7 +81,7 @@ class CallContext:
 
     async def run(self, command: Sequence[str], timeout: float = 120) -> PluginCommandEnd:
         transcript = Transcript()
-        program = await asyncio.to_thread(self._sandbox.program, command, self._place, self._environment)
+        program = await asyncio.to_thread(self._sandbox.program, command, self._workspace, self._environment)
         ended = await process.run(program, timeout=timeout, on_output=transcript.add)
         return PluginCommandEnd(ended.code, transcript.text())
 

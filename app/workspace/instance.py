@@ -14,7 +14,7 @@ from app.project.location import Location
 from app.provider.models.catalogue import Known
 from app.provider.models.selection import find
 from app.provider.registry import Providers
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.agent import Agent, Command, Skill
 from app.schema.config import Config
 from app.schema.model import Model, ProviderInfo
@@ -85,9 +85,9 @@ class Instance:
         return self.may_read is not None and not self.may_read(os.path.realpath(path))
 
     @property
-    def place(self) -> SandboxPlace:
-        return place_of(self.location, self.config)
+    def sandbox_workspace(self) -> SandboxWorkspace:
+        return sandbox_workspace(self.location, self.config)
 
 
-def place_of(location: Location, config: Config) -> SandboxPlace:
-    return SandboxPlace(Path(location.directory), Path(location.worktree), config.sandbox)
+def sandbox_workspace(location: Location, config: Config) -> SandboxWorkspace:
+    return SandboxWorkspace(Path(location.directory), Path(location.worktree), config.sandbox)

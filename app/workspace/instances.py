@@ -20,7 +20,7 @@ from app.provider.models.assembly import ProviderSettings, assemble
 from app.provider.models.catalogue import Known
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import Config
 from app.schema.model import Auth
 from app.schema.session import FileDiff
@@ -30,7 +30,7 @@ from app.tool.custom import custom_tools
 from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.principal import Principal
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, place_of
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, sandbox_workspace
 from app.workspace.resources import Resources
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
@@ -162,12 +162,12 @@ class Instances:
         cached = self._cached.get(directory)
         return cached.instance.extensions.mcp if cached else None
 
-    async def _mcp(self, place: SandboxPlace, config: Config) -> McpServers:
+    async def _mcp(self, sandbox: SandboxWorkspace, config: Config) -> McpServers:
         """Not started. What clients have chosen since the directory's last disposal holds, also where it is opened only now."""
-        directory = str(place.directory)
+        directory = str(sandbox.directory)
         before = self.open_mcp(directory)
-        made = before or McpServers(place, self._mcp_settings)
-        made = made.configured(config.mcp, config.experimental.mcp_timeout, place)
+        made = before or McpServers(sandbox, self._mcp_settings)
+        made = made.configured(config.mcp, config.experimental.mcp_timeout, sandbox)
         if before is None:
             made.follow(await self._mcp_settings.states.of(directory))
         return made
@@ -203,7 +203,7 @@ class Instances:
         connected = assemble(self._models.known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
         providers = Providers(connected, scripted=self._models.scripted)
-        mcp = await self._mcp(place_of(workspace.location, config), config)
+        mcp = await self._mcp(sandbox_workspace(workspace.location, config), config)
         snapshots = workspace.snapshots(config)
         return Instance(
             location=workspace.location,

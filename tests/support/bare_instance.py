@@ -11,7 +11,7 @@ from app.project.location import Location
 from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import Config
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
@@ -20,7 +20,7 @@ from app.workspace.resources import Resources
 
 def bare_instance(directory: str) -> Instance:
     mcp = McpServers(
-        SandboxPlace(Path(directory), Path(directory)),
+        SandboxWorkspace(Path(directory), Path(directory)),
         McpSettings({}, OFF, CredentialStore(Path(directory)), announcing_to()),
     )
     providers = Providers({})

@@ -10,7 +10,7 @@ import pytest
 from sandboxed import sandbox_of
 
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import SandboxConfig
 from app.settings import Settings
 from app.tool.process import process
@@ -56,16 +56,18 @@ class Confined:
         settings = Settings(data_dir=self.base / "data", roots=str(self.base / "others"))
         self.sandbox = sandbox_of(settings, {**os.environ, **environment})
 
-    def place_of(self, directory: Path, worktree: Path | None = None) -> SandboxPlace:
-        return SandboxPlace(directory, worktree or directory)
+    def workspace_of(self, directory: Path, worktree: Path | None = None) -> SandboxWorkspace:
+        return SandboxWorkspace(directory, worktree or directory)
 
-    def place(self, **config: object) -> SandboxPlace:
-        return SandboxPlace(self.project, self.project, SandboxConfig.model_validate(config))
+    def workspace(self, **config: object) -> SandboxWorkspace:
+        return SandboxWorkspace(self.project, self.project, SandboxConfig.model_validate(config))
 
     async def run(
-        self, command: str, *, granted: Sequence[Path] = (), timeout: float = 60, place: SandboxPlace | None = None
+        self, command: str, *, granted: Sequence[Path] = (), timeout: float = 60, workspace: SandboxWorkspace | None = None
     ) -> CommandEnd:
         chunks: list[bytes] = []
-        program = self.sandbox.program(["/bin/bash", "-c", command], place or self.place(), dict(os.environ), granted=granted)
+        program = self.sandbox.program(
+            ["/bin/bash", "-c", command], workspace or self.workspace(), dict(os.environ), granted=granted
+        )
         ended = await process.run(program, timeout=timeout, on_output=chunks.append)
         return CommandEnd(ended.code, b"".join(chunks).decode(errors="replace"))

@@ -82,7 +82,9 @@ class BashTool(Tool[BashParameters]):
         self, command: str, directory: Path, ctx: ToolContext, granted: Sequence[Path], approved: Sequence[Path]
     ) -> Program:
         argv = [self._shell, "-c", command]
-        return self._sandbox.program(argv, ctx.place, self._environment, cwd=directory, granted=granted, approved=approved)
+        return self._sandbox.program(
+            argv, ctx.sandbox_workspace, self._environment, cwd=directory, granted=granted, approved=approved
+        )
 
     async def _run(self, args: BashParameters, program: Program, timeout_ms: float, ctx: ToolContext) -> ToolResult:
         transcript = Transcript()

@@ -19,7 +19,7 @@ from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.mcp.values import McpFailure
 from app.sandbox.sandbox import OFF
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpConfig
 from app.schema.errors import NotFound
 from app.schema.event import AnnouncedEvent, EventMcpToolsChanged
@@ -37,12 +37,12 @@ class Directory:
         self._news = asyncio.Event()
         environment = {"PATH": os.environ["PATH"], "SHARED": "1"}
         settings = McpSettings(environment, OFF, CredentialStore(path / "data"), announcing_to(self._heard))
-        self.servers = McpServers(SandboxPlace(path, path), settings)
+        self.servers = McpServers(SandboxWorkspace(path, path), settings)
 
     def configure(self, **configured: dict[str, Any]) -> McpServers:
         before = self.servers
         wanted = {name: CONFIG.validate_python(entry) for name, entry in configured.items()}
-        self.servers = before.configured(wanted, None, SandboxPlace(self.path, self.path))
+        self.servers = before.configured(wanted, None, SandboxWorkspace(self.path, self.path))
         self.servers.start()
         before.stop()
         return self.servers
@@ -217,7 +217,7 @@ async def test_only_what_changed_in_the_configuration_is_connected_anew(director
 async def test_a_server_is_connected_as_long_as_one_of_its_sets_is_started(directory: Directory) -> None:
     before = directory.configure(kept=plain(), gone=plain())
     await before.statuses()
-    after = before.configured({"kept": CONFIG.validate_python(plain())}, None, SandboxPlace(directory.path, directory.path))
+    after = before.configured({"kept": CONFIG.validate_python(plain())}, None, SandboxWorkspace(directory.path, directory.path))
     after.start()
     assert (await before.call_tool("gone", "echo", {"text": "x"})).text == "x", "what uses the first set goes on with it"
     connection = before.find("kept").connection

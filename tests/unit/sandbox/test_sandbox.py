@@ -80,9 +80,9 @@ async def test_directories_of_the_configuration_are_open(confined: Confined) -> 
     for name in ("read", "write"):
         (confined.base / name).mkdir()
         (confined.base / name / "a").write_text(name)
-    place = confined.place(read=[str(confined.base / "read")], write=[str(confined.base / "write")])
+    workspace = confined.workspace(read=[str(confined.base / "read")], write=[str(confined.base / "write")])
     script = f"cd {confined.base}; cat read/a write/a; touch write/b; touch read/b"
-    ended = await confined.run(script, place=place)
+    ended = await confined.run(script, workspace=workspace)
     assert ended.output.startswith("readwrite") and "Read-only file system" in ended.output
     assert (confined.base / "write" / "b").exists()
 
@@ -92,10 +92,10 @@ async def test_without_network_there_is_a_loopback_of_its_own(confined: Confined
     port = server.sockets[0].getsockname()[1]
     connect = f"(: </dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo connected || echo not"
     assert (await confined.run(connect)).output == "connected\n"
-    alone = confined.place(network=False)
-    assert (await confined.run(connect, place=alone)).output == "not\n"
+    alone = confined.workspace(network=False)
+    assert (await confined.run(connect, workspace=alone)).output == "not\n"
     listen = "import socket as s; here = s.create_server(('127.0.0.1', 0)); s.create_connection(here.getsockname()); print('own')"
-    assert (await confined.run(f'python3 -c "{listen}"', place=alone)).output == "own\n"
+    assert (await confined.run(f'python3 -c "{listen}"', workspace=alone)).output == "own\n"
     server.close()
 
 
@@ -149,10 +149,10 @@ def test_it_can_be_switched_off_and_required(tmp_path: Path, monkeypatch: pytest
 
 
 def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confined) -> None:
-    used, unused = (confined.place_of(confined.base / name) for name in ("used", "unused"))
-    for place in (used, unused):
-        place.directory.mkdir()
-        confined.sandbox.program(["true"], place, {})
+    used, unused = (confined.workspace_of(confined.base / name) for name in ("used", "unused"))
+    for workspace in (used, unused):
+        workspace.directory.mkdir()
+        confined.sandbox.program(["true"], workspace, {})
     data = confined.base / "data"
     old = private_directory(data, unused)
     for path in (old / "home", old / "tmp", old):
@@ -163,11 +163,11 @@ def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confine
 
 async def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
     beside, key = confined.base / "beside" / "file", confined.base / "home" / ".ssh" / "id_rsa"
-    program = confined.sandbox.program(["/bin/cat", str(beside), str(key)], confined.place(), {}, shows_named=True)
+    program = confined.sandbox.program(["/bin/cat", str(beside), str(key)], confined.workspace(), {}, shows_named=True)
     process = await asyncio.create_subprocess_exec(
         *program.argv, cwd=program.cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     output, errors = await process.communicate()
     assert output.decode().count(SECRET) == 1 and str(key) in errors.decode()
-    write = confined.sandbox.program(["/bin/sh", "-c", 'echo x > "$0"', str(beside)], confined.place(), {}, shows_named=True)
+    write = confined.sandbox.program(["/bin/sh", "-c", 'echo x > "$0"', str(beside)], confined.workspace(), {}, shows_named=True)
     assert await (await asyncio.create_subprocess_exec(*write.argv, cwd=write.cwd, stderr=asyncio.subprocess.DEVNULL)).wait() != 0

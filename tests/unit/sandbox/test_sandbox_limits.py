@@ -13,7 +13,7 @@ from sandboxed import needs_sandbox
 
 from app.sandbox.bubblewrap import arguments
 from app.sandbox.machine import find_facts
-from app.sandbox.scope import MachineFacts, SandboxPlace, scope_of
+from app.sandbox.scope import MachineFacts, SandboxWorkspace, scope_of
 from app.sandbox.trial import SandboxUnusable, usable
 
 pytestmark = needs_sandbox
@@ -46,8 +46,8 @@ def limited(base: Path) -> MachineFacts:
 
 
 def run(base: Path, command: str) -> subprocess.CompletedProcess[str]:
-    machine, place = limited(base), SandboxPlace(base / "project", base / "project")
-    scope = scope_of(machine, place, place.directory)
+    machine, workspace = limited(base), SandboxWorkspace(base / "project", base / "project")
+    scope = scope_of(machine, workspace, workspace.directory)
     for folder in ("home", "tmp"):
         (scope.private / folder).mkdir(parents=True, exist_ok=True)
     is_root = os.geteuid() == 0

@@ -26,8 +26,8 @@ async def test_git_works_in_a_linked_worktree(confined: Confined) -> None:
     await confined.run(f"{commit} -q --allow-empty -m first")
     linked = confined.base / "linked"
     subprocess.run(["git", "worktree", "add", "-q", linked], cwd=confined.project, check=True)
-    place = confined.place_of(linked)
-    ended = await confined.run(f"echo a > a; git add a; {commit} -qm second && git log --format=%s", place=place)
+    workspace = confined.workspace_of(linked)
+    ended = await confined.run(f"echo a > a; git add a; {commit} -qm second && git log --format=%s", workspace=workspace)
     assert ended.output == "second\nfirst\n"
 
 
@@ -89,13 +89,13 @@ async def test_a_server_on_loopback(confined: Confined) -> None:
     (confined.project / "a").write_text("served\n")
     serve = "python3 -m http.server 8765 --bind 127.0.0.1 >/dev/null 2>&1 &"
     fetch = "until curl -fsS http://127.0.0.1:8765/a 2>/dev/null; do sleep 0.05; done"
-    ended = await confined.run(f"{serve} {fetch}", place=confined.place(network=False))
+    ended = await confined.run(f"{serve} {fetch}", workspace=confined.workspace(network=False))
     assert ended.output == "served\n"
 
 
 async def test_a_directory_that_was_replaced_by_a_link_opens_nothing(confined: Confined) -> None:
     (confined.project / "sub").mkdir()
-    place = confined.place_of(confined.project / "sub", confined.project)
-    await confined.run(f"cd .. && rmdir sub && ln -s {confined.base}/home/.ssh sub", place=place)
-    ended = await confined.run(f"cat {confined.base}/home/.ssh/id_rsa", place=place)
+    workspace = confined.workspace_of(confined.project / "sub", confined.project)
+    await confined.run(f"cd .. && rmdir sub && ln -s {confined.base}/home/.ssh sub", workspace=workspace)
+    ended = await confined.run(f"cat {confined.base}/home/.ssh/id_rsa", workspace=workspace)
     assert SECRET not in ended.output and ended.code != 0

@@ -6,7 +6,7 @@ from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF
-from app.sandbox.scope import SandboxPlace
+from app.sandbox.scope import SandboxWorkspace
 from app.util.tasks import TaskSet
 from app.workspace.resources import Resources
 
@@ -23,7 +23,7 @@ class CountedProviders(Providers):
 async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path) -> None:
     providers, closing = CountedProviders(), TaskSet()
     settings = McpSettings({}, OFF, CredentialStore(tmp_path), announcing_to())
-    mcp = McpServers(SandboxPlace(tmp_path, tmp_path), settings)
+    mcp = McpServers(SandboxWorkspace(tmp_path, tmp_path), settings)
     resources = Resources(providers, mcp, closing)
     resources.acquire()
     with resources.in_use():
@@ -37,7 +37,7 @@ async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path
 async def test_resources_that_are_used_again_before_they_were_closed_stay_open(tmp_path: Path) -> None:
     providers, closing = CountedProviders(), TaskSet()
     settings = McpSettings({}, OFF, CredentialStore(tmp_path), announcing_to())
-    mcp = McpServers(SandboxPlace(tmp_path, tmp_path), settings)
+    mcp = McpServers(SandboxWorkspace(tmp_path, tmp_path), settings)
     resources = Resources(providers, mcp, closing)
     resources.acquire()
     resources.release()
