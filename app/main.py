@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, session, share, usage
+from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, search, session, share, usage
 from app.api import server as server_routes
 from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
@@ -110,7 +110,8 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redirect_slashes=False,
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
-    for part in (session, message, event, server_routes, request, ask, config, directory, file, mcp, share, usage, page, plugin):
+    first = (session, message, event, server_routes, request, ask, config, directory, file)
+    for part in (*first, search, mcp, share, usage, page, plugin):
         app.router.routes.extend(part.routes.routes)
     errors.install(app)
     return app

@@ -58,6 +58,8 @@ from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
+from app.session.search import MessageSearch
+from app.session.search_index import SearchIndex
 from app.session.sequencer import Sequencer
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
@@ -159,7 +161,8 @@ class Server:
         self.event_tokens = _event_tokens(self._core.storage)
         self.sandbox = self._core.sandbox
         self._recovery = _recovery(self._core, self.services)
-        self._housekeeping = _housekeeping(self._core, self.services)
+        self.search_index = SearchIndex(self._core.storage.database, self._core.storage.sql)
+        self._housekeeping = _housekeeping(self._core, self.services, self.search_index)
         directories, states = self.services.directories, self._core.storage.states
         self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus)
         self._skip_grace_period = asyncio.Event()
@@ -371,6 +374,7 @@ def _sessions(core: _Core) -> SessionServices:
         statuses=Statuses(store),
         reverts=Reverts(store),
         usage=UsageLedger(core.storage.database),
+        search=MessageSearch(store),
     )
 
 
@@ -441,7 +445,7 @@ def _recovery(core: _Core, services: Services) -> Recovery:
     return Recovery(storage.store, storage.leases, pending, instances, runs.prompts, reverts, continues=continues)
 
 
-def _housekeeping(core: _Core, services: Services) -> Housekeeping:
+def _housekeeping(core: _Core, services: Services, search_index: SearchIndex) -> Housekeeping:
     directories, events = services.directories, services.events
     return Housekeeping(
         events.replay,
@@ -453,4 +457,5 @@ def _housekeeping(core: _Core, services: Services) -> Housekeeping:
         core.outputs,
         core.settings.data_dir,
         core.settings.idle_seconds,
+        search_index,
     )

@@ -55,7 +55,8 @@ _READ = (
     "share.session permission.list question.list event.subscribe global.event auth.eventToken global.health lsp.status "
     "formatter.status mcp.status experimental.resource.list config.get config.providers provider.list provider.auth path.get "
     "project.list project.current vcs.get app.agents command.list app.skills tool.ids tool.list find.text find.files "
-    "find.symbols file.list file.read file.status plugin.list usage.get /doc / /page/{name} /s/{shareID} /mcp/oauth/callback"
+    "find.messages find.symbols file.list file.read file.status plugin.list usage.get /doc / /page/{name} /s/{shareID} "
+    "/mcp/oauth/callback"
 )
 _WRITE = (
     "session.create session.update session.delete session.fork session.abort session.prompt session.prompt_async "

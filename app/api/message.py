@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from fastapi.responses import Response, StreamingResponse
 
+from app.api.cursors import PageCursors
 from app.api.deps import (
     TRUE,
     Directory,
@@ -19,7 +20,6 @@ from app.api.deps import (
 )
 from app.api.json_route import ServerRequest, router
 from app.api.keepalive_json import keepalive_json
-from app.schema.errors import BadRequest
 from app.schema.message import MessageWithParts, PromptInput
 from app.schema.part import Part
 from app.session.service import check_part_is_at, check_part_size
@@ -39,27 +39,9 @@ async def messages(
     ] = None,
 ) -> Response:
     count = max(int(min(limit, 1_000_000)), 1) if limit else 100 if before is not None else None
-    cursors = _Cursors(request)
+    cursors = PageCursors(request, "before", CURSOR)
     page = await request.services.sessions.store.page_json(session_id, count, None if before is None else cursors.read(before))
     return json_bytes(page.body, headers={CURSOR: cursors.write(page.cursor)} if page.cursor is not None else None)
-
-
-class _Cursors:
-    """A message's place among those of all sessions: for members it is sealed, as the ids of events are."""
-
-    def __init__(self, request: ServerRequest) -> None:
-        name = request.principal.visible_owner
-        self._sealed = None if name is None else request.services.users.cursors.of(name)
-
-    def write(self, seq: int) -> str:
-        return self._sealed.seal(seq).decode() if self._sealed else str(seq)
-
-    def read(self, cursor: str) -> int:
-        """Raises BadRequest."""
-        seq = self._sealed.open(cursor) if self._sealed else int(cursor) if cursor.isdigit() and len(cursor) < 19 else -1
-        if seq < 0:
-            raise BadRequest("before is a cursor from X-Next-Cursor", ["before"], cursor)
-        return seq
 
 
 @routes.post(

@@ -20,6 +20,7 @@ from app.session.health import HealthCheck
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
+from app.session.search import MessageSearch
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.status import Statuses
@@ -46,6 +47,7 @@ class SessionServices:
     statuses: Statuses
     reverts: Reverts
     usage: UsageLedger
+    search: MessageSearch
 
 
 @dataclass(frozen=True)

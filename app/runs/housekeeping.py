@@ -1,4 +1,4 @@
-"""What a running server tidies up from time to time: the journal, idle workspaces, old tool outputs and snapshots."""
+"""What a running server tidies up from time to time: the journal, the search index, idle workspaces, outputs and snapshots."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from app.runs.runner import Runner
 from app.sandbox.sandbox import remove_unused
 from app.session.replay import Replay
 from app.session.replicas import Replicas
+from app.session.search_index import SearchIndex
 from app.tool.truncation import OutputStore
 from app.util import clock
 from app.util.failure_log import FailureLog
@@ -20,6 +21,7 @@ from app.workspace.instances import Instances
 log = logging.getLogger(__name__)
 
 SECOND = 1.0
+FIVE_SECONDS = 5.0
 MINUTE = 60.0
 QUARTER_HOUR = 900.0
 HOUR = 3600.0
@@ -37,7 +39,9 @@ class Housekeeping:
         outputs: OutputStore,
         data_dir: Path,
         idle_seconds: float,
+        search_index: SearchIndex,
     ) -> None:
+        self._search_index = search_index
         self._branches = branches
         self._replay = replay
         self._replicas = replicas
@@ -52,6 +56,7 @@ class Housekeeping:
     def start(self) -> None:
         chores: list[tuple[str, float, Callable[[], Awaitable[Any]]]] = [
             ("looking for other branches", SECOND, self._branches.check_all),
+            ("indexing messages", FIVE_SECONDS, self._search_index.catch_up),
             ("trimming the event journal", MINUTE, self._replay.trim),
             ("closing idle directories", min(MINUTE, self._idle_seconds), self.evict),
             ("forgetting dead servers", QUARTER_HOUR, self._replicas.forget_dead),

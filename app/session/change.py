@@ -27,6 +27,7 @@ from app.schema.part import Part
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
 from app.session.step_usage import StepUsage
+from app.session.searched_text import created_time, text_row
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease
 from app.util import clock
@@ -46,6 +47,8 @@ class SessionChange:
         self._directory = directory
         self.session_id = session_id
         self.change = Change(lease=lease, chain=chain)
+        self._created: dict[str, int] = {}
+        """The times of messages that this change stores."""
         self.parts: list[Part] = []
         self.final_parts: list[str] = []
         """The parts that this change writes in full or removes. Text that streamed before is superseded."""
@@ -88,12 +91,14 @@ class SessionChange:
         """`input_hash` and `waits` keep their first values when a message is stored again."""
         row = rows.message_row(message, input_hash, waits=waits)
         self.change.writes.append((self._sql.put_message, [row]))
+        self._created[message.id] = message.time.created
         info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
         self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
 
     def put_part(self, part: Part) -> None:
         row = rows.part_row(part)
         self.change.writes.append((self._sql.put_part, [row]))
+        self._put_texts([row])
         self.parts.append(part)
         self.final_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
@@ -102,6 +107,18 @@ class SessionChange:
     def add_usage(self, usage: StepUsage) -> None:
         """Into the ledger, together with the end of the step that took it."""
         self.change.writes.append((self._sql.add_step_usage, [usage.row(self.session_id)]))
+
+    def replace_part(self, part: Part) -> None:
+        """By whatever a client makes of it: nothing of what it said before is found."""
+        gone = {"of_session": part.session_id, "of_message": part.message_id, "of_part": part.id}
+        self.change.writes.append((self._sql.delete_part_text, [gone]))
+        self.put_part(part)
+
+    def _put_texts(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        now = clock.now_ms()
+        texts = [text_row(part, self._created.get(part["message_id"], now)) for part in parts]
+        if found := [row for row in texts if row is not None]:
+            self.change.writes.append((self._sql.put_part_text, found))
 
     def remove_message(self, message_id: str) -> None:
         gone = {"of_session": self.session_id, "gone": message_id}
@@ -146,6 +163,8 @@ class SessionChange:
     def _put_rows(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
         writes = ((self._sql.put_message, messages), (self._sql.put_part, parts))
         self.change.writes.extend((statement, rows) for statement, rows in writes if rows)
+        self._created.update((message["id"], created_time(message["body"])) for message in messages)
+        self._put_texts(parts)
 
     def close_prompts(self) -> None:
         """What was prompted up to the newest answer has been answered, or given up on."""

@@ -184,7 +184,7 @@ class SessionService:
     async def put_part(self, location: Location, part: Part) -> Part:
         """Replaces or adds a part for a client. Raises NotFound, SessionBusy, MessageReverted, as the removals do."""
         async with self._editing(location, part.session_id, part.message_id) as change:
-            change.put_part(part)
+            change.replace_part(part)
         return part
 
     async def remove_part(self, location: Location, session_id: str, message_id: str, part_id: str) -> None:

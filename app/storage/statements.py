@@ -5,7 +5,7 @@ Each statement object is created once and executed with many rows, so that SQLAl
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Text, and_, bindparam, case, delete, func, literal_column, select, update
+from sqlalchemy import BigInteger, ColumnElement, Text, and_, bindparam, case, delete, false, func, literal_column, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
@@ -20,6 +20,7 @@ from app.storage.tables import (
     LEASE,
     MESSAGE,
     PART,
+    PART_TEXT,
     PENDING_REQUEST,
     PROJECT,
     REPLICA,
@@ -51,6 +52,7 @@ class Statements:
         self._insert = _INSERT[dialect]
         self._now = now_ms(dialect)
         self._make_puts()
+        self._make_part_texts()
         self._make_removals()
         self._make_journal()
         self._make_leases()
@@ -69,6 +71,7 @@ class Statements:
                     self.put_message,
                     self.put_part,
                     self.add_step_usage,
+                    self.put_part_text,
                     self.put_todo,
                     self.put_diff,
                     self.put_share,
@@ -95,6 +98,27 @@ class Statements:
         )
         self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
         self.put_event = self._insert(EVENT)
+
+    def _make_part_texts(self) -> None:
+        """A text that is stored again as it was stays in the index."""
+        of_part = (
+            PART.c.session_id == bindparam("of_session"),
+            PART.c.message_id == bindparam("of_message"),
+            PART.c.id == bindparam("of_part"),
+        )
+        values = [bindparam("kind", type_=Text), bindparam("time", type_=BigInteger), bindparam("text", type_=Text)]
+        found = (
+            select(PART.c.seq, MESSAGE.c.role, *values)
+            .join(MESSAGE, and_(MESSAGE.c.session_id == PART.c.session_id, MESSAGE.c.id == PART.c.message_id))
+            .where(*of_part)
+        )
+        insert = self._insert(PART_TEXT).from_select(["part_seq", "role", "kind", "time", "text"], found, include_defaults=False)
+        self.put_part_text = insert.on_conflict_do_update(
+            index_elements=["part_seq"],
+            set_={"kind": insert.excluded.kind, "text": insert.excluded.text, "indexed": false()},
+            where=PART_TEXT.c.text != insert.excluded.text,
+        )
+        self.delete_part_text = delete(PART_TEXT).where(PART_TEXT.c.part_seq.in_(select(PART.c.seq).where(*of_part)))
 
     def _make_removals(self) -> None:
         self.delete_session = delete(SESSION).where(SESSION.c.id == bindparam("gone"))

@@ -36,6 +36,7 @@ class SessionRow(SQLModel, table=True):
     __table_args__ = (
         Index("session_by_project", "project_id", "seq"),
         Index("session_by_parent", "parent_id", "seq"),
+        Index("session_by_directory", "directory", "owner"),
         _partial_index("session_by_owner", "owner", "project_id", "seq", where="owner <> ''"),
         Index("session_reverting", "seq", sqlite_where=text("reverting = 1"), postgresql_where=text("reverting")),
         {"sqlite_autoincrement": True},
@@ -105,6 +106,26 @@ class PartRow(SQLModel, table=True):
     live_body: str | None = Field(default=None, sa_type=Text)
     """A smaller body for the model's history, if there is one: without a pruned output."""
     snapshot: str | None = None
+
+
+class PartTextRow(SQLModel, table=True):
+    """What searches look at: the `text` of a finished part, encoded. It is there from the part's commit on, and in the index of
+    trigrams (app/storage/text_index.py) from when `indexed` is set, some seconds later; until then searches read the text itself.
+    `time` in epoch milliseconds."""
+
+    __tablename__: ClassVar[str] = "part_text"
+    __table_args__ = (
+        Index("part_text_unindexed", "part_seq", sqlite_where=text("indexed = 0"), postgresql_where=text("NOT indexed")),
+    )
+
+    part_seq: int = Field(
+        sa_column=Column(_Sequence, ForeignKey("part.seq", ondelete="CASCADE"), primary_key=True, autoincrement=False)
+    )
+    role: str
+    kind: str
+    time: int = Field(sa_type=BigInteger)
+    indexed: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    text: str = Field(sa_type=Text)
 
 
 class TodoRow(SQLModel, table=True):
@@ -296,7 +317,8 @@ class StepUsageRow(SQLModel, table=True):
 
 
 class CounterRow(SQLModel, table=True):
-    """Numbers that several servers of one database share: the newest sequence of the `journal`, and the database's `identity`."""
+    """Numbers that several servers of one database share: the newest sequence of the `journal`, the database's `identity`,
+    and the newest of the old parts whose text searches do not have yet (`unsearched_parts`; 0 for none)."""
 
     __tablename__: ClassVar[str] = "counter"
 
@@ -308,7 +330,7 @@ def _table(model: type[SQLModel]) -> Any:
     return model.__table__  # type: ignore[attr-defined]
 
 
-SESSION, MESSAGE, PART = _table(SessionRow), _table(MessageRow), _table(PartRow)
+SESSION, MESSAGE, PART, PART_TEXT = _table(SessionRow), _table(MessageRow), _table(PartRow), _table(PartTextRow)
 TODO, DIFF, SHARE = _table(TodoRow), _table(DiffRow), _table(ShareRow)
 PROJECT, APPROVAL, PENDING_REQUEST = _table(ProjectRow), _table(ApprovalRow), _table(PendingRequestRow)
 USER, USER_KEY, USAGE = _table(UserRow), _table(UserKeyRow), _table(UsageRow)

@@ -25,7 +25,7 @@ NOT_JSON = (("GET", "/event"), ("GET", "/global/event"))
 """Streams do not end; tests/api/test_api_users.py has them."""
 LAST = ("session.abort", "session.deleteMessage", "part.delete", "session.revert", "session.delete")
 """What takes from the others what they are to see: all ask for it of something unknown, the owner in the end of what is there."""
-SHOWING = ("session.list", "session.get", "session.messages", "session.message")
+SHOWING = ("session.list", "session.get", "session.messages", "session.message", "find.messages")
 """What has the secret in it, for whoever may see it."""
 
 BODIES: Mapping[str, Any] = {
@@ -52,6 +52,7 @@ QUERIES: Mapping[str, Mapping[str, str]] = {
     "tool.list": {"provider": "scripted", "model": "rules"},
     "find.text": {"pattern": "hello"},
     "find.files": {"query": "a"},
+    "find.messages": {"query": SECRET},
     "find.symbols": {"query": "a"},
     "file.list": {"path": "."},
     "file.read": {"path": "a.txt"},

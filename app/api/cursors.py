@@ -1,0 +1,28 @@
+"""Cursors of pages: a place among the messages or parts of all sessions."""
+
+from app.api.json_route import ServerRequest
+from app.schema.errors import BadRequest
+
+
+class PageCursors:
+    """Sealed for members, as the ids of events are: the numbers would tell how much others do."""
+
+    def __init__(self, request: ServerRequest, field: str, source: str) -> None:
+        """`field` takes a cursor that `source` gave."""
+        self._field, self._source = field, source
+        name = request.principal.visible_owner
+        self._sealed = None if name is None else request.services.users.cursors.of(name)
+
+    def write(self, seq: int) -> str:
+        return self._sealed.seal(seq).decode() if self._sealed else str(seq)
+
+    def read(self, cursor: str) -> int:
+        """Raises BadRequest."""
+        seq = self._sealed.open(cursor) if self._sealed else int(cursor) if _is_number(cursor) else -1
+        if seq < 0:
+            raise BadRequest(f"{self._field} is a cursor from {self._source}", [self._field], cursor)
+        return seq
+
+
+def _is_number(cursor: str) -> bool:
+    return cursor.isascii() and cursor.isdigit() and len(cursor) < 19

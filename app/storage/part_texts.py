@@ -1,0 +1,226 @@
+"""Looking for words in the texts of parts, and keeping the index of them. Portable between SQLite and PostgreSQL."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Float,
+    LargeBinary,
+    Row,
+    Select,
+    and_,
+    cast,
+    column,
+    exists,
+    func,
+    literal,
+    literal_column,
+    select,
+    table,
+    update,
+)
+
+from app.storage.tables import COUNTER, MESSAGE, PART, PART_TEXT, SESSION
+from app.storage.text_index import FTS, facets, has_text_index
+
+ROLES = ("user", "assistant")
+KINDS = ("text", "reasoning", "tool")
+
+SMALL_SCOPE = 2_000
+"""Parts of a session or directory that are read through, rather than all that the index finds of others."""
+MAX_TRIGRAMS = 64
+"""That the index is asked for; the text is compared anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFilter:
+    """`words` as the index has them. `before`: only older ones than this sequence. `owner` None: whoever they belong to."""
+
+    words: tuple[str, ...]
+    limit: int
+    before: int | None = None
+    session_id: str | None = None
+    directory: str | None = None
+    owner: str | None = None
+    role: str | None = None
+    kind: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+def find_texts(connection: Connection, wanted: TextFilter) -> Sequence[Row[Any]]:
+    """The parts in which all words occur, newest first, with `role` and `time`, and the body of their `session`."""
+    seqs = sorted({*_indexed(connection, wanted), *_unindexed(connection, wanted)}, reverse=True)[: wanted.limit]
+    return connection.execute(_FOUND.where(PART_TEXT.c.part_seq.in_(seqs))).all()
+
+
+_FOUND: Select[Any] = (
+    select(
+        PART.c.seq,
+        PART.c.session_id,
+        PART.c.message_id,
+        PART.c.id,
+        PART.c.body,
+        PART_TEXT.c.role,
+        PART_TEXT.c.time,
+        SESSION.c.body.label("session"),
+    )
+    .join(PART_TEXT, PART_TEXT.c.part_seq == PART.c.seq)
+    .join(SESSION, SESSION.c.id == PART.c.session_id)
+    .order_by(PART.c.seq.desc())
+)
+_IS_INDEXED = PART_TEXT.c.indexed
+_SQLITE_UNINDEXED: ColumnElement[bool] = literal_column("indexed = 0")
+_UNINDEXED = ~PART_TEXT.c.indexed
+"""As the condition of the partial index says it."""
+
+
+def _indexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
+    if connection.dialect.name != "sqlite":
+        return connection.execute(_reading(wanted, _IS_INDEXED, _like(wanted.words))).scalars()
+    if _is_small(connection, wanted):
+        return connection.execute(_of_scope(wanted).where(_IS_INDEXED)).scalars()
+    match = _match(wanted)
+    if match is None or not has_text_index(connection):
+        return connection.execute(_reading(wanted, _IS_INDEXED, _instr(wanted.words))).scalars()
+    return connection.execute(_of_fts(wanted, match)).scalars()
+
+
+def _unindexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
+    if connection.dialect.name == "sqlite":
+        return connection.execute(_reading(wanted, _SQLITE_UNINDEXED, _instr(wanted.words))).scalars()
+    return connection.execute(_reading(wanted, _UNINDEXED, _like(wanted.words))).scalars()
+
+
+def _reading(wanted: TextFilter, which: ColumnElement[bool], words: list[ColumnElement[bool]]) -> Select[Any]:
+    """The texts themselves, newest first; PostgreSQL takes its index where that is less."""
+    query = select(PART_TEXT.c.part_seq).where(which, *_plain(wanted), *words)
+    if scope := _scope(wanted):
+        query = query.join(PART, PART.c.seq == PART_TEXT.c.part_seq).where(*scope)
+    return query.order_by(PART_TEXT.c.part_seq.desc()).limit(wanted.limit)
+
+
+def _of_scope(wanted: TextFilter) -> Select[Any]:
+    """From the parts of some sessions to their texts."""
+    of_scope = select(PART.c.seq).where(*_scope(wanted))
+    query = select(PART_TEXT.c.part_seq).where(PART_TEXT.c.part_seq.in_(of_scope), *_plain(wanted), *_instr(wanted.words))
+    return query.order_by(PART_TEXT.c.part_seq.desc()).limit(wanted.limit)
+
+
+def _of_fts(wanted: TextFilter, match: str) -> Select[Any]:
+    """From the index, newest first, to the texts: as many as it takes."""
+    index = table(FTS, column("rowid"), column(FTS))
+    is_wanted = exists().where(PART_TEXT.c.part_seq == index.c.rowid, *_plain(wanted), *_instr(wanted.words))
+    if scope := _scope(wanted):
+        is_wanted = is_wanted.where(PART.c.seq == PART_TEXT.c.part_seq, *scope)
+    query = select(index.c.rowid).where(index.c[FTS].op("MATCH")(match), is_wanted)
+    if wanted.before is not None:
+        query = query.where(index.c.rowid < wanted.before)
+    return query.order_by(index.c.rowid.desc()).limit(wanted.limit)
+
+
+def _match(wanted: TextFilter) -> str | None:
+    """What is asked of FTS5; None for words that are too short for it."""
+    trigrams = dict.fromkeys(word[at : at + 3] for word in wanted.words for at in range(len(word) - 2))
+    if not trigrams:
+        return None
+    terms = [_quoted(trigram) for trigram in list(trigrams)[:MAX_TRIGRAMS]]
+    if wanted.role or wanted.kind:
+        said = facets([wanted.role] if wanted.role else [*ROLES], [wanted.kind] if wanted.kind else [*KINDS])
+        terms.append(f"({' OR '.join(map(_quoted, said))})")
+    return " AND ".join(terms)
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
+
+
+def _instr(words: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [func.instr(PART_TEXT.c.text, word) > 0 for word in words]
+
+
+def _like(words: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [PART_TEXT.c.text.contains(word, autoescape=True) for word in words]
+
+
+def _plain(wanted: TextFilter) -> list[ColumnElement[bool]]:
+    """What the row of the text itself says."""
+    text = PART_TEXT.c
+    return [
+        condition
+        for value, condition in (
+            (wanted.before, text.part_seq < literal(wanted.before, BigInteger)),
+            (wanted.role, text.role == wanted.role),
+            (wanted.kind, text.kind == wanted.kind),
+            (wanted.since, text.time >= literal(wanted.since, Float)),
+            (wanted.until, text.time <= literal(wanted.until, Float)),
+        )
+        if value is not None
+    ]
+
+
+def _scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
+    """Whose parts: of a session, a directory, a user."""
+    conditions = []
+    if wanted.session_id is not None:
+        conditions.append(PART.c.session_id == wanted.session_id)
+    sessions = select(SESSION.c.id)
+    if wanted.directory is not None:
+        sessions = sessions.where(SESSION.c.directory == wanted.directory)
+    if wanted.owner is not None:
+        sessions = sessions.where(SESSION.c.owner == wanted.owner, SESSION.c.owner != literal_column("''"))
+    if wanted.directory is not None or wanted.owner is not None:
+        conditions.append(PART.c.session_id.in_(sessions))
+    return conditions
+
+
+def _is_small(connection: Connection, wanted: TextFilter) -> bool:
+    scope = _scope(wanted)
+    if not scope:
+        return False
+    some = select(PART.c.seq).where(*scope).limit(SMALL_SCOPE + 1).subquery()
+    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= SMALL_SCOPE
+
+
+# Keeping the index.
+
+_UNSEARCHED = COUNTER.c.name == literal_column("'unsearched_parts'")
+
+
+def unsearched_parts(connection: Connection) -> int:
+    """The newest sequence of the parts from before whose text is not there yet; 0 when all are."""
+    return connection.execute(select(COUNTER.c.value).where(_UNSEARCHED)).scalar_one_or_none() or 0
+
+
+def set_unsearched_parts(connection: Connection, seq: int) -> None:
+    connection.execute(update(COUNTER).where(_UNSEARCHED).values(value=seq))
+
+
+def old_parts(connection: Connection, upto: int, limit: int) -> Sequence[Row[Any]]:
+    """Of any type, newest first, with the body of their message. In SQLite bodies are bytes: they may be damaged."""
+    of_message = and_(MESSAGE.c.session_id == PART.c.session_id, MESSAGE.c.id == PART.c.message_id)
+    bodies: list[ColumnElement[Any]] = [PART.c.body, func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body)]
+    if connection.dialect.name == "sqlite":
+        bodies = [cast(body, LargeBinary) for body in bodies]
+    columns = (PART.c.seq, PART.c.session_id, PART.c.message_id, PART.c.id, bodies[0].label("body"), bodies[1].label("message"))
+    query: Select[Any] = select(*columns).join(MESSAGE, of_message, isouter=True)
+    return connection.execute(query.where(PART.c.seq <= upto).order_by(PART.c.seq.desc()).limit(limit)).all()
+
+
+def index_some(connection: Connection, limit: int, characters: int) -> int:
+    """Puts texts into the index: at most `limit` with so many `characters` together, or one that is longer. Returns how many."""
+    unindexed = _SQLITE_UNINDEXED if connection.dialect.name == "sqlite" else _UNINDEXED
+    query = select(PART_TEXT.c.part_seq, func.length(PART_TEXT.c.text).label("size")).where(unindexed)
+    taken: list[int] = []
+    for row in connection.execute(query.order_by(PART_TEXT.c.part_seq).limit(limit)).all():
+        characters -= row.size
+        if taken and characters < 0:
+            break
+        taken.append(row.part_seq)
+    if taken:
+        connection.execute(update(PART_TEXT).where(PART_TEXT.c.part_seq.in_(taken)).values(indexed=True))
+    return len(taken)

@@ -1,0 +1,65 @@
+"""The index of trigrams of `part_text`: in SQLite an FTS5 table that triggers keep, in PostgreSQL a partial index of pg_trgm.
+
+It takes a text when its row's `indexed` is set, loses it when the row goes or `indexed` is unset. FTS5 holds no text, only which
+trigrams occur where: an eighth of the work of one with positions, and the text itself is there to be compared. Where FTS5 or
+pg_trgm is missing there is no index, and searches read the texts.
+"""
+
+import logging
+
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+log = logging.getLogger(__name__)
+
+FTS = "part_text_fts"
+TRIGRAMS = "part_text_trigrams"
+
+_FACETED = "char(2) || substr({row}.role, 1, 1) || substr({row}.kind, 1, 1) || char(10) || {row}.text"
+"""The text with a trigram before it that says its role and kind."""
+
+_PUT = f"INSERT INTO {FTS}(rowid, text) VALUES (new.part_seq, {_FACETED.format(row='new')});"
+_REMOVE = f"INSERT INTO {FTS}({FTS}, rowid, text) VALUES ('delete', old.part_seq, {_FACETED.format(row='old')});"
+_SQLITE = (
+    f"CREATE VIRTUAL TABLE {FTS} USING fts5(text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1')",
+    f"CREATE TRIGGER part_text_index AFTER UPDATE ON part_text WHEN new.indexed AND NOT old.indexed BEGIN {_PUT} END",
+    f"CREATE TRIGGER part_text_unindex AFTER UPDATE ON part_text WHEN old.indexed AND NOT new.indexed BEGIN {_REMOVE} END",
+    f"CREATE TRIGGER part_text_delete AFTER DELETE ON part_text WHEN old.indexed BEGIN {_REMOVE} END",
+)
+_POSTGRES = (
+    "CREATE EXTENSION IF NOT EXISTS pg_trgm",
+    f"CREATE INDEX IF NOT EXISTS {TRIGRAMS} ON part_text USING gin (text gin_trgm_ops) WITH (fastupdate = off) WHERE indexed",
+)
+
+
+def create_text_index(connection: Connection) -> bool:
+    """False where the database cannot have one."""
+    statements = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRES
+    try:
+        with connection.begin_nested():
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+    except DBAPIError as error:
+        log.warning("searches in messages have no index: %s", error.orig)
+        return False
+    return True
+
+
+def drop_text_index(connection: Connection) -> None:
+    connection.exec_driver_sql(f"DROP TABLE IF EXISTS {FTS}" if _is_sqlite(connection) else f"DROP INDEX IF EXISTS {TRIGRAMS}")
+
+
+def has_text_index(connection: Connection) -> bool:
+    if _is_sqlite(connection):
+        query = text("SELECT count(*) FROM sqlite_master WHERE name = :name")
+        return bool(connection.execute(query, {"name": FTS}).scalar_one())
+    return any(index["name"] == TRIGRAMS for index in inspect(connection).get_indexes("part_text"))
+
+
+def facets(roles: list[str], kinds: list[str]) -> list[str]:
+    """The trigrams that say one of these roles and one of these kinds."""
+    return [f"\2{role[0]}{kind[0]}" for role in roles for kind in kinds]
+
+
+def _is_sqlite(connection: Connection) -> bool:
+    return connection.dialect.name == "sqlite"
