@@ -26,8 +26,8 @@ from app.schema.message import Message
 from app.schema.part import Part
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
-from app.session.step_usage import StepUsage
 from app.session.searched_text import created_time, text_row
+from app.session.step_usage import StepUsage
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease
 from app.util import clock

@@ -80,7 +80,8 @@ class Member:
         paths = [
             "/session", f"/session?search={self.mark[:12]}", "/session?limit=3", "/session/status", "/permission", "/question",
             "/project", "/project/current", "/path", "/config", "/provider", "/agent", "/command", "/file?path=.", "/file/status",
-            "/find?pattern=marked", "/find/file?query=marked", "/find/message?query=marked", "/vcs", "/mcp", "/experimental/tool/ids",
+            "/find?pattern=marked", "/find/file?query=marked", "/find/message?query=marked",
+            "/vcs", "/mcp", "/experimental/tool/ids",
             f"/session/{session}", f"/session/{session}/message?limit=2", f"/session/{session}/children",
             f"/session/{session}/todo", f"/session/{session}/diff", "/session/ses_unknown", "/nothing", "/session?limit=-1",
         ]  # fmt: skip
