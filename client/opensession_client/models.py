@@ -586,6 +586,28 @@ class FormatterConfig(Wire):
     extensions: list[str] | None = None
 
 
+class FoundPart(Wire):
+    """`snippet`: some of the part's text, as it is stored. `ranges`: where the words are in it, [start, end) in UTF-16 code
+    units, which JavaScript counts strings in. `time`: when the part began, in milliseconds; `title`: the session's.
+    """
+
+    session_id: Annotated[str, Field(alias="sessionID")]
+    message_id: Annotated[str, Field(alias="messageID")]
+    part_id: Annotated[str, Field(alias="partID")]
+    role: str
+    title: str
+    time: int
+    snippet: str
+    ranges: list[list[Any]]
+
+
+class FoundParts(Wire):
+    """`next`: the cursor of the next page; absent on the last one."""
+
+    results: list[FoundPart]
+    next: str | None = None
+
+
 class GlobalEvent(Wire):
     """An item of GET /global/event: an event and the directory it belongs to, absent for the server's own."""
 

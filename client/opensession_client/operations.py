@@ -422,6 +422,40 @@ def file_status(*, directory: str | None = None) -> Operation[list[models.Change
     return Operation("GET", "/file/status", list[models.ChangedFile], query={"directory": directory})
 
 
+def find_messages(
+    *,
+    query: str,
+    directory: str | None = None,
+    session_id: str | None = None,
+    role: Literal["user", "assistant"] | None = None,
+    in_: Literal["text", "reasoning", "tool"] | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Operation[models.FoundParts]:
+    """GET /find/message
+
+    Newest first. Case and accents are ignored.
+    """
+    return Operation(
+        "GET",
+        "/find/message",
+        models.FoundParts,
+        query={
+            "query": query,
+            "directory": directory,
+            "sessionID": session_id,
+            "role": role,
+            "in": in_,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        },
+    )
+
+
 def mcp_status(*, directory: str | None = None) -> Operation[dict[str, models.McpStatus]]:
     """GET /mcp
 
