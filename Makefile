@@ -53,7 +53,7 @@ openapi: $(VENV)/.dev ## Write openapi.yaml anew, and what is generated of the P
 
 lock: $(VENV)/.dev ## Resolve the lock files anew; ARGS=--upgrade takes the newest versions
 	@$(LOCK) $(ARGS) --output-file requirements.lock pyproject.toml
-	@$(LOCK) $(ARGS) --extra replicas --constraint requirements.lock --output-file requirements-replicas.lock pyproject.toml
+	@$(LOCK) $(ARGS) --extra replicas --extra otel --constraint requirements.lock --output-file requirements-replicas.lock pyproject.toml
 	@$(LOCK) $(ARGS) --all-extras --constraint requirements-replicas.lock --output-file requirements-dev.lock pyproject.toml
 
 vendor: ## Copy the page's libraries anew, at the versions that app/page/vendor/package.json names (needs npm)

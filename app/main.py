@@ -11,10 +11,27 @@ from fastapi import FastAPI
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import ask, config, directory, errors, event, file, mcp, message, page, plugin, search, session, share, usage
+from app.api import (
+    ask,
+    config,
+    directory,
+    errors,
+    event,
+    file,
+    mcp,
+    message,
+    metrics,
+    page,
+    plugin,
+    search,
+    session,
+    share,
+    usage,
+)
 from app.api import server as server_routes
 from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
+from app.api.count_requests import CountRequests
 from app.api.login import Login
 from app.api.security import Access, Guard, is_loopback
 from app.api.throttle import Throttle
@@ -55,6 +72,8 @@ def create_app(
     app.state.login = login
     app.add_middleware(Audit, audit_log=audit_log)
     app.add_middleware(Guard, access=access_of(settings, hostname), login=login, max_body_bytes=settings.max_body_bytes)
+    if server.telemetry.metrics is not None:
+        app.add_middleware(CountRequests, metrics=server.telemetry.metrics)
     return app
 
 
@@ -111,7 +130,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, file)
-    for part in (*first, search, mcp, share, usage, page, plugin):
+    for part in (*first, search, mcp, share, usage, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     errors.install(app)
     return app

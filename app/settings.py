@@ -109,6 +109,9 @@ class Settings(BaseSettings):
     user_max_tokens: int | None = Field(default=None, ge=0)
     """The same in tokens."""
 
+    metrics: bool = False
+    """Count what the server does, and answer `GET /metrics` for Prometheus (default no)."""
+
     prompt_rate: str | None = None
     """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: any number); more get a 429."""
 

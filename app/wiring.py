@@ -76,6 +76,8 @@ from app.storage.journal import Journal
 from app.storage.migrate import require_current, upgrade
 from app.storage.statements import Statements
 from app.storage.writer import Writer
+from app.telemetry.observer import Observer
+from app.telemetry.telemetry import Telemetry, open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.turn.call_host import HostServices
@@ -141,6 +143,7 @@ class _Core:
     tasks: SessionTasks
     outputs: OutputStore
     instruction_pages: InstructionPages
+    telemetry: Telemetry
 
 
 class Server:
@@ -163,6 +166,8 @@ class Server:
         self._recovery = _recovery(self._core, self.services)
         self.search_index = SearchIndex(self._core.storage.database, self._core.storage.sql)
         self._housekeeping = _housekeeping(self._core, self.services, self.search_index)
+        self.telemetry = self._core.telemetry
+        _read_gauges(self.services)
         directories, states = self.services.directories, self._core.storage.states
         self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus)
         self._skip_grace_period = asyncio.Event()
@@ -184,6 +189,7 @@ class Server:
             self._core.storage.locks.remove_unlocked()
         self._loop = asyncio.get_running_loop()
         self._housekeeping.start()
+        self.telemetry.start()
 
     async def _look_for_users(self) -> None:
         """Reads their roots, which sessions that are recovered may work in."""
@@ -215,6 +221,7 @@ class Server:
         await self._core.instruction_pages.close()
         await self._core.storage.bus.stop()
         self._core.storage.database.close()
+        await self.telemetry.stop()
         if self._core.storage.locks:
             self._core.storage.locks.release()
 
@@ -253,7 +260,8 @@ class Server:
 
 
 def _core(settings: Settings, choices: Choices, address: str) -> _Core:
-    sandbox, storage = open_sandbox(settings), _open_storage(settings, address)
+    telemetry = open_telemetry(settings.metrics, os.environ)
+    sandbox, storage = open_sandbox(settings), _open_storage(settings, address, telemetry.observer)
     return _Core(
         settings=settings,
         choices=choices,
@@ -265,10 +273,11 @@ def _core(settings: Settings, choices: Choices, address: str) -> _Core:
         tasks=SessionTasks(),
         outputs=OutputStore(settings.data_dir / "tool-output"),
         instruction_pages=InstructionPages(),
+        telemetry=telemetry,
     )
 
 
-def _open_storage(settings: Settings, address: str) -> _Storage:
+def _open_storage(settings: Settings, address: str, observer: Observer) -> _Storage:
     """The embedded database is migrated here; a shared one is by `opensession migrate`."""
     require_writable(settings.data_dir)
     database = Database(settings.resolved_database_url)
@@ -278,7 +287,7 @@ def _open_storage(settings: Settings, address: str) -> _Storage:
         require_current(database.engine)
     sql, bus = Statements(database.dialect), _bus(settings, database)
     sequencer = Sequencer(bus)
-    writer = Writer(database, sql, sequencer)
+    writer = Writer(database, sql, sequencer, observer=observer)
     locks = ServerLocks(settings.data_dir / "servers") if database.dialect == "sqlite" else None
     store, leases = Store(database, sql, writer, sequencer), Leases(database, sql, writer, locks)
     volume = None if locks else volume_id(settings.data_dir)
@@ -323,7 +332,22 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         draining=Draining(),
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),
+        observer=core.telemetry.observer,
+        metrics=core.telemetry.metrics,
     )
+
+
+def _read_gauges(services: Services) -> None:
+    """What is looked up when somebody asks for the metrics."""
+    metrics, runner = services.metrics, services.runs.runner
+    if metrics is None:
+        return
+
+    async def waiting_turns() -> float:
+        return max(runner.turns() - metrics.running_turns, 0)
+
+    metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
+    metrics.read("journal_head", "The number of the newest event of the database", services.events.replay.head)
 
 
 def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectoryServices:
@@ -336,7 +360,7 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
     project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
     plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
     scripted, hide = choices.scripted, toolbox.hide_variables
-    sources = ModelSources(known, auth, storage.accounts, scripted)
+    sources = ModelSources(known, auth, storage.accounts, scripted, core.telemetry.observer)
     instances = Instances(workspaces, sources, settings.data_dir, mcp, plugins, hide=hide)
     branches = Branches(workspaces, storage.states, storage.bus)
     return DirectoryServices(instances, projects, branches, toolbox, known, auth, storage.states)
@@ -380,7 +404,8 @@ def _sessions(core: _Core) -> SessionServices:
 
 def _pending(core: _Core) -> PendingServices:
     database, sql, writer = core.storage.database, core.storage.sql, core.storage.writer
-    return PendingServices(Permissions(database, sql, writer), Questions(database, sql, writer))
+    observer = core.telemetry.observer
+    return PendingServices(Permissions(database, sql, writer, observer), Questions(database, sql, writer, observer))
 
 
 def _turns(core: _Core, directories: DirectoryServices, sessions: SessionServices, pending: PendingServices) -> TurnServices:
@@ -395,6 +420,7 @@ def _turns(core: _Core, directories: DirectoryServices, sessions: SessionService
         toolbox=directories.toolbox,
         outputs=core.outputs,
         instruction_pages=core.instruction_pages,
+        observer=core.telemetry.observer,
     )
 
 

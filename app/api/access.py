@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from app.schema.errors import DirectoryForbidden, ServiceError, TooMany
-from app.users.principal import OPERATOR, Principal
+from app.users.principal import OPERATOR, Principal, Role
 
 if TYPE_CHECKING:
     from app.api.services import Services
@@ -47,6 +47,7 @@ class RateLimited(TooMany):
 class Permitted(Enum):
     ANYONE = "whoever may log in, and where no login is needed everybody"
     WRITER = "who may change what is theirs"
+    ADMIN_READER = "admins, with a read-only login too"
     ADMIN = "admins"
 
 
@@ -70,7 +71,12 @@ _MANAGE = (
 )
 ACCESS: Mapping[str, Permitted] = {
     operation: access
-    for access, operations in ((Permitted.ANYONE, _READ), (Permitted.WRITER, _WRITE), (Permitted.ADMIN, _MANAGE))
+    for access, operations in (
+        (Permitted.ANYONE, _READ),
+        (Permitted.WRITER, _WRITE),
+        (Permitted.ADMIN_READER, "metrics"),
+        (Permitted.ADMIN, _MANAGE),
+    )
     for operation in operations.split()
 }
 """By the operation's id, or the path of a route that has none."""
@@ -94,6 +100,10 @@ def principal_of(scope: Mapping[str, Any]) -> Principal:
 def require_access(principal: Principal, access: Permitted) -> None:
     """Raises ReadOnly, AdminsOnly."""
     if access is Permitted.ANYONE:
+        return
+    if access is Permitted.ADMIN_READER:
+        if principal.role is not Role.ADMIN:
+            raise AdminsOnly
         return
     if not principal.may_write:
         raise ReadOnly

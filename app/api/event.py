@@ -27,6 +27,7 @@ from app.schema.base import Wire
 from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
+from app.telemetry.observer import Observer
 
 routes = router(tags=["event"])
 
@@ -119,7 +120,7 @@ async def _open(request: ServerRequest, directory: str | None, wanted: _Wanted) 
     except BaseException:
         listener.close()
         raise
-    return EventStreamResponse(listener, _chained(first, frames), _while_logged_in(request, listener))
+    return EventStreamResponse(listener, _chained(first, frames), _while_logged_in(request, listener), app.observer)
 
 
 async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:
@@ -156,9 +157,12 @@ async def event_token(request: ServerRequest) -> Response:
 class EventStreamResponse(StreamingResponse):
     """Stops listening when the client has gone, be it before the first frame. `watching` runs as long as it listens."""
 
-    def __init__(self, listener: Listener, frames: AsyncIterator[bytes], watching: Coroutine[Any, Any, None]) -> None:
+    def __init__(
+        self, listener: Listener, frames: AsyncIterator[bytes], watching: Coroutine[Any, Any, None], observer: Observer
+    ) -> None:
         super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
         self._listener = listener
+        self._observer = observer
         self._watching = asyncio.create_task(watching, name="watch a stream's login")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,6 +171,8 @@ class EventStreamResponse(StreamingResponse):
         finally:
             self._watching.cancel()
             self._listener.close()
+            if self._listener.fell_behind:
+                self._observer.cut_off()
 
 
 async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,6 +1,7 @@
 """What the routes call. The wiring builds it once; a route finds it on its request."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.api.draining import Draining
 from app.api.rate_limits import RateLimits
@@ -28,12 +29,16 @@ from app.session.store import Store
 from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.storage.directory_state import DirectoryStates
+from app.telemetry.observer import NOBODY, Observer
 from app.tool.toolbox import Toolbox
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.users import Users
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances
+
+if TYPE_CHECKING:
+    from app.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True)
@@ -109,3 +114,6 @@ class Services:
     draining: Draining
     replicas: Replicas
     health: HealthCheck
+    observer: Observer = NOBODY
+    metrics: "Metrics | None" = None
+    """None unless the server counts."""

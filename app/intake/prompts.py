@@ -11,6 +11,8 @@ from app.runs.runner import NoAnswer, Run, Runner
 from app.schema.errors import NotFound
 from app.schema.message import MessageWithParts, PromptInput
 from app.session.gate import HoldKind, SessionGate
+from app.storage.writer import StaleLease
+from app.telemetry.records import TurnEnd, TurnRecord
 from app.turn.turn import Turn
 from app.turn.turn_scope import TurnScope, TurnServices
 from app.workspace.instance import Instance
@@ -63,10 +65,20 @@ class Prompts:
         return self._runner.is_running(session_id) or self._runner.has_unstored_end(session_id)
 
     def scope(self, instance: Instance, session_id: str) -> TurnScope:
-        return TurnScope(self._services, self._subagents, instance, session_id)
+        return TurnScope(self._services, self._subagents, instance, session_id, TurnRecord(session_id))
 
     async def _run_turn(self, session_id: str, instance: Instance, joined: Callable[[], bool]) -> None:
-        await Turn(self.scope(instance, session_id), joined).run()
+        scope = self.scope(instance, session_id)
+        with self._services.observer.turn(scope.record):
+            try:
+                await Turn(scope, joined).run()
+            except StaleLease:
+                scope.record.end = TurnEnd.HANDED_OVER
+                raise
+            except asyncio.CancelledError:
+                lease = self._store.lease(session_id)
+                scope.record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
+                raise
 
     async def _is_unanswered(self, session_id: str, stored: StoredPrompt) -> bool:
         if not stored.known or self._runner.is_running(session_id):

@@ -23,6 +23,7 @@ from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Rows, StaleLease, Writer
+from app.telemetry.observer import NOBODY, Observer
 from app.util.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
@@ -110,8 +111,16 @@ POLL_SECONDS = 0.25
 class PendingRequests(Generic[R, T]):
     """The requests of one kind that this process waits for, and the orphans that it adopted from dead servers."""
 
-    def __init__(self, kind: RequestKind[R, T], database: Database, sql: Statements, writer: Writer) -> None:
+    def __init__(
+        self,
+        kind: RequestKind[R, T],
+        database: Database,
+        sql: Statements,
+        writer: Writer,
+        observer: Observer = NOBODY,
+    ) -> None:
         self._kind = kind
+        self._observer = observer
         self._database = database
         self._sql = sql
         self._writer = writer
@@ -139,7 +148,8 @@ class PendingRequests(Generic[R, T]):
                 row = pending.row(self._kind.name)
                 await self._writer.commit(Change([(self._sql.put_request, [row])], [self._asked(pending)], pending.lease()))
             self._start_polling()
-            answer = await pending.answer
+            with self._observer.wait(self._kind.name):
+                answer = await pending.answer
             await self._consume(pending)
             return answer
         except StaleLease:

@@ -20,6 +20,7 @@ from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Rows, Writer
+from app.telemetry.observer import NOBODY, Observer
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +63,11 @@ PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
 
 
 class Permissions:
-    def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
+    def __init__(self, database: Database, sql: Statements, writer: Writer, observer: Observer = NOBODY) -> None:
         self._database = database
         self._sql = sql
         kind = RequestKind("permission", PermissionRequest.model_validate_json, _write_answer, _read_answer, _asked, _withdrawn)
-        self.pending: PendingRequests[PermissionRequest, PermissionAnswer] = PendingRequests(kind, database, sql, writer)
+        self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, sql, writer, observer)
         self._checks: dict[str, PermissionCheck] = {}
 
     async def ask(self, check: PermissionCheck) -> None:

@@ -13,11 +13,13 @@ import orjson
 from app.provider.base import ModelRequest, Provider, ProviderFailure, StreamEvent
 from app.provider.metered import MeteredProvider
 from app.provider.models import known_providers as npm
+from app.provider.observed import ObservedProvider
 from app.provider.scripted.adapter import load_script
 from app.provider.scripted.rules import rules_provider
 from app.provider.secrets import redact
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
+from app.telemetry.observer import NOBODY, Observer
 from app.users.accounts import ModelAccount
 from app.util.secrets import secrets_of
 
@@ -94,8 +96,10 @@ class Providers:
         *,
         scripted: Callable[[], Provider] | None = None,
         account: ModelAccount | None = None,
+        observer: Observer = NOBODY,
     ) -> None:
         """`account`: of the user whose calls these are."""
+        self._observer = observer
         self._infos = infos
         self._account = account
         self._scripted = scripted or shared_scripted
@@ -105,7 +109,7 @@ class Providers:
         endpoint = endpoint_of(model, self._infos[model.provider_id])
         key = endpoint.key()
         if key not in self._adapters:
-            adapter, account = self._make(endpoint), self._account
+            adapter, account = self._observed(self._make(endpoint)), self._account
             self._adapters[key] = MeteredProvider(adapter, account.principal.name, account.budgets) if account else adapter
         return self._adapters[key]
 
@@ -113,6 +117,9 @@ class Providers:
         adapters, self._adapters = list(self._adapters.values()), {}
         for adapter in adapters:
             await adapter.close()
+
+    def _observed(self, adapter: Provider) -> Provider:
+        return ObservedProvider(adapter, self._observer) if self._observer.watches_models else adapter
 
     def _make(self, endpoint: Endpoint) -> Provider:
         if endpoint.adapter == "scripted":

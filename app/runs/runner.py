@@ -131,6 +131,10 @@ class Runner:
         """Its last turn's end could not be stored yet."""
         return session_id in self._turn_end_retries
 
+    def turns(self) -> int:
+        """How many run, or wait to."""
+        return sum(run.instance is not None for runs in self._runs.values() for run in runs)
+
     def directories(self) -> set[str]:
         return {run.directory for runs in self._runs.values() for run in runs}
 

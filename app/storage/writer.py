@@ -22,6 +22,7 @@ from app.schema.event import AnnouncedEvent
 from app.storage import queries
 from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
+from app.telemetry.observer import NOBODY, Observer
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -125,9 +126,15 @@ Outcomes = dict[int, Outcome]
 
 class Writer:
     def __init__(
-        self, database: Database, statements: Statements, announcer: Announcer, retry_seconds: float = RETRY_SECONDS
+        self,
+        database: Database,
+        statements: Statements,
+        announcer: Announcer,
+        retry_seconds: float = RETRY_SECONDS,
+        observer: Observer = NOBODY,
     ) -> None:
         self._database = database
+        self._observer = observer
         self._retry_seconds = retry_seconds
         self._sql = statements
         self.has_owners = False
@@ -218,10 +225,13 @@ class Writer:
         """In one transaction: the events of each change with their sequence, or what went wrong."""
         if not changes:
             return []
+        began = time.perf_counter()
         try:
-            return await self._database.write(lambda connection: self._apply(connection, changes))
+            stored = await self._database.write(lambda connection: self._apply(connection, changes))
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to who posted the change
             return error
+        self._observer.committed(time.perf_counter() - began, len(changes))
+        return stored
 
     def _resolve(self, waiting: _PostedChange, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):

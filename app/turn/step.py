@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from app.context.tokens import counted, estimate, estimate_request
@@ -29,6 +29,7 @@ from app.schema.part import Part, StepStartPart, ToolPart
 from app.schema.session import Busy, Retry, SessionStatus
 from app.schema.tool_state import Running
 from app.session.store import Store
+from app.telemetry.records import TurnRecord
 from app.turn import hooks, retry
 from app.turn.errors import aborted, to_message_error
 from app.turn.part_writer import PartWriter
@@ -61,6 +62,7 @@ class StepTools:
     set_status: Callable[[SessionStatus], object]
     on_answer: Callable[[], object] = lambda: None
     """Called when the model begins to answer."""
+    record: TurnRecord = field(default_factory=TurnRecord)
 
 
 class Step:
@@ -135,6 +137,7 @@ class Step:
         if self.overflow is not None:
             return StepOutcome.OVERFLOWED
         if self.message.error is not None or calls.blocked:
+            self._scope.record.rejected = calls.blocked
             return StepOutcome.STOPPED
         return StepOutcome.GOES_ON if self.message.finish in ("tool-calls", "unknown") else StepOutcome.ANSWERED
 
@@ -217,6 +220,7 @@ class Step:
 
     def _announce_error(self, error: MessageError) -> None:
         self.message.error = error
+        self._scope.record.error = error.name
         change = self._scope.store.change(self.message.session_id, self._scope.directory)
         change.announce(EventSessionError(properties=ErrorOfSession(session_id=self.message.session_id, error=error)))
         self._scope.store.post(change)

@@ -64,7 +64,9 @@ async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason:
     message = last_assistant(history)
     if message is None or message.parent_id != user.id:
         message = scope.new_assistant(user, user.agent, user.model)
-    await put(scope.store, message, to_message_error(TurnFailure(reason)))
+    error = to_message_error(TurnFailure(reason))
+    scope.record.error = error.name
+    await put(scope.store, message, error)
 
 
 async def put(store: Store, message: AssistantMessage, error: MessageError) -> None:

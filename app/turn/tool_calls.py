@@ -13,6 +13,8 @@ from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
 from app.schema.part import ToolPart
 from app.storage.engine import StorageError
+from app.telemetry.observer import NOBODY, Observer
+from app.telemetry.records import ToolCallEnd, ToolCallRecord
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.turn import hooks
 from app.turn.doom_loop import is_looping
@@ -43,6 +45,7 @@ class ToolCalls:
         earlier: Sequence[ToolPart],
         *,
         plugin_hooks: HookRunner = HookRunner(),
+        observer: Observer = NOBODY,
         stops_on_rejection: bool = True,
     ) -> None:
         self._tools = tools
@@ -51,6 +54,7 @@ class ToolCalls:
         self._bounds = bounds
         self._calls = list(earlier)
         self._hooks = plugin_hooks
+        self._observer = observer
         self._running: set[asyncio.Task[None]] = set()
         self._stops_on_rejection = stops_on_rejection
         self.blocked = False
@@ -137,17 +141,25 @@ class ToolCalls:
         """Runs the call and stores its result, or its error, which is raised too. Raises StorageError without running the call if
         the call itself cannot be stored: nothing may happen without a record of it."""
         await self._writer.stored()
+        record = ToolCallRecord(part.session_id, part.tool, part.call_id, part.state.input)
+        with self._observer.tool_call(record):
+            return await self._run_recorded(part, looping, record)
+
+    async def _run_recorded(self, part: ToolPart, looping: bool, record: ToolCallRecord) -> ToolResult:
         try:
             result = await self._bounds.bound(await self._execute(part, looping))
         except (PermissionNotGranted, QuestionRejected, ToolError) as error:
             self.blocked |= self._stops_on_rejection and isinstance(error, PermissionRejected | QuestionRejected)
             self._writer.tool_failed(part, f"Error: {error}")
+            record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
             raise
         except Exception as error:
             log.exception("tool %s failed", part.tool)
             self._writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
+            record.failed(error)
             raise ToolError(str(error)) from error
         self._writer.tool_completed(part, result)
+        record.completed(result.output)
         return result
 
     async def _execute(self, part: ToolPart, looping: bool) -> ToolResult:

@@ -80,6 +80,7 @@ class Turn:
     async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
         """Whether the turn goes on."""
         self._steps += 1
+        self._scope.record.begin_step()
         match decision:
             case decide.Stop():
                 return False
@@ -121,6 +122,7 @@ class Turn:
     async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> tuple[StepOutcome, Step]:
         scope, session = self._scope, self._session
         agent = find_agent(scope.instance.agents, user.agent)
+        scope.record.asks(agent.name, model.provider_id, model.id)
         message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
         step = scope.step(message, model, lambda: self._start_title(session, history))
         step.writer.enqueue_message()
@@ -185,6 +187,7 @@ class Turn:
     # Ending.
 
     async def _answer_with(self, error: MessageError) -> None:
+        self._scope.record.error = error.name
         location = self._scope.instance.location
         path = MessagePath(cwd=location.directory, root=location.worktree)
         await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)

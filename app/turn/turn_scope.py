@@ -1,7 +1,7 @@
 """What the parts of a turn share: services, directory and session, and factories for messages and steps."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from app.session.session_tasks import SessionTasks
 from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
+from app.telemetry.observer import NOBODY, Observer
+from app.telemetry.records import TurnRecord
 from app.tool.base import Tool, ToolContext, ToolResult
 from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
@@ -39,6 +41,7 @@ class TurnServices:
     toolbox: Toolbox
     outputs: OutputStore
     instruction_pages: InstructionPages
+    observer: Observer = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class TurnScope:
     subagents: Subagents
     instance: Instance
     session_id: str
+    record: TurnRecord = field(default_factory=TurnRecord)
 
     @property
     def store(self) -> Store:
@@ -148,7 +152,8 @@ class TurnScope:
 
     def step(self, message: AssistantMessage, model: Model, on_answer: Callable[[], object] = lambda: None) -> Step:
         instance = self.instance
-        around = StepTools(self.store, self.directory, instance.trees, instance.extensions.hooks, self.set_status, on_answer)
+        hooks = instance.extensions.hooks
+        around = StepTools(self.store, self.directory, instance.trees, hooks, self.set_status, on_answer, self.record)
         return Step(around, message, model, instance.models.providers.provider_for(model))
 
     def calls(
@@ -168,7 +173,16 @@ class TurnScope:
         bounds: Bounds = OutputBounds(self.services.outputs, may_delegate="task" in tools)
         stops = not self.instance.config.experimental.continue_loop_on_deny
         plugin_hooks = self.instance.extensions.hooks
-        return ToolCalls(tools, writer, contexts.of, bounds, earlier, plugin_hooks=plugin_hooks, stops_on_rejection=stops)
+        return ToolCalls(
+            tools,
+            writer,
+            contexts.of,
+            bounds,
+            earlier,
+            plugin_hooks=plugin_hooks,
+            observer=self.services.observer,
+            stops_on_rejection=stops,
+        )
 
     async def ask_without_tools(self, step: Step, model: Model, agent: Agent, request: ModelRequest) -> StepOutcome:
         async def ready() -> ModelRequest:

@@ -26,6 +26,7 @@ from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
+from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
 from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.principal import Principal
@@ -82,6 +83,7 @@ class ModelSources:
     auth: AuthStore
     accounts: ModelAccounts
     scripted: Callable[[], Provider] = shared_scripted
+    observer: Observer = NOBODY
 
 
 class Instances:
@@ -136,7 +138,7 @@ class Instances:
         settings = ProviderSettings.of(base.config.layer(), environ).with_own_keys(own.keys(), shares_server_keys=shared)
         auth = {**(cached.auth if shared else {}), **own}
         connected = assemble(self._models.known, settings, environ if shared else {}, auth)
-        providers = Providers(connected, scripted=self._models.scripted, account=account)
+        providers = Providers(connected, scripted=self._models.scripted, account=account, observer=self._models.observer)
         base.resources.add(providers)
         may_read = None if account.principal.may_see_all else self._walls(account.principal)
         return replace(base, models=InstanceModels(connected, self._models.known, providers), may_read=may_read)
@@ -202,7 +204,7 @@ class Instances:
         config = plugins.config
         connected = assemble(self._models.known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
-        providers = Providers(connected, scripted=self._models.scripted)
+        providers = Providers(connected, scripted=self._models.scripted, observer=self._models.observer)
         mcp = await self._mcp(sandbox_workspace(workspace.location, config), config)
         snapshots = workspace.snapshots(config)
         return Instance(

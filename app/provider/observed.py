@@ -1,0 +1,60 @@
+"""Model calls that observers are told of."""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from app.provider.base import ApiFailure, Finish, ModelRequest, Provider, StreamEvent, StreamStart
+from app.provider.models.cost import tokens_and_cost
+from app.telemetry.observer import Observer
+from app.telemetry.records import ModelCallEnd, ModelCallRecord
+
+
+class ObservedProvider:
+    def __init__(self, provider: Provider, observer: Observer) -> None:
+        self._provider = provider
+        self._observer = observer
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        record = _record(request)
+        with self._observer.model_call(record):
+            headers = {**request.headers, **record.headers}
+            try:
+                async with aclosing(self._provider.stream(replace(request, headers=headers))) as events:
+                    async for event in events:
+                        _note(record, event, request)
+                        yield event
+            except Exception as failure:
+                record.end, record.error = ModelCallEnd.FAILED, _error_type(failure)
+                raise
+            if record.finish is None:
+                record.end = ModelCallEnd.CUT_SHORT
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+def _record(request: ModelRequest) -> ModelCallRecord:
+    parameters = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_k": request.top_k,
+        "max_tokens": request.max_output_tokens,
+    }
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given)
+
+
+def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) -> None:
+    if record.first_chunk is None and not isinstance(event, StreamStart):
+        record.first_chunk = time.perf_counter()
+    if isinstance(event, Finish):
+        record.finish, record.end = event.reason, ModelCallEnd.ANSWERED
+        record.tokens, record.cost = tokens_and_cost(event.usage, request.model.cost)
+
+
+def _error_type(failure: Exception) -> str:
+    """The HTTP status, or what went wrong without one."""
+    status = failure.status if isinstance(failure, ApiFailure) else None
+    return str(status) if status else type(failure).__name__

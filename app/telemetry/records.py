@@ -1,0 +1,108 @@
+"""What observers are told of: a record of each turn, model call and tool call, filled in until it ends."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from app.schema.part import Tokens
+
+
+class TurnEnd(StrEnum):
+    ANSWERED = "answered"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    """The user rejected a permission or a question."""
+    ABORTED = "aborted"
+    HANDED_OVER = "handed_over"
+    """Another server goes on with it."""
+
+
+class ModelCallEnd(StrEnum):
+    ANSWERED = "answered"
+    CUT_SHORT = "cut_short"
+    """The stream ended without a finish."""
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class ToolCallEnd(StrEnum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DENIED = "denied"
+    """By a rule or the user."""
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class TurnRecord:
+    """`error` is the name of the error that the newest step ended with; `rejected`: it ended with a call that the user
+    rejected."""
+
+    session_id: str = ""
+    agent: str = ""
+    provider: str = ""
+    model: str = ""
+    error: str | None = None
+    rejected: bool = False
+    end: TurnEnd | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+    def begin_step(self) -> None:
+        self.error, self.rejected = None, False
+
+    def asks(self, agent: str, provider: str, model: str) -> None:
+        self.agent, self.provider, self.model = agent, provider, model
+
+    def ended(self) -> TurnEnd:
+        if self.end is not None:
+            return self.end
+        if self.error is not None:
+            return TurnEnd.FAILED
+        return TurnEnd.REJECTED if self.rejected else TurnEnd.ANSWERED
+
+
+@dataclass(slots=True)
+class ModelContents:
+    """What was said, by the GenAI conventions; kept only for observers that capture it."""
+
+    system: list[dict[str, Any]]
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ModelCallRecord:
+    """`headers`: what an observer wants to be sent with the request. `first_chunk`: when the answer began."""
+
+    session_id: str
+    provider: str
+    model: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    contents: ModelContents | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    first_chunk: float | None = None
+    finish: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    cost: float = 0.0
+    error: str | None = None
+    end: ModelCallEnd = ModelCallEnd.ABORTED
+    began: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(slots=True)
+class ToolCallRecord:
+    session_id: str
+    tool: str
+    call_id: str
+    arguments: Mapping[str, Any]
+    result: str = ""
+    error: str | None = None
+    end: ToolCallEnd = ToolCallEnd.ABORTED
+
+    def completed(self, result: str) -> None:
+        self.end, self.result = ToolCallEnd.COMPLETED, result
+
+    def failed(self, error: Exception, end: ToolCallEnd = ToolCallEnd.FAILED) -> None:
+        self.end, self.error, self.result = end, type(error).__name__, str(error)
