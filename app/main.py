@@ -26,6 +26,7 @@ from app.api import (
     search,
     session,
     share,
+    transfer,
     usage,
 )
 from app.api import server as server_routes
@@ -33,7 +34,7 @@ from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
 from app.api.count_requests import CountRequests
 from app.api.login import Login
-from app.api.security import Access, Guard, is_loopback
+from app.api.security import Access, BodyLimits, Guard, is_loopback
 from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
 from app.config.flags import Flags
@@ -71,7 +72,8 @@ def create_app(
     app.state.server = server
     app.state.login = login
     app.add_middleware(Audit, audit_log=audit_log)
-    app.add_middleware(Guard, access=access_of(settings, hostname), login=login, max_body_bytes=settings.max_body_bytes)
+    limits = BodyLimits(settings.max_body_bytes, settings.max_import_bytes)
+    app.add_middleware(Guard, access=access_of(settings, hostname), login=login, limits=limits)
     if server.telemetry.metrics is not None:
         app.add_middleware(CountRequests, metrics=server.telemetry.metrics)
     return app
@@ -130,7 +132,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, file)
-    for part in (*first, search, mcp, share, usage, page, plugin, metrics):
+    for part in (*first, search, mcp, share, transfer, usage, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     errors.install(app)
     return app

@@ -58,6 +58,9 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=32 * 1024 * 1024, gt=0)
     """Bytes that the body of a request may have (default 32 MiB); a larger one is answered with 413."""
 
+    max_import_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
+    """Bytes that an imported document may have (default 256 MiB); a larger one is answered with 413."""
+
     max_part_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
     """Bytes that one part of a message may have when a client sends it (default 16 MiB); a larger one is answered with 413."""
 

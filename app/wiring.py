@@ -18,6 +18,7 @@ from app.api.services import (
     RunServices,
     Services,
     SessionServices,
+    TransferServices,
     UserServices,
 )
 from app.bus.base import EventBus
@@ -80,6 +81,9 @@ from app.telemetry.observer import Observer
 from app.telemetry.telemetry import Telemetry, open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
+from app.transfer.exports import Exports
+from app.transfer.importer import Importer
+from app.transfer.imports import Imports
 from app.turn.call_host import HostServices
 from app.turn.titles import Titles
 from app.turn.turn_scope import TurnServices
@@ -329,6 +333,7 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         runs=_runs(core, directories, sessions, turns),
         events=_events(core),
         users=core.storage.users,
+        transfer=_transfer(core),
         draining=Draining(),
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),
@@ -400,6 +405,12 @@ def _sessions(core: _Core) -> SessionServices:
         usage=UsageLedger(core.storage.database),
         search=MessageSearch(store),
     )
+
+
+def _transfer(core: _Core) -> TransferServices:
+    store, settings = core.storage.store, core.settings
+    imports = Imports(Importer(store, core.quota), settings.max_part_bytes)
+    return TransferServices(Exports(store, settings.data_dir), imports)
 
 
 def _pending(core: _Core) -> PendingServices:

@@ -1,8 +1,7 @@
 """Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, no accident further in."""
 
-import re
 import traceback
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from json import JSONDecodeError
 from typing import Any, cast
 
@@ -17,16 +16,12 @@ from app.api.audit import WHO
 from app.api.draining import starts_work
 from app.api.services import Services
 from app.users.principal import OPERATOR, Principal
+from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
-DEEPEST = 200
-"""Pydantic writes no value that is nested more than 255 deep, and a body stands inside other values."""
-
 MOST_VALUES = 20_000
 """Megabytes of tiny values would take gigabytes once they are validated; text may be as long as a body may be."""
-
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 class ServerRequest(Request):
@@ -43,42 +38,12 @@ class ServerRequest(Request):
     async def json(self) -> Any:
         """Raises json.JSONDecodeError; lone surrogates, NaN, nesting beyond DEEPEST and more than MOST_VALUES are errors."""
         body = await self.body()
-        if _has_more_values(body, MOST_VALUES):
+        if has_more_values(body, MOST_VALUES):
             raise JSONDecodeError(f"more than {MOST_VALUES} values", "", 0)
         value = orjson.loads(body)
-        if body.count(b"{") + body.count(b"[") > DEEPEST and _is_deeper(value, DEEPEST):
+        if body.count(b"{") + body.count(b"[") > DEEPEST and is_deeper(value, DEEPEST):
             raise JSONDecodeError(f"nested more than {DEEPEST} deep", body.decode(), 0)
         return value
-
-
-def _has_more_values(body: bytes, most: int) -> bool:
-    """Every value but the first follows a comma or an opening bracket. What strings hold is counted out only if that matters."""
-    if _separators(body, 0, len(body)) <= most:
-        return False
-    values = start = 0
-    for strings, string in enumerate(_STRING.finditer(body)):
-        values += _separators(body, start, string.start())
-        start = string.end()
-        if values > most or strings > 2 * most:
-            return True
-    return values + _separators(body, start, len(body)) > most
-
-
-def _separators(body: bytes, start: int, end: int) -> int:
-    return body.count(b",", start, end) + body.count(b"[", start, end) + body.count(b"{", start, end)
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels + 1):
-        level = [inner for outer in level for inner in _values(outer) if isinstance(inner, dict | list)]
-        if not level:
-            return False
-    return True
-
-
-def _values(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
 
 
 class StrictRoute(APIRoute):

@@ -25,6 +25,7 @@ from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
 from app.storage.engine import StorageError
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+IMPORT_PATH = "/session/import"
 _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
 _READING = ("GET", "HEAD")
 BODY_SECONDS = 30.0
@@ -93,12 +94,35 @@ def is_open(method: str, path: str, query: bytes) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class BodyLimits:
+    """In bytes; `of_import` is for documents that are imported."""
+
+    of_any: int
+    of_import: int
+
+    def of(self, path: str) -> "BodyLimit":
+        if path == IMPORT_PATH:
+            return BodyLimit(self.of_import, "OPENSESSION_MAX_IMPORT_BYTES")
+        return BodyLimit(self.of_any, "OPENSESSION_MAX_BODY_BYTES")
+
+
+@dataclass(frozen=True)
+class BodyLimit:
+    most: int
+    setting: str
+
+    @property
+    def refusal(self) -> str:
+        return f"A body may have at most {self.most} bytes ({self.setting})."
+
+
 class Guard:
-    def __init__(self, app: ASGIApp, access: Access, login: Login, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, access: Access, login: Login, limits: BodyLimits) -> None:
         self._app = app
         self._access = access
         self._login = login
-        self._max_body_bytes = max_body_bytes
+        self._limits = limits
         self._large_bodies = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,9 +140,9 @@ class Guard:
         elif origin is not None and scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
         elif _may_be_large(headers):
-            await self._one_of_few(scope, _bounded(scope, receive, self._max_body_bytes), send)
+            await self._one_of_few(scope, _bounded(scope, receive, self._limits.of(scope["path"])), send)
         else:
-            await self._app(scope, _bounded(scope, receive, self._max_body_bytes), send)
+            await self._app(scope, _bounded(scope, receive, self._limits.of(scope["path"])), send)
 
     async def _one_of_few(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the answer begins: it may take its time, and the body has been dealt with."""
@@ -154,9 +178,9 @@ class Guard:
         return await self._login.admit(scope, headers.get("authorization"))
 
     def _body_refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        length = headers.get("content-length")
-        if length is not None and length.isascii() and length.isdigit() and int(length) > self._max_body_bytes:
-            return named(413, "PayloadTooLargeError", _too_large(self._max_body_bytes))
+        length, limit = headers.get("content-length"), self._limits.of(scope["path"])
+        if length is not None and length.isascii() and length.isdigit() and int(length) > limit.most:
+            return named(413, "PayloadTooLargeError", limit.refusal)
         has_body = (length not in (None, "0")) or "transfer-encoding" in headers
         if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
             return None
@@ -192,16 +216,12 @@ def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Response | N
     return named(403, "OriginForbiddenError", message)
 
 
-def _too_large(most: int) -> str:
-    return f"A body may have at most {most} bytes (OPENSESSION_MAX_BODY_BYTES)."
-
-
 def _is_json(content_type: str | None) -> bool:
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
+def _bounded(scope: Scope, receive: Receive, limit: BodyLimit) -> Receive:
     """A body without a declared length is counted as it comes; one that stops coming is given up."""
     seen, complete = 0, False
 
@@ -212,8 +232,8 @@ def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
         message = await (receive() if WHOLE in scope else _in_time(receive))
         complete = not message.get("more_body", False)
         seen += len(message.get("body", b""))
-        if seen > most:
-            raise HTTPException(413, _too_large(most))
+        if seen > limit.most:
+            raise HTTPException(413, limit.refusal)
         return message
 
     return counted

@@ -31,6 +31,8 @@ from app.settings import Settings
 from app.storage.directory_state import DirectoryStates
 from app.telemetry.observer import NOBODY, Observer
 from app.tool.toolbox import Toolbox
+from app.transfer.exports import Exports
+from app.transfer.imports import Imports
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.users import Users
@@ -103,6 +105,12 @@ class UserServices:
 
 
 @dataclass(frozen=True)
+class TransferServices:
+    exports: Exports
+    imports: Imports
+
+
+@dataclass(frozen=True)
 class Services:
     settings: Settings
     directories: DirectoryServices
@@ -111,6 +119,7 @@ class Services:
     runs: RunServices
     events: EventServices
     users: UserServices
+    transfer: TransferServices
     draining: Draining
     replicas: Replicas
     health: HealthCheck

@@ -95,6 +95,14 @@ class Snapshots:
         await self._quota.require_room(self._repository)
         return await self._track()
 
+    async def has(self, tree: str) -> bool:
+        """Whether there is such a snapshot."""
+        try:
+            await self._repository.entries(tree, ["."])
+        except SnapshotFailed:
+            return False
+        return True
+
     async def patch(self, tree: str, until: str | None = None) -> list[Path]:
         """Absolute paths that changed between a snapshot and a later one, by default one taken now."""
         later = until or await self.track()

@@ -1,6 +1,6 @@
 """The read queries. Portable between SQLite and PostgreSQL."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +162,17 @@ def all_messages(connection: Connection, session_id: str) -> StoredMessages:
 
 
 _ALL_MESSAGES = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session")).order_by(MESSAGE.c.seq)
+
+
+def history_pages(connection: Connection, session_id: str, size: int) -> Iterator[StoredMessages]:
+    """The whole history, oldest first, `size` messages at a time."""
+    after = -1
+    while rows := connection.execute(_MESSAGES_AFTER, {"session": session_id, "after": after, "size": size}).all():
+        after = rows[-1].seq
+        yield StoredMessages(rows, _parts_of(connection, session_id, [row.id for row in rows]))
+
+
+_MESSAGES_AFTER = _ALL_MESSAGES.where(MESSAGE.c.seq > bindparam("after")).limit(bindparam("size"))
 
 
 _BY_MESSAGE = (PART.c.message_id, PART.c.seq)

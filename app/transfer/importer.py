@@ -8,6 +8,7 @@ from typing import Any
 
 from app.project.location import Location
 from app.schema.errors import ServiceError
+from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
 from app.session.quota import ProjectQuota
@@ -49,6 +50,9 @@ class Importer:
     async def stored(self, session_ids: Collection[str]) -> frozenset[str]:
         """Those of the sessions that are stored already, whosever they are."""
         return frozenset(await self._store.query(queries.owners, session_ids))
+
+    async def session(self, session_id: str) -> Session:
+        return await self._store.session(session_id)
 
     async def store(self, document: SessionDocument, destination: Destination) -> list[str]:
         """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. All is stored or nothing.

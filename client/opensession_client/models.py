@@ -648,6 +648,16 @@ class Idle(Wire):
     type: Literal["idle"] = "idle"
 
 
+class ImportedSessions(Wire):
+    """The session as it is stored, and what of the document was left out."""
+
+    info: Session
+    sessions: list[str]
+    """Ids of the session and its descendants, in the document's order"""
+    notes: list[str]
+    """What was not taken over, and why"""
+
+
 class InitInput(Wire):
     provider_id: Annotated[str, Field(alias="providerID")]
     model_id: Annotated[str, Field(alias="modelID")]
@@ -1288,6 +1298,24 @@ class Session(Wire):
     revert: Revert | None = None
     owner: str | None = None
     """The user it belongs to, on a server with users"""
+
+
+class SessionDocument(Wire):
+    info: Session
+    messages: list[MessageWithParts]
+    todo: list[Todo]
+    diff: list[FileDiff]
+    children: list[SessionHistory]
+    """All descendants, parents before their children; `info.parentID` makes the tree"""
+
+
+class SessionHistory(Wire):
+    """One session without its descendants."""
+
+    info: Session
+    messages: list[MessageWithParts]
+    todo: list[Todo]
+    diff: list[FileDiff]
 
 
 class SessionInfo(Wire):

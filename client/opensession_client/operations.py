@@ -540,6 +540,28 @@ def share_session(share_id: str) -> Operation[models.SharedConversation]:
     return Operation("GET", f"/s/{segment(share_id)}/session", models.SharedConversation)
 
 
+def session_export(
+    session_id: str, *, children: bool | None = None, format: Literal["json", "markdown"] | None = None
+) -> Operation[models.SessionDocument]:
+    """GET /session/{sessionID}/export
+
+    The session as one document, as it is at this moment, in the shape of `opencode export`.
+    """
+    return Operation(
+        "GET", f"/session/{segment(session_id)}/export", models.SessionDocument, query={"children": children, "format": format}
+    )
+
+
+def session_import(
+    body: models.SessionDocument, *, ids: Literal["keep", "new"] | None = None, directory: str | None = None
+) -> Operation[models.ImportedSessions]:
+    """POST /session/import
+
+    Stores a document, of the export here or of `opencode export`, in the request's directory: all of it or nothing.
+    """
+    return Operation("POST", "/session/import", models.ImportedSessions, query={"ids": ids, "directory": directory}, body=body)
+
+
 def usage_get(
     *,
     since: int | None = None,
@@ -557,3 +579,11 @@ def usage_get(
 def plugin_list(*, directory: str | None = None) -> Operation[list[models.ExtensionStatus]]:
     """GET /plugin"""
     return Operation("GET", "/plugin", list[models.ExtensionStatus], query={"directory": directory})
+
+
+def metrics() -> Operation[bytes]:
+    """GET /metrics
+
+    The figures of this server, in Prometheus' format; for admins. Of several servers each is asked for its own.
+    """
+    return Operation("GET", "/metrics", bytes)

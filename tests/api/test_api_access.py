@@ -25,7 +25,7 @@ NOT_JSON = (("GET", "/event"), ("GET", "/global/event"))
 """Streams do not end; tests/api/test_api_users.py has them."""
 LAST = ("session.abort", "session.deleteMessage", "part.delete", "session.revert", "session.delete")
 """What takes from the others what they are to see: all ask for it of something unknown, the owner in the end of what is there."""
-SHOWING = ("session.list", "session.get", "session.messages", "session.message", "find.messages")
+SHOWING = ("session.list", "session.get", "session.messages", "session.message", "session.export", "find.messages")
 """What has the secret in it, for whoever may see it."""
 
 BODIES: Mapping[str, Any] = {

@@ -1,0 +1,146 @@
+"""Writes sessions as documents, or as Markdown for people, in pieces.
+
+The whole answer is written to a file without a name from one read transaction before the first piece is sent: it shows one
+moment, takes no memory however long the session is, and a slow client holds neither the database nor its log back.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+from typing import IO, Literal
+
+from pydantic import TypeAdapter
+
+from app.schema.errors import ServiceError
+from app.schema.session import FileDiff, Session
+from app.session import rows
+from app.session.store import Store, read_session, unknown_session
+from app.storage import queries, tables
+from app.storage.engine import Connection
+from app.transfer import markdown
+
+DocumentFormat = Literal["json", "markdown"]
+Form = Callable[[Connection, Sequence[Session]], Iterator[bytes]]
+"""Writes a session and its descendants."""
+
+_DIFFS: TypeAdapter[list[FileDiff]] = TypeAdapter(list[FileDiff])
+
+PIECE_BYTES = 256 * 1024
+PAGE_MESSAGES = 20
+"""So many messages are in memory at a time."""
+
+
+class NoRoomToExport(ServiceError):
+    status = 507
+    name = "StorageQuotaError"
+
+    def __init__(self) -> None:
+        super().__init__("The disk of the data directory has no room for the export. Nothing was written.")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """A temporary file, which `pieces` closes."""
+
+    file: IO[bytes]
+    size: int
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        with self.file:
+            while piece := await asyncio.to_thread(self.file.read, PIECE_BYTES):
+                yield piece
+
+
+class Exports:
+    def __init__(self, store: Store, directory: Path) -> None:
+        """`directory` is where temporary files may be made."""
+        self._store = store
+        self._directory = directory
+
+    async def export(self, session_id: str, form: DocumentFormat = "json", *, children: bool = False) -> ExportedFile:
+        """The session as it is now, with all its descendants if `children`. Raises NotFound, NoRoomToExport."""
+        await self._store.drain()
+        try:
+            return await self._store.query(self._write, session_id, _FORMS[form], children)
+        except OSError as error:
+            if error.errno in (ENOSPC, EDQUOT):
+                raise NoRoomToExport from error
+            raise
+
+    def _write(self, connection: Connection, session_id: str, form: Form, children: bool) -> ExportedFile:
+        sessions = _sessions(connection, session_id, children)
+        file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115  whoever sends it closes it
+        try:
+            file.writelines(form(connection, sessions))
+            size = file.tell()
+            file.seek(0)
+        except BaseException:
+            file.close()
+            raise
+        return ExportedFile(file, size)
+
+
+def _sessions(connection: Connection, session_id: str, children: bool) -> list[Session]:
+    """The session, then its descendants, parents first."""
+    tree = queries.session_tree(connection, session_id) if children else [queries.session_body(connection, session_id)]
+    bodies = [body for body in reversed(tree) if body is not None]
+    if not bodies:
+        raise unknown_session(session_id)
+    root, *others = [_portable(read_session(session_id, body)) for body in bodies]
+    return [root, *_parents_first(root, others)]
+
+
+def _parents_first(root: Session, others: list[Session]) -> list[Session]:
+    """The oldest of each parent's children first."""
+    ordered, of_generation = [], {root.id}
+    while generation := [each for each in reversed(others) if each.parent_id in of_generation]:
+        ordered.extend(generation)
+        of_generation = {each.id for each in generation}
+    return ordered
+
+
+def _portable(session: Session) -> Session:
+    """Without what belongs to this server: the owner and the share link."""
+    return session.model_copy(update={"owner": None, "share": None})
+
+
+def _json(connection: Connection, sessions: Sequence[Session]) -> Iterator[bytes]:
+    root, *children = sessions
+    yield from _history(connection, root)
+    separator = b',"children":['
+    for child in children:
+        yield separator
+        yield from _history(connection, child)
+        yield b"}"
+        separator = b","
+    yield b"]}" if children else b"}"
+
+
+def _history(connection: Connection, session: Session) -> Iterator[bytes]:
+    """Without the closing brace."""
+    yield b'{"info":%b,"messages":[' % session.wire_json()
+    separator = b""
+    for page in queries.history_pages(connection, session.id, PAGE_MESSAGES):
+        for message in rows.messages_json(session.id, rows.without_damage(session.id, page), {}):
+            yield separator + message
+            separator = b","
+    yield b"]"
+    for name, table in ((b"todo", tables.TODO), (b"diff", tables.DIFF)):
+        body = queries.body_of(connection, table, session_id=session.id)
+        yield b',"%b":%b' % (name, body.encode() if body else b"[]")
+
+
+def _markdown(connection: Connection, sessions: Sequence[Session]) -> Iterator[bytes]:
+    for session in sessions:
+        yield markdown.heading(session).encode()
+        for page in queries.history_pages(connection, session.id, PAGE_MESSAGES):
+            for message in rows.read_messages(session.id, rows.without_damage(session.id, page), {}):
+                yield markdown.message(message).encode()
+        body = queries.body_of(connection, tables.DIFF, session_id=session.id)
+        yield markdown.diffs(_DIFFS.validate_json(body) if body else []).encode()
+
+
+_FORMS: Mapping[DocumentFormat, Form] = {"json": _json, "markdown": _markdown}

@@ -1,0 +1,153 @@
+"""Sessions as Markdown, for people. Pure. Nothing that a message, tool or file contains ends the block that it stands in."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import orjson
+
+from app.schema.file import FilePart
+from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.part import (
+    AgentPart,
+    CompactionPart,
+    Part,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from app.schema.session import FileDiff, Session
+from app.schema.tool_state import Completed, Failed, ToolState
+from app.tool.files.diff_text import compare
+
+_TICKS = re.compile("`+")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_HTML = re.compile(r"^( {0,3})<(?=[!?]|/?[a-z])", re.IGNORECASE)
+"""Begins a block of HTML, of which some last to the end of the page."""
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|&])")
+
+
+def heading(session: Session) -> str:
+    return f"# {_inline(session.title)}\n\n`{session.id}` · {_time(session.time.created)}\n\n"
+
+
+def message(each: MessageWithParts) -> str:
+    info = each.info
+    if isinstance(info, AssistantMessage):
+        title = ["Assistant", info.agent, f"{info.provider_id}/{info.model_id}", _time(info.time.created)]
+    else:
+        title = ["User", info.agent, f"{info.model.provider_id}/{info.model.model_id}", _time(info.time.created)]
+    blocks = [f"## {' · '.join(map(_inline, title))}", *(block for part in each.parts for block in _part(part))]
+    if isinstance(info, AssistantMessage) and info.error is not None:
+        blocks.append(f"**{info.error.name}**\n\n{fenced(getattr(info.error.data, 'message', ''))}")
+    return "\n\n".join(blocks) + "\n\n"
+
+
+def diffs(changed: Sequence[FileDiff]) -> str:
+    """Each changed file, as a unified diff."""
+    if not changed:
+        return ""
+    files = [f"### {_inline(diff.file)} (+{diff.additions} −{diff.deletions})\n\n{_diff(diff)}" for diff in changed]
+    return "\n\n".join(["## Changed files", *files]) + "\n"
+
+
+def _diff(diff: FileDiff) -> str:
+    return fenced(compare(diff.file, diff.before, diff.after).text, "diff")
+
+
+def _part(part: Part) -> Iterator[str]:
+    match part:
+        case TextPart(text=text) if not part.synthetic and not part.ignored and text:
+            yield contained(text)
+        case ReasoningPart(text=text) if text:
+            yield _folded("Reasoning", fenced(text))
+        case ToolPart():
+            yield from _call(part)
+        case FilePart():
+            yield _file(part)
+        case PatchPart(files=files):
+            yield "Changed: " + ", ".join(map(_inline, files))
+        case SubtaskPart():
+            yield f"Task for {_inline(part.agent)}: {_inline(part.description)}\n\n{fenced(part.prompt)}"
+        case AgentPart(name=name):
+            yield f"Agent: {_inline(name)}"
+        case CompactionPart():
+            yield "*The conversation before this was compacted.*"
+        case RetryPart(attempt=attempt):
+            yield f"*Retried, attempt {attempt}: {_inline(part.error.data.message)}*"
+        case _:
+            pass  # step boundaries and snapshots say nothing to a reader
+
+
+def _call(part: ToolPart) -> Iterator[str]:
+    state = part.state
+    title = f": {_inline(state.title)}" if isinstance(state, Completed) and state.title else ""
+    yield f"**Tool {_inline(part.tool)}**{title} ({state.status})"
+    yield "Input:\n\n" + fenced(orjson.dumps(state.input, option=orjson.OPT_INDENT_2).decode(), "json")
+    if result := _result(state):
+        yield result
+    if isinstance(state, Completed):
+        yield from map(_file, state.attachments or [])
+
+
+def _result(state: ToolState) -> str | None:
+    match state:
+        case Completed():
+            return "Output:\n\n" + fenced(state.output)
+        case Failed():
+            return "Error:\n\n" + fenced(state.error)
+        case _:
+            return None
+
+
+def _file(part: FilePart) -> str:
+    """Without the contents of one that is part of the message."""
+    where = "" if part.url.startswith("data:") else f": {_inline(part.url)}"
+    return f"File {_inline(part.filename or 'without a name')} ({_inline(part.mime)}){where}"
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """In a fence that is longer than any in it."""
+    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _folded(summary: str, block: str) -> str:
+    return f"<details>\n<summary>{summary}</summary>\n\n{block}\n\n</details>"
+
+
+def contained(text: str) -> str:
+    """Markdown that somebody wrote, with its open fence closed and without HTML."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        fence = _fence_after(line, fence)
+        lines.append(line if fence else _HTML.sub(r"\1&lt;", line))
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """The fence that is open behind a line; empty for none."""
+    found = _FENCE.fullmatch(line)
+    if found is None:
+        return fence
+    marks, rest = found.groups()
+    if fence:
+        closes = marks[0] == fence[0] and len(marks) >= len(fence) and not rest.strip()
+        return "" if closes else fence
+    return "" if marks[0] == "`" and "`" in rest else marks
+
+
+def _inline(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _time(epoch_ms: float) -> str:
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return str(epoch_ms)
