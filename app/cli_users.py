@@ -16,6 +16,7 @@ from app.users.principal import Role
 if TYPE_CHECKING:
     from app.storage.engine import Database
     from app.storage.statements import Statements
+    from app.users.server_secret import ServerSecret
     from app.users.users import User, Users
 
 T = TypeVar("T")
@@ -164,23 +165,33 @@ def revoke_token(name: str) -> None:
 
 @secret.command("rotate")
 def rotate_secret() -> None:
-    """Encrypt users' keys with a new secret: the first of OPENSESSION_SECRET_KEY, else one that is made now. Servers may run
-    meanwhile."""
+    """Encrypt users' keys, and the secrets of webhooks, with a new secret: the first of OPENSESSION_SECRET_KEY, else one that is
+    made now. Servers may run meanwhile."""
     from cryptography.fernet import InvalidToken
 
-    from app.users.keys import UserKeys
     from app.users.server_secret import ServerSecret
 
     held = ServerSecret(settings().secret_key, settings().data_dir)
     if held.is_in_file:
         held.add_key()
     try:
-        count = _on_database(lambda database, sql: UserKeys(database, sql, held).encrypt_anew())
+        count = _on_database(lambda database, sql: _encrypt_anew(database, sql, held))
     except InvalidToken:
         fail("A key is encrypted with another secret: OPENSESSION_SECRET_KEY must name the old one too (`new,old`).")
     if held.is_in_file:
         held.drop_old_keys()
     typer.echo(f"{count} keys are encrypted with the new secret.")
+
+
+async def _encrypt_anew(database: "Database", sql: "Statements", held: "ServerSecret") -> int:
+    from app.storage import webhooks
+    from app.users.keys import UserKeys
+
+    def rotate(secret: str) -> str:
+        return held.box().rotate(secret.encode()).decode()
+
+    keys = await UserKeys(database, sql, held).encrypt_anew()
+    return keys + await database.write(lambda connection: webhooks.encrypt_anew(connection, rotate))
 
 
 def _run(work: "Callable[[Users], Awaitable[T]]") -> T:

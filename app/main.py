@@ -28,6 +28,7 @@ from app.api import (
     share,
     transfer,
     usage,
+    webhook,
 )
 from app.api import server as server_routes
 from app.api import session_actions as request
@@ -132,7 +133,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, file)
-    for part in (*first, search, mcp, share, transfer, usage, page, plugin, metrics):
+    for part in (*first, search, mcp, share, transfer, usage, webhook, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     errors.install(app)
     return app

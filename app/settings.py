@@ -42,6 +42,12 @@ class Settings(BaseSettings):
     allow_private_addresses: bool = False
     """Let the webfetch tool reach loopback and private addresses (default no: pages could name the network's own services)."""
 
+    webhook_private_addresses: bool = False
+    """Let webhooks reach loopback and private addresses (default no: users could call the network's own services)."""
+
+    max_webhooks: int = Field(default=20, ge=0)
+    """Webhooks that each user may have (default 20; 0 for none)."""
+
     sandbox: Literal["auto", "require", "off"] = "auto"
     """Run commands and local MCP servers in a sandbox: `auto` where it works, `require` or do not start, `off` (default auto)."""
 

@@ -81,6 +81,7 @@ from app.telemetry.observer import Observer
 from app.telemetry.telemetry import Telemetry, open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
+from app.tool.web.pinned import PinnedRequests
 from app.transfer.exports import Exports
 from app.transfer.importer import Importer
 from app.transfer.imports import Imports
@@ -96,6 +97,10 @@ from app.users.users import Users
 from app.util import marks
 from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
+from app.webhook.dispatcher import WebhookDispatcher
+from app.webhook.owners import WebhookOwners
+from app.webhook.service import Webhooks
+from app.webhook.worker import WorkerServices
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances, ModelSources
 from app.workspace.workspace import WorkspaceSettings
@@ -174,6 +179,7 @@ class Server:
         _read_gauges(self.services)
         directories, states = self.services.directories, self._core.storage.states
         self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus)
+        self._webhooks = _webhook_dispatcher(self._core.storage, self.services.webhooks)
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
 
@@ -194,6 +200,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._housekeeping.start()
         self.telemetry.start()
+        self._webhooks.start()
 
     async def _look_for_users(self) -> None:
         """Reads their roots, which sessions that are recovered may work in."""
@@ -217,6 +224,7 @@ class Server:
         await self.services.runs.runner.close()
         await self._core.tasks.close()
         await self._core.storage.store.drain()
+        await self._webhooks.stop()
         await self._core.storage.leases.close()
         await self._core.storage.replicas.unregister()
         await self.services.pending.permissions.pending.close()
@@ -337,6 +345,7 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         draining=Draining(),
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),
+        webhooks=_webhooks(core, directories),
         observer=core.telemetry.observer,
         metrics=core.telemetry.metrics,
     )
@@ -353,6 +362,29 @@ def _read_gauges(services: Services) -> None:
 
     metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
     metrics.read("journal_head", "The number of the newest event of the database", services.events.replay.head)
+    metrics.read("webhook_backlog", "Events that the webhook furthest behind is still to be offered", services.webhooks.backlog)
+
+
+def _webhooks(core: _Core, directories: DirectoryServices) -> Webhooks:
+    settings, storage = core.settings, core.storage
+    owners = WebhookOwners(storage.users.users, storage.users.cursors, directories.instances.workspaces.admits)
+    requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
+    secret = ServerSecret(settings.secret_key, settings.data_dir)
+    return Webhooks(storage.database, secret, owners, requests, settings.max_webhooks)
+
+
+def _webhook_dispatcher(storage: _Storage, webhooks: Webhooks) -> WebhookDispatcher:
+    services = WorkerServices(storage.database, storage.writer, webhooks.owners)
+    dispatcher = WebhookDispatcher(
+        storage.database,
+        storage.bus,
+        storage.replicas,
+        storage.leases.owner,
+        lambda row: webhooks.worker(row, services),
+        is_shared=storage.is_shared,
+    )
+    webhooks.changed = dispatcher.changed
+    return dispatcher
 
 
 def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectoryServices:

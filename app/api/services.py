@@ -36,6 +36,7 @@ from app.transfer.imports import Imports
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.users import Users
+from app.webhook.service import Webhooks
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances
 
@@ -123,6 +124,7 @@ class Services:
     draining: Draining
     replicas: Replicas
     health: HealthCheck
+    webhooks: Webhooks
     observer: Observer = NOBODY
     metrics: "Metrics | None" = None
     """None unless the server counts."""

@@ -128,6 +128,9 @@ class EventBus(Protocol):
         """For what may act on an event once, on whatever server: to what this server publishes in a directory. It does not keep
         the directory in use."""
 
+    def notify(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` with each event that has a sequence, from now on. It raises nothing."""
+
     async def start(self) -> None:
         """Before the first event is published."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Unpack
 
 from app.bus.base import Event, ListenerOptions, PartDelta, StreamingParts
@@ -23,6 +24,7 @@ class MemoryBus:
         self.burst = 0
         self._in_burst = False
         self._closed = False
+        self._wake: Callable[[], None] | None = None
 
     def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> Listener:
         listener = Listener(self, directory, **options)
@@ -33,6 +35,9 @@ class MemoryBus:
 
     def subscribe_own(self, directory: str) -> Listener:
         return self.subscribe(directory, keeps_open=False)
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
 
     async def start(self) -> None:
         pass
@@ -62,6 +67,8 @@ class MemoryBus:
             self._send(frame, deltas)
         if event.directory is not None and event.payload.startswith(_DISPOSED):
             self.disconnect(event.directory)
+        if self._wake is not None and event.seq is not None:
+            self._wake()
 
     def publish_delta(self, delta: PartDelta) -> None:
         """Without a listener there is nothing to render; what a later one needs is in the store."""

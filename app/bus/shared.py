@@ -65,6 +65,9 @@ class SharedBus:
             self._tasks.append(asyncio.create_task(self._forward(self._link), name="announce to other servers"))
         self._tasks.append(asyncio.create_task(self._ordered.follow(), name="follow the event journal"))
 
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._local.notify(wake)
+
     def cursor(self) -> int | None:
         """The sequence of the newest event that this server's clients were given; None before the start."""
         return self._ordered.cursor if self._tasks else None

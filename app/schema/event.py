@@ -285,6 +285,22 @@ class EventMcpBrowserOpenFailed(AnnouncedEvent):
     properties: McpPage
 
 
+class WebhookRef(Wire):
+    """`removed`: it is gone, not only switched off."""
+
+    webhook_id: str
+    url: str
+    reason: str
+    removed: bool = False
+
+
+class EventWebhookDisabled(AnnouncedEvent):
+    """The server sends this webhook nothing any more."""
+
+    type: Literal["webhook.disabled"] = "webhook.disabled"
+    properties: WebhookRef
+
+
 if TYPE_CHECKING:
     AnyEvent = AnnouncedEvent
 else:

@@ -46,6 +46,7 @@ from app.storage.tables import (
     USAGE,
     USER,
     USER_KEY,
+    WEBHOOK,
 )
 
 # Sessions.
@@ -518,7 +519,7 @@ def events_after(
 ) -> tuple[list[Row[Any]], bool]:
     """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
     these are all. `owner`: without those of other users' sessions. Reads hardly more rows than it returns."""
-    columns = (EVENT.c.seq, EVENT.c.directory, EVENT.c.payload, EVENT.c.bytes, EVENT.c.owner)
+    columns = (EVENT.c.seq, EVENT.c.directory, EVENT.c.time, EVENT.c.payload, EVENT.c.bytes, EVENT.c.owner)
     query: Select[Any] = select(*columns).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
     if directory is not None:
         query = query.where(EVENT.c.directory == directory)
@@ -552,14 +553,17 @@ def journal_span(connection: Connection) -> tuple[int, int]:
 
 
 def journal_end(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
-    """The newest sequence to trim; 0 for none. The journal keeps the newest `keep_events` events, at most `keep_bytes` in total,
-    and none with a time before `older_than`."""
+    """The newest sequence to trim; 0 for none. The journal keeps at most `keep_bytes` in total, and none with a time before
+    `older_than`; of the others the newest `keep_events` events, and what a webhook is still to be offered."""
     newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
     too_many = connection.execute(_TOO_MANY_BYTES, {"keep": keep_bytes}).scalar_one_or_none() or 0
     too_old = connection.execute(_TOO_OLD, {"limit": older_than}).scalar_one_or_none() or 0
-    return max(too_many, too_old, newest - keep_events)
+    offered = connection.execute(_OFFERED_TO_WEBHOOKS).scalar_one_or_none()
+    superfluous = newest - keep_events if offered is None else min(newest - keep_events, offered)
+    return max(too_many, too_old, superfluous)
 
 
+_OFFERED_TO_WEBHOOKS = select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)
 _NEWER = select(
     EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.time.desc(), EVENT.c.seq.desc())).label("kept")
 ).subquery()

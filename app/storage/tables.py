@@ -316,6 +316,50 @@ class StepUsageRow(SQLModel, table=True):
     tool_calls: int
 
 
+class WebhookRow(SQLModel, table=True):
+    """`events` is a JSON list of patterns, `secret` is encrypted, `role` is its owner's when it was switched on, of `id_key` the
+    ids of its messages are made. `server` delivers it, up to the event `cursor` by now; `revision` grows with each change by its
+    owner. Since `failed_since` the event behind the cursor could not be delivered, in `attempts`; the next is at `retry_at`."""
+
+    __tablename__: ClassVar[str] = "webhook"
+
+    id: str = Field(primary_key=True)
+    owner: str
+    role: str
+    url: str = Field(sa_type=Text)
+    events: str = Field(sa_type=Text)
+    directory: str | None = Field(default=None, sa_type=Text)
+    session_id: str | None = None
+    secret: str = Field(sa_type=Text)
+    id_key: str
+    created: int = Field(sa_type=BigInteger)
+    enabled: bool = True
+    disabled_reason: str | None = Field(default=None, sa_type=Text)
+    revision: int = 0
+    server: str = ""
+    cursor: int = Field(sa_type=BigInteger)
+    attempts: int = 0
+    failed_since: int | None = Field(default=None, sa_type=BigInteger)
+    retry_at: int | None = Field(default=None, sa_type=BigInteger)
+
+
+class WebhookDeliveryRow(SQLModel, table=True):
+    """An attempt to deliver a message; without an `error` it was accepted. `time` in epoch milliseconds."""
+
+    __tablename__: ClassVar[str] = "webhook_delivery"
+    __table_args__ = (Index("webhook_delivery_by_webhook", "webhook_id", "seq"),)
+
+    seq: int | None = Field(default=None, sa_column=_sequence_column())
+    webhook_id: str = Field(sa_column=Column(Text, ForeignKey("webhook.id", ondelete="CASCADE"), nullable=False))
+    message_id: str
+    type: str
+    time: int = Field(sa_type=BigInteger)
+    attempt: int
+    milliseconds: int
+    status: int | None = None
+    error: str | None = Field(default=None, sa_type=Text)
+
+
 class CounterRow(SQLModel, table=True):
     """Numbers that several servers of one database share: the newest sequence of the `journal`, the database's `identity`,
     and the newest of the old parts whose text searches do not have yet (`unsearched_parts`; 0 for none)."""
@@ -336,3 +380,4 @@ PROJECT, APPROVAL, PENDING_REQUEST = _table(ProjectRow), _table(ApprovalRow), _t
 USER, USER_KEY, USAGE = _table(UserRow), _table(UserKeyRow), _table(UsageRow)
 EVENT, LEASE, COUNTER, REPLICA = _table(EventRow), _table(LeaseRow), _table(CounterRow), _table(ReplicaRow)
 DIRECTORY_STATE, EVENT_TOKEN, STEP_USAGE = _table(DirectoryStateRow), _table(EventTokenRow), _table(StepUsageRow)
+WEBHOOK, WEBHOOK_DELIVERY = _table(WebhookRow), _table(WebhookDeliveryRow)

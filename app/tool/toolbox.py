@@ -32,6 +32,7 @@ from app.tool.builtin.write import WriteTool
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
 from app.tool.process.environment import choose_shell, secret_names, without_variables
+from app.tool.web.pinned import PinnedRequests
 
 CLIENTS_WITH_QUESTIONS = ("app", "cli", "desktop")
 """Clients that can show a question (OPENCODE_CLIENT)."""
@@ -78,7 +79,7 @@ class Toolbox:
             EditTool(self.times, self.locks),
             MultiEditTool(self.times, self.locks),
             WriteTool(self.times, self.locks),
-            WebFetchTool(allow_private=settings.allow_private_addresses),
+            WebFetchTool(PinnedRequests(allow_private=settings.allow_private_addresses)),
             TodoWriteTool(),
             TodoReadTool(),
             ApplyPatchTool(self.times, self.locks),

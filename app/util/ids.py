@@ -12,7 +12,7 @@ from typing import Literal
 
 from app.util import clock
 
-IdKind = Literal["session", "message", "part", "permission", "question", "tool"]
+IdKind = Literal["session", "message", "part", "permission", "question", "tool", "webhook"]
 
 PREFIXES: dict[IdKind, str] = {
     "session": "ses",
@@ -21,6 +21,7 @@ PREFIXES: dict[IdKind, str] = {
     "permission": "per",
     "question": "que",
     "tool": "tool",
+    "webhook": "whk",
 }
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LETTER_OF_BYTE = "".join(_ALPHABET[byte % 62] for byte in range(256)).encode()

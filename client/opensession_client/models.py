@@ -479,6 +479,13 @@ class EventVcsBranchUpdated(Wire):
     properties: BranchName
 
 
+class EventWebhookDisabled(Wire):
+    """The server sends this webhook nothing any more."""
+
+    type: Literal["webhook.disabled"] = "webhook.disabled"
+    properties: WebhookRef
+
+
 class ExperimentalConfig(Wire):
     """`mcp_timeout` is milliseconds."""
 
@@ -883,6 +890,23 @@ class NamedError(Wire):
 class NewServer(Wire):
     name: str
     config: Annotated[McpLocalConfig | McpRemoteConfig, Field(discriminator="type")]
+
+
+class NewWebhook(Wire):
+    """The only answer that has the secret."""
+
+    id: str
+    url: str
+    events: list[str]
+    directory: str | None = None
+    session_id: Annotated[str | None, Field(alias="sessionID")] = None
+    owner: str | None = None
+    enabled: bool
+    disabled_reason: Annotated[str | None, Field(alias="disabledReason")] = None
+    failing: WebhookFailure | None = None
+    time: WebhookTime
+    secret: str
+    """What messages are signed with: `whsec_` and 24 to 64 bytes in base64"""
 
 
 class NotFoundError(Wire):
@@ -1680,6 +1704,80 @@ class WatcherConfig(Wire):
     ignore: list[str] | None = None
 
 
+class Webhook(Wire):
+    """`disabledReason`: why the server switched it off."""
+
+    id: str
+    url: str
+    events: list[str]
+    directory: str | None = None
+    session_id: Annotated[str | None, Field(alias="sessionID")] = None
+    owner: str | None = None
+    enabled: bool
+    disabled_reason: Annotated[str | None, Field(alias="disabledReason")] = None
+    failing: WebhookFailure | None = None
+    time: WebhookTime
+
+
+class WebhookDelivery(Wire):
+    """One attempt. `messageID` is the request's `webhook-id`, the same in each attempt; without an `error` it was accepted."""
+
+    message_id: Annotated[str, Field(alias="messageID")]
+    type: str
+    time: int
+    attempt: int
+    milliseconds: int
+    status: int | None = None
+    error: str | None = None
+
+
+class WebhookFailure(Wire):
+    """Of the message that is tried again. Times in epoch milliseconds."""
+
+    since: int
+    attempts: int
+    next_attempt: Annotated[int, Field(alias="nextAttempt")]
+
+
+class WebhookInput(Wire):
+    url: str
+    """Where events are sent: https://… or http://…"""
+    events: list[str]
+    """Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`"""
+    directory: str | None = None
+    """Events of this directory alone"""
+    session_id: Annotated[str | None, Field(alias="sessionID")] = None
+    """Events of this session alone, without its children's"""
+    secret: str | None = None
+    """As in the answer; one is made if absent"""
+
+
+class WebhookPatch(Wire):
+    """What is absent stays as it is."""
+
+    url: str | None = None
+    """Where events are sent: https://… or http://…"""
+    events: list[str] | None = None
+    """Types of events: `session.idle`, all of a kind by `session.*`, all by `*`. Never `message.part.delta`"""
+    secret: str | None = None
+    """What messages are signed with: `whsec_` and 24 to 64 bytes in base64"""
+    enabled: bool | None = None
+    """`true` also lets one that was switched off, or waits for its next attempt, go on at once"""
+
+
+class WebhookRef(Wire):
+    """`removed`: it is gone, not only switched off."""
+
+    webhook_id: Annotated[str, Field(alias="webhookID")]
+    url: str
+    reason: str
+    removed: bool
+
+
+class WebhookTime(Wire):
+    created: int
+
+
 class WellKnownAuth(Wire):
     type: Literal["wellknown"] = "wellknown"
     key: str
@@ -1734,7 +1832,8 @@ Event = Annotated[
     | EventCommandExecuted
     | EventFileEdited
     | EventMcpToolsChanged
-    | EventMcpBrowserOpenFailed,
+    | EventMcpBrowserOpenFailed
+    | EventWebhookDisabled,
     Field(discriminator="type"),
 ]
 

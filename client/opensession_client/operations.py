@@ -576,6 +576,53 @@ def usage_get(
     return Operation("GET", "/usage", models.UsageReport, query={"since": since, "until": until, "group": group})
 
 
+def webhook_list() -> Operation[list[models.Webhook]]:
+    """GET /webhook
+
+    A user's own; for admins all.
+    """
+    return Operation("GET", "/webhook", list[models.Webhook])
+
+
+def webhook_create(body: models.WebhookInput) -> Operation[models.NewWebhook]:
+    """POST /webhook
+
+    The answer is the only one that has the secret.
+    """
+    return Operation("POST", "/webhook", models.NewWebhook, body=body)
+
+
+def webhook_get(webhook_id: str) -> Operation[models.Webhook]:
+    """GET /webhook/{webhookID}"""
+    return Operation("GET", f"/webhook/{segment(webhook_id)}", models.Webhook)
+
+
+def webhook_update(webhook_id: str, body: models.WebhookPatch) -> Operation[models.Webhook]:
+    """PATCH /webhook/{webhookID}"""
+    return Operation("PATCH", f"/webhook/{segment(webhook_id)}", models.Webhook, body=body)
+
+
+def webhook_delete(webhook_id: str) -> Operation[bool]:
+    """DELETE /webhook/{webhookID}"""
+    return Operation("DELETE", f"/webhook/{segment(webhook_id)}", bool)
+
+
+def webhook_deliveries(webhook_id: str, *, limit: int | None = None) -> Operation[list[models.WebhookDelivery]]:
+    """GET /webhook/{webhookID}/deliveries
+
+    The last attempts, the newest first.
+    """
+    return Operation("GET", f"/webhook/{segment(webhook_id)}/deliveries", list[models.WebhookDelivery], query={"limit": limit})
+
+
+def webhook_test(webhook_id: str) -> Operation[models.WebhookDelivery]:
+    """POST /webhook/{webhookID}/test
+
+    Sends a `webhook.test` now, once, and says how it went.
+    """
+    return Operation("POST", f"/webhook/{segment(webhook_id)}/test", models.WebhookDelivery)
+
+
 def plugin_list(*, directory: str | None = None) -> Operation[list[models.ExtensionStatus]]:
     """GET /plugin"""
     return Operation("GET", "/plugin", list[models.ExtensionStatus], query={"directory": directory})

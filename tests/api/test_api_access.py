@@ -21,9 +21,10 @@ from app.users.users import User
 from app.util import clock
 
 SECRET = "marked-secret-of-anna"
+NEVER_CALLED = "http://127.0.0.1:1/"
 NOT_JSON = (("GET", "/event"), ("GET", "/global/event"))
 """Streams do not end; tests/api/test_api_users.py has them."""
-LAST = ("session.abort", "session.deleteMessage", "part.delete", "session.revert", "session.delete")
+LAST = ("webhook.delete", "session.abort", "session.deleteMessage", "part.delete", "session.revert", "session.delete")
 """What takes from the others what they are to see: all ask for it of something unknown, the owner in the end of what is there."""
 SHOWING = ("session.list", "session.get", "session.messages", "session.message", "session.export", "find.messages")
 """What has the secret in it, for whoever may see it."""
@@ -47,6 +48,8 @@ BODIES: Mapping[str, Any] = {
     "project.update": {"name": "x"},
     "mcp.add": {"name": "none", "config": {"type": "local", "command": ["true"], "enabled": False}},
     "mcp.auth.callback": {"code": "x"},
+    "webhook.create": {"url": NEVER_CALLED, "events": ["webhook.disabled"]},
+    "webhook.update": {"events": ["webhook.disabled"]},
 }
 QUERIES: Mapping[str, Mapping[str, str]] = {
     "tool.list": {"provider": "scripted", "model": "rules"},
@@ -96,6 +99,7 @@ UNKNOWN = {
     "providerID": "anthropic",
     "name": "unknown",
     "shareID": "0" * 40,
+    "webhookID": "whk_unknown",
 }
 
 
@@ -110,6 +114,7 @@ async def desk(base: Path) -> AsyncIterator[Desk]:
             oidc_issuer=issuer.issuer,
             oidc_audience=AUDIENCE,
             oidc_role_claim="role",
+            webhook_private_addresses=True,
         ) as app:
             logins = await _logins(app, issuer)
             async with user(app, "anna") as anna:
@@ -126,6 +131,7 @@ async def desk(base: Path) -> AsyncIterator[Desk]:
                     "partID": prompt["parts"][0]["id"],
                     "requestID": request["id"],
                     "permissionID": request["id"],
+                    "webhookID": (await anna.post("/webhook", {**BODIES["webhook.create"], "url": NEVER_CALLED + SECRET}))["id"],
                 }
                 yield Desk(app, issuer, {**logins, "owner": dict(anna.client.headers)}, objects)
 
@@ -167,11 +173,11 @@ REFUSED = (
 )
 FOR_ADMINS = (Permitted.ADMIN, Permitted.ADMIN_READER)
 OPEN = ("global.health", "share.session", "/", "/page/{name}", "/s/{shareID}")
-OBJECT_OF_A_SESSION = ("sessionID", "requestID", "permissionID")
+HIDDEN_OBJECTS = ("sessionID", "requestID", "permissionID", "webhookID")
 
 
-def names_a_session(path: str) -> bool:
-    return any(f"{{{name}}}" in path for name in OBJECT_OF_A_SESSION)
+def names_what_is_hidden(path: str) -> bool:
+    return any(f"{{{name}}}" in path for name in HIDDEN_OBJECTS)
 
 
 def test_every_route_says_who_may_use_it(tmp_path: Path) -> None:
@@ -229,11 +235,11 @@ async def streams_of_the_matrix(at: Desk) -> int:
 
 async def hides(at: Desk, route: Route, operation: str, who: str) -> None:
     status, body = await at.ask(route, operation, who, at.objects)
-    named = route[1] if names_a_session(route[1]) else ""
+    named = route[1] if names_what_is_hidden(route[1]) else ""
     assert SECRET not in body and (named or at.objects["sessionID"] not in body), (who, route, body)
     if ACCESS[operation] in FOR_ADMINS:
         assert status == 403, (who, route, status)
-    elif names_a_session(route[1]):
+    elif names_what_is_hidden(route[1]):
         unknown, told = await at.ask(route, operation, who, UNKNOWN)
         assert status == unknown == 404, (who, route, status, body)
         assert told == without_names(body, at.objects), (who, route)
@@ -242,7 +248,7 @@ async def hides(at: Desk, route: Route, operation: str, who: str) -> None:
 
 
 def without_names(body: str, objects: Mapping[str, str]) -> str:
-    for name in OBJECT_OF_A_SESSION:
+    for name in HIDDEN_OBJECTS:
         body = body.replace(objects[name], UNKNOWN[name])
     return body
 
@@ -250,7 +256,16 @@ def without_names(body: str, objects: Mapping[str, str]) -> str:
 async def stored(at: Desk) -> Any:
     """All that is stored of anna's session, and of what it waits for."""
     headers, path = at.logins["owner"], f"/session/{at.objects['sessionID']}"
-    parts = [path, f"{path}/message", f"{path}/todo", f"{path}/children", "/permission", "/session", "/session/status"]
+    parts = [
+        path,
+        f"{path}/message",
+        f"{path}/todo",
+        f"{path}/children",
+        "/permission",
+        "/session",
+        "/session/status",
+        "/webhook",
+    ]
     return [(await at.app.client.get(part, headers=headers)).json() for part in parts]
 
 

@@ -18,7 +18,7 @@ from sqlmodel import SQLModel
 
 import app.storage.tables  # noqa: F401  fills the metadata
 from app.session.change import UNKNOWN_BASIS
-from app.storage import queries
+from app.storage import queries, webhooks
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
 from app.storage.text_index import FTS
@@ -140,6 +140,24 @@ def test_what_was_stored_before_there_were_users_is_nobodys(engine: Engine) -> N
         assert queries.owners(connection, ["ses_1"]) == {"ses_1": ""}
         assert connection.execute(text("SELECT owner FROM event_journal")).scalars().all() == [""]
         assert queries.events_after(connection, 0, None, 1000, "anna") == ([], True)
+
+
+def test_an_older_database_takes_webhooks(engine: Engine) -> None:
+    """They begin behind the events that it has; with a webhook goes the log of its deliveries."""
+    upgrade_to(engine, "0013")
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO event_journal (seq, directory, time, payload, bytes) VALUES (1, '/d', 1, '{}', 2)"))
+        connection.execute(text("UPDATE counter SET value = 1 WHERE name = 'journal'"))
+    upgrade(engine)
+    row = {"id": "whk_1", "owner": "", "role": "admin", "url": "", "events": "[]", "secret": "", "id_key": "", "created": 1}
+    delivery = {"message_id": "evt_1", "type": "t", "time": 1, "attempt": 1, "milliseconds": 1, "status": 204, "error": None}
+    with engine.begin() as connection:
+        webhooks.add(connection, {**row, "cursor": queries.journal_span(connection)[1]})
+        webhooks.add_deliveries(connection, "whk_1", [delivery])
+        page = webhooks.journal_page(connection, 1, None, None, 1000)
+        assert (page.upto, page.is_last, page.is_gap, list(page.rows)) == (1, True, False, [])
+        assert len(webhooks.deliveries(connection, "whk_1", 10)) == 1 and webhooks.remove(connection, "whk_1")
+        assert connection.execute(text("SELECT count(*) FROM webhook_delivery")).scalar_one() == 0
 
 
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:

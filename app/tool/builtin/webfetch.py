@@ -1,12 +1,9 @@
 import asyncio
 import codecs
 import re
-import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 from pydantic import Field
@@ -14,8 +11,8 @@ from pydantic import Field
 from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tool.web import addresses, html
-from app.tool.web.addresses import Address, Resolve
+from app.tool.web import html
+from app.tool.web.pinned import AddressDenied, PinnedRequests
 
 if TYPE_CHECKING:
     import httpx
@@ -59,37 +56,14 @@ class WebPage:
     body: bytes
 
 
-@cache
-def system_tls() -> ssl.SSLContext:
-    """Cached: loading the certificates takes tens of milliseconds."""
-    import httpx
-
-    return httpx.create_ssl_context()
-
-
 class WebFetchTool(Tool[WebFetchParameters]):
-    """`allow_private` permits addresses for which `is_public` is false; `resolve` returns a host's addresses; `tls` returns the
-    TLS context.
-
-    Connects to the address that was checked, which prevents DNS rebinding. Ignores the proxies of the environment, because the
-    address behind a proxy cannot be checked.
-    """
+    """`requests` sends to checked addresses only."""
 
     id = "webfetch"
     parameters = WebFetchParameters
 
-    def __init__(
-        self,
-        *,
-        allow_private: bool = False,
-        is_public: Callable[[Address], bool] = addresses.is_public,
-        resolve: Resolve = addresses.resolve,
-        tls: Callable[[], ssl.SSLContext] = system_tls,
-    ) -> None:
-        self._allow_private = allow_private
-        self._is_public = is_public
-        self._resolve = resolve
-        self._tls = tls
+    def __init__(self, requests: PinnedRequests) -> None:
+        self._requests = requests
 
     def description(self) -> str:
         return descriptions.load(self.id)
@@ -111,14 +85,12 @@ class WebFetchTool(Tool[WebFetchParameters]):
     async def _fetch(self, url: str, wanted: PageFormat) -> WebPage:
         import httpx
 
-        transport = httpx.AsyncHTTPTransport(verify=self._tls())
         headers = {"Accept": _ACCEPT[wanted], "Accept-Language": "en-US,en;q=0.9", "User-Agent": _BROWSER}
-        timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)
         try:
-            async with httpx.AsyncClient(
-                transport=transport, headers=headers, timeout=timeout, cookies=_no_cookies(), trust_env=False
-            ) as client:
+            async with self._requests.client(CONNECT_SECONDS, headers) as client:
                 return await self._follow(client, httpx.URL(url))
+        except AddressDenied as denied:
+            raise ToolError(str(denied)) from denied
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ToolError(f"The request to {url} failed: {error or type(error).__name__}") from error
 
@@ -133,55 +105,14 @@ class WebFetchTool(Tool[WebFetchParameters]):
 
     @asynccontextmanager
     async def _get(self, client: "httpx.AsyncClient", url: "httpx.URL") -> AsyncIterator["httpx.Response"]:
-        response = await self._send(client, url, {})
+        response = await self._requests.send(client, "GET", url, {})
         try:
             if _is_browser_challenge(response):
                 await response.aclose()
-                response = await self._send(client, url, {"User-Agent": _PLAIN_AGENT})
+                response = await self._requests.send(client, "GET", url, {"User-Agent": _PLAIN_AGENT})
             yield response
         finally:
             await response.aclose()
-
-    async def _send(self, client: "httpx.AsyncClient", url: "httpx.URL", headers: dict[str, str]) -> "httpx.Response":
-        """Connects to the addresses in turn until one accepts."""
-        import httpx
-
-        *alternatives, last = await self._checked_addresses(url)
-        for address in alternatives:
-            try:
-                return await client.send(_request_to(address, client, url, headers), stream=True)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                continue
-        return await client.send(_request_to(last, client, url, headers), stream=True)
-
-    async def _checked_addresses(self, url: "httpx.URL") -> list[Address]:
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ToolError(f"Cannot fetch {url}: only http:// and https:// addresses can be fetched")
-        try:
-            found = await self._resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
-        except (OSError, UnicodeError) as error:
-            raise ToolError(f"The host {url.host} cannot be found: {error}") from error
-        if not found:
-            raise ToolError(f"The host {url.host} has no address")
-        refused = [address for address in found if not self._is_public(address)]
-        if refused and not self._allow_private:
-            raise ToolError(f"{url.host} is at {refused[0]}, which is not a public address; fetching it is not allowed")
-        return found
-
-
-def _no_cookies() -> CookieJar:
-    """httpx stores cookies by the host in the URL, here an address: hosts with the same address would receive each other's."""
-    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-
-
-def _request_to(address: Address, client: "httpx.AsyncClient", url: "httpx.URL", headers: dict[str, str]) -> "httpx.Request":
-    """A request to the address, with the host in the Host header and as the name that the TLS certificate must have."""
-    return client.build_request(
-        "GET",
-        url.copy_with(host=str(address)),
-        headers={**headers, "Host": url.netloc.decode("ascii")},
-        extensions={"sni_hostname": url.raw_host.decode("ascii")},
-    )
 
 
 def _is_browser_challenge(response: "httpx.Response") -> bool:

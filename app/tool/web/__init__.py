@@ -1,1 +1,1 @@
-"""Helpers of webfetch: permitted addresses, conversion of HTML."""
+"""Helpers of what sends requests: permitted addresses, connections to checked addresses, conversion of HTML."""

@@ -14,6 +14,7 @@ from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.webfetch import MAX_BYTES, WebFetchParameters, WebFetchTool
 from app.tool.web import addresses
 from app.tool.web.addresses import Address, is_public
+from app.tool.web.pinned import PinnedRequests
 
 LOOPBACK = ip_address("127.0.0.1")
 Answer = Callable[["Seen"], bytes]
@@ -87,7 +88,7 @@ def always(*found: str) -> Callable[[str, int], Awaitable[list[Address]]]:
 
 
 async def fetch(ctx: ToolContext, url: str, **arguments: object) -> ToolResult:
-    tool = WebFetchTool(allow_private=True, resolve=to_loopback)
+    tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=to_loopback))
     return await tool.execute(WebFetchParameters.model_validate({"url": url, **arguments}), ctx)
 
 
@@ -208,7 +209,7 @@ class TestRedirects:
             return [LOOPBACK]
 
         site.pages |= {"/a": redirect(site.url("/b", "second.example")), "/b": redirect("c?d=1"), "/c?d=1": answer(b"there")}
-        tool = WebFetchTool(allow_private=True, resolve=resolve)
+        tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=resolve))
         result = await tool.execute(WebFetchParameters(url=site.url("/a")), ctx)
         assert result.output == "there"
         assert hosts == ["site.example", "second.example", "second.example"]
@@ -230,7 +231,7 @@ class TestRedirects:
             return [ip_address("169.254.169.254") if host == "metadata.example" else LOOPBACK]
 
         site.pages["/"] = redirect("http://metadata.example/latest")
-        tool = WebFetchTool(resolve=resolve, is_public=lambda address: address == LOOPBACK)
+        tool = WebFetchTool(PinnedRequests(resolve=resolve, is_public=lambda address: address == LOOPBACK))
         with pytest.raises(ToolError, match=r"169\.254\.169\.254"):
             await tool.execute(WebFetchParameters(url=site.url("/")), ctx)
         assert len(site.seen) == 1
@@ -278,21 +279,21 @@ class TestAddresses:
     async def test_not_public(self, ctx: ToolContext, address: str) -> None:
         assert not is_public(ip_address(address))
         with pytest.raises(ToolError, match="not a public address"):
-            await WebFetchTool(resolve=always(address)).execute(WebFetchParameters(url="http://x.example/"), ctx)
+            await WebFetchTool(PinnedRequests(resolve=always(address))).execute(WebFetchParameters(url="http://x.example/"), ctx)
 
     @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"])
     def test_public(self, address: str) -> None:
         assert is_public(ip_address(address))
 
     async def test_one_private_address_among_public_ones_is_enough(self, ctx: ToolContext) -> None:
-        tool = WebFetchTool(resolve=always("1.1.1.1", "10.0.0.1"))
+        tool = WebFetchTool(PinnedRequests(resolve=always("1.1.1.1", "10.0.0.1")))
         with pytest.raises(ToolError, match=r"10\.0\.0\.1"):
             await tool.execute(WebFetchParameters(url="https://x.example/"), ctx)
 
     @pytest.mark.parametrize("spelling", ["127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "localhost"])
     async def test_every_spelling_of_loopback_is_refused(self, ctx: ToolContext, site: Site, spelling: str) -> None:
         with pytest.raises(ToolError, match=r"not a public address|cannot be found"):
-            await WebFetchTool().execute(WebFetchParameters(url=site.url("/", spelling)), ctx)
+            await WebFetchTool(PinnedRequests()).execute(WebFetchParameters(url=site.url("/", spelling)), ctx)
         assert site.seen == []
 
     async def test_a_name_that_changes_its_address_gains_nothing(self, ctx: ToolContext, site: Site) -> None:
@@ -304,7 +305,7 @@ class TestAddresses:
             return [LOOPBACK]
 
         site.pages["/"] = answer(b"ok")
-        tool = WebFetchTool(allow_private=True, resolve=resolve)
+        tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=resolve))
         result = await tool.execute(WebFetchParameters(url=site.url("/", "rebound.invalid")), ctx)
         assert result.output == "ok"
         assert asked == ["rebound.invalid"]
@@ -312,7 +313,7 @@ class TestAddresses:
 
     async def test_the_next_address_is_tried_when_one_does_not_accept(self, ctx: ToolContext, site: Site) -> None:
         site.pages["/"] = answer(b"ok")
-        tool = WebFetchTool(allow_private=True, resolve=always("127.0.0.9", "127.0.0.1"))
+        tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=always("127.0.0.9", "127.0.0.1")))
         assert (await tool.execute(WebFetchParameters(url=site.url("/")), ctx)).output == "ok"
 
     async def test_proxies_of_the_environment_are_not_used(
@@ -348,7 +349,9 @@ class TestTls:
         serving.load_cert_chain(certificate)
         server = await asyncio.start_server(site.serve, "127.0.0.1", 0, ssl=serving)
         port = server.sockets[0].getsockname()[1]
-        tool = WebFetchTool(allow_private=True, resolve=to_loopback, tls=lambda: ssl.create_default_context(cafile=certificate))
+        tool = WebFetchTool(
+            PinnedRequests(allow_private=True, resolve=to_loopback, tls=lambda: ssl.create_default_context(cafile=certificate))
+        )
         async with server:
             return (await tool.execute(WebFetchParameters(url=f"https://{host}:{port}/"), ctx)).output
 

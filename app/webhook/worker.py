@@ -1,0 +1,240 @@
+"""Delivers one webhook: reads the journal from its cursor on, and sends one message after the other.
+
+A message that is not accepted is sent again until it is, and those behind it wait: the receiver gets all in the journal's order.
+The cursor is stored behind what was accepted, so that a server that is killed, or that another takes the webhook over from,
+sends some messages twice but loses none.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from app.bus.base import Event
+from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
+from app.storage import webhooks
+from app.storage.engine import Connection, Database
+from app.storage.writer import Change, Writer
+from app.util import clock
+from app.util.failure_log import FailureLog
+from app.webhook.event_patterns import matches
+from app.webhook.message import WebhookMessage, message, message_id, session_of, type_of
+from app.webhook.owners import WebhookEnds, WebhookOwners
+from app.webhook.retry import next_attempt
+from app.webhook.sender import SendResult
+
+log = logging.getLogger(__name__)
+
+PAGE_BYTES = 256 * 1024
+STORE_SECONDS = 1.0
+"""What was accepted is stored so much later at most, while more is sent."""
+STORE_SKIPPED = 500
+"""So many events that a webhook is not sent may lie between its cursor and the stored one."""
+AFTER_FAILURE_SECONDS = 2.0
+
+
+class Sender(Protocol):
+    async def send(self, url: str, secret: str, message: WebhookMessage) -> SendResult: ...
+
+    async def close(self) -> None: ...
+
+
+class ClaimLost(Exception):
+    """Another server delivers the webhook, or it was removed."""
+
+
+@dataclass(slots=True)
+class DeliveryProgress:
+    """As it is stored: see `WebhookRow`."""
+
+    cursor: int
+    attempts: int = 0
+    failed_since: int | None = None
+    retry_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerServices:
+    database: Database
+    writer: Writer
+    owners: WebhookOwners
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+
+class WebhookWorker:
+    """`run` returns when the webhook is switched off, removed, or delivered by another server."""
+
+    def __init__(self, webhook: Any, secret: str | None, sender: Sender, services: WorkerServices) -> None:
+        """`webhook`: its row. `secret`: None if this server cannot decrypt it."""
+        self._webhook = webhook
+        self._secret = secret
+        self._sender = sender
+        self._services = services
+        self._patterns: list[str] = orjson.loads(webhook.events)
+        self._at = DeliveryProgress(webhook.cursor, webhook.attempts, webhook.failed_since, webhook.retry_at)
+        self._stored_cursor: int = webhook.cursor
+        self._stored_at = time.monotonic()
+        self._unlogged: list[dict[str, Any]] = []
+        self._woken = asyncio.Event()
+        self._is_over = False
+
+    @property
+    def revision(self) -> int:
+        return int(self._webhook.revision)
+
+    def wake(self) -> None:
+        """There may be new events."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        failures = FailureLog(log, f"delivering webhook {self._webhook.id}")
+        try:
+            while not self._is_over:
+                self._woken.clear()
+                try:
+                    await self._deliver_or_end()
+                    failures.worked()
+                except Exception as error:  # noqa: BLE001  the database may answer again, and nothing else would deliver it
+                    failures.failed(error)
+                    await self._services.sleep(AFTER_FAILURE_SECONDS)
+                    continue
+                await self._woken.wait()
+        finally:
+            await self._sender.close()
+
+    async def store_progress(self) -> None:
+        """Raises ClaimLost, StorageError."""
+        values, deliveries, server = asdict(self._at), list(self._unlogged), self._webhook.server
+
+        def store(connection: Connection) -> bool:
+            return webhooks.put_progress(connection, self._webhook.id, server, values, deliveries)
+
+        if not await self._services.database.write(store):
+            raise ClaimLost
+        del self._unlogged[: len(deliveries)]
+        self._stored_cursor, self._stored_at = values["cursor"], time.monotonic()
+
+    async def _deliver_or_end(self) -> None:
+        try:
+            await self._deliver_new()
+        except WebhookEnds as end:
+            await self._end(end)
+        except ClaimLost:
+            log.info("webhook %s is not delivered by this server any more", self._webhook.id)
+        else:
+            return
+        self._is_over = True
+        self._woken.set()
+
+    async def _deliver_new(self) -> None:
+        """All that the journal has behind the cursor."""
+        is_last = False
+        while not is_last:
+            page = await self._next_page()
+            if page.is_gap:
+                await self._tell_of_gap()
+            for row in page.rows:
+                await self._offer(row)
+                self._at.cursor = row.seq
+                if self._unlogged and time.monotonic() - self._stored_at > STORE_SECONDS:
+                    await self.store_progress()
+            self._at.cursor, is_last = page.upto, page.is_last
+            if self._unlogged or page.is_gap or self._at.cursor - self._stored_cursor >= STORE_SKIPPED:
+                await self.store_progress()
+
+    async def _next_page(self) -> webhooks.JournalPage:
+        principal, cursor, directory = await self._principal(), self._at.cursor, self._webhook.directory
+
+        def read(connection: Connection) -> webhooks.JournalPage:
+            return webhooks.journal_page(connection, cursor, directory, principal.visible_owner, PAGE_BYTES)
+
+        return await self._services.database.read(read)
+
+    async def _tell_of_gap(self) -> None:
+        """Whatever events it wants: those that it missed may be among them."""
+        kind = EventServerResync().type
+        name = message_id(self._webhook.id_key, f"gap behind {self._at.cursor}")
+        await self._deliver(message(name, kind, clock.now_ms(), self._webhook.directory, {}))
+
+    async def _offer(self, row: Any) -> None:
+        kind = type_of(row.payload)
+        if not any(matches(pattern, kind) for pattern in self._patterns):
+            return
+        properties = orjson.loads(row.payload)["properties"]
+        if self._webhook.session_id not in (None, session_of(kind, properties)):
+            return
+        event = Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner)
+        name = message_id(self._webhook.id_key, row.seq)
+        await self._deliver(message(name, kind, row.time, row.directory, properties), event)
+
+    async def _deliver(self, content: WebhookMessage, event: Event | None = None) -> None:
+        """Returns when the message is accepted, or its `event` is none that the owner may see any more. Raises WebhookEnds."""
+        while True:
+            await self._wait_for_retry()
+            principal = await self._principal()
+            if event is not None and not self._services.owners.may_hear(principal, event):
+                return
+            if self._secret is None:
+                raise WebhookEnds("Its secret is encrypted with a key that the server does not have: give it another one.")
+            result = await self._sender.send(self._webhook.url, self._secret, content)
+            self._unlogged.append(delivery_row(content, result, self._at.attempts + 1))
+            if result.is_gone:
+                raise WebhookEnds("The receiver answered 410 Gone.", removes=True)
+            if result.error is None:
+                self._at = DeliveryProgress(self._at.cursor)
+                return
+            await self._note_failure(result)
+
+    async def _principal(self) -> Any:
+        return await self._services.owners.require(self._webhook)
+
+    async def _wait_for_retry(self) -> None:
+        if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
+            await self._services.sleep(wait / 1000)
+
+    async def _note_failure(self, result: SendResult) -> None:
+        at = self._at
+        at.attempts += 1
+        at.failed_since = at.failed_since if at.failed_since is not None else result.at
+        at.retry_at = next_attempt(at.attempts, at.failed_since, clock.now_ms())
+        if at.retry_at is None:
+            raise WebhookEnds(f"No message was accepted for a day, in {at.attempts} attempts; of the last one: {result.error}.")
+        if at.attempts == 1:
+            log.warning("webhook %s: a message was not accepted, and is sent again", self._webhook.id)
+        await self.store_progress()
+
+    async def _end(self, end: WebhookEnds) -> None:
+        """Its owner hears of it by an event. Nothing happens where the webhook was changed or taken over meanwhile."""
+        webhook, deliveries = self._webhook, list(self._unlogged)
+        reference = WebhookRef(webhook_id=webhook.id, url=webhook.url, reason=end.reason, removed=end.removes)
+        announced = Event.of(EventWebhookDisabled(properties=reference), webhook.directory).stored(webhook.owner, None)
+        change = Change(events=[announced])
+
+        def switch_off(connection: Connection) -> None:
+            if end.removes:
+                ended = webhooks.remove_unchanged(connection, webhook)
+            else:
+                values = {**asdict(self._at), "retry_at": None}
+                ended = webhooks.put_progress(connection, webhook.id, webhook.server, values, deliveries)
+                ended = ended and webhooks.switch_off(connection, webhook, end.reason)
+            change.events[:] = [announced] if ended else []
+
+        change.work = switch_off
+        await self._services.writer.commit(change)
+        log.warning("webhook %s was %s: %s", webhook.id, "removed" if end.removes else "switched off", end.reason)
+
+
+def delivery_row(content: WebhookMessage, result: SendResult, attempt: int) -> dict[str, Any]:
+    return {
+        "message_id": content.id,
+        "type": content.type,
+        "time": result.at,
+        "attempt": attempt,
+        "milliseconds": result.milliseconds,
+        "status": result.status,
+        "error": result.error,
+    }
