@@ -8,18 +8,18 @@ import httpx
 from opensession_client.errors import ApiError
 
 FIRST_SECONDS, MOST_SECONDS = 0.25, 10.0
-_AWAY = (429, 502, 503, 504)
+_AWAY = (502, 503, 504)
 
 
 def is_away(error: Exception) -> bool:
-    """The server cannot be reached now, or a proxy says so, or it has too many clients: later it may answer."""
+    """The server cannot be reached now, or a proxy says so: later it may answer."""
     if isinstance(error, ApiError):
         return error.status in _AWAY
     return isinstance(error, httpx.TransportError)
 
 
 class Reconnecting:
-    """`most_seconds`: how long the server may be away, None for ever."""
+    """`most_seconds`: how long the server may be away; None for ever, 0 not at all."""
 
     def __init__(self, most_seconds: float | None) -> None:
         self._most_seconds = most_seconds
@@ -33,8 +33,8 @@ class Reconnecting:
         """Seconds until the next attempt: twice as many each time, not the same for all clients. `hint` is the server's wish for
         the first. Raises the error when it is none that time heals, or has lasted too long."""
         now = time.monotonic()
-        self._lost_at = self._lost_at or now
-        if not is_away(error) or (self._most_seconds is not None and now - self._lost_at > self._most_seconds):
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        if not is_away(error) or (self._most_seconds is not None and now - self._lost_at >= self._most_seconds):
             raise error
         longest = min(hint or FIRST_SECONDS * 2**self._attempt, MOST_SECONDS)
         self._attempt += 1

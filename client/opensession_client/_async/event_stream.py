@@ -29,14 +29,14 @@ class AsyncEventStream:
         directory: str | None,
         parts: Literal["full", "delta"],
         last_event_id: str | None,
-        reconnecting: Reconnecting,
+        reconnect_seconds: float | None,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         self.last_event_id = last_event_id
         """Of the last event that was yielded. Keep it, and a later stream goes on behind it."""
         self._http = http
         self._query = {"ids": "true", "parts": parts, **({"directory": directory} if directory else {})}
-        self._reconnecting = reconnecting
+        self._reconnecting = Reconnecting(reconnect_seconds)
         self._timeout = httpx.Timeout(10, read=silence_seconds, pool=None)
         self._response: httpx.Response | None = None
         self._frames: AsyncIterator[ServerSentEvent] | None = None

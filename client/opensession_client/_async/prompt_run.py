@@ -1,17 +1,14 @@
 """A prompt, from its sending to its answer."""
 
-import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import httpx
+from typing import TYPE_CHECKING, TypeVar
 
 from opensession_client import operations
 from opensession_client._async.callbacks import OnEvent, OnPermission, OnQuestion, result_of
-from opensession_client._async.event_stream import AsyncEventStream
+from opensession_client._async.event_stream import SILENCE_SECONDS, AsyncEventStream
 from opensession_client.answer import Answer
-from opensession_client.errors import ApiError, NotFound
+from opensession_client.errors import NotFound
 from opensession_client.events import StreamedEvent, session_id_of
 from opensession_client.models import (
     AnswerInput,
@@ -28,9 +25,12 @@ from opensession_client.models import (
     QuestionRequest,
     ReplyInput,
 )
+from opensession_client.operation import Operation
 
 if TYPE_CHECKING:
     from opensession_client._async.client import AsyncOpensession
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class AsyncPromptRun:
         self._callbacks = callbacks
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
+        self._retry_seconds = _smaller(client.reconnect_seconds, timeout)
         self._ours = {session_id: True}
         """By session: whether it is this one or a subagent's below it."""
         self._answered: set[str] = set()
@@ -73,8 +74,7 @@ class AsyncPromptRun:
         """Raises PromptFailed, ApiError, TimeoutError and httpx's errors."""
         session = await self._client.call(operations.session_get(self._session_id))
         self._directory = session.directory
-        stream = self._client.stream(directory=self._directory, silence_seconds=self._timeout)
-        async with stream as events:
+        async with self._stream() as events:
             await self._send()
             await self._answer_waiting()
             if not (self._sent_before and await self._is_over()):
@@ -88,15 +88,22 @@ class AsyncPromptRun:
                 return
             self._require_time()
 
+    def _stream(self) -> AsyncEventStream:
+        return AsyncEventStream(
+            self._client.http,
+            directory=self._directory,
+            parts="delta",
+            last_event_id=None,
+            reconnect_seconds=self._retry_seconds,
+            silence_seconds=min(self._timeout or SILENCE_SECONDS, SILENCE_SECONDS),
+        )
+
+    async def _call(self, operation: Operation[T]) -> T:
+        """Again where nobody knows whether it arrived: a prompt is stored once, a reply is taken once."""
+        return await self._client.call(operation, retry_seconds=self._retry_seconds)
+
     async def _send(self) -> None:
-        """Again where nobody knows whether it arrived: the server stores it once."""
-        reconnecting = self._client.reconnecting()
-        while True:
-            try:
-                return await self._client.call(operations.session_prompt_async(self._session_id, self._prompt))
-            except (httpx.TransportError, ApiError) as error:
-                await asyncio.sleep(reconnecting.delay(error))
-                self._require_time()
+        await self._call(operations.session_prompt_async(self._session_id, self._prompt))
 
     def _require_time(self) -> None:
         if self._deadline is not None and time.monotonic() > self._deadline:
@@ -117,10 +124,10 @@ class AsyncPromptRun:
     async def _answer_waiting(self) -> None:
         """What was asked before the stream was opened, or while it was lost for too long."""
         if self._callbacks.on_permission is not None:
-            for request in await self._client.call(operations.permission_list(directory=self._directory)):
+            for request in await self._call(operations.permission_list(directory=self._directory)):
                 await self._reply_to(request)
         if self._callbacks.on_question is not None:
-            for question in await self._client.call(operations.question_list(directory=self._directory)):
+            for question in await self._call(operations.question_list(directory=self._directory)):
                 await self._reply_to(question)
 
     async def _reply_to(self, request: PermissionRequest | QuestionRequest) -> None:
@@ -141,16 +148,16 @@ class AsyncPromptRun:
             return
         reply = await result_of(self._callbacks.on_permission(request))
         body = reply if isinstance(reply, ReplyInput) else ReplyInput(reply=reply)
-        await self._client.call(operations.permission_reply(request.id, body))
+        await self._call(operations.permission_reply(request.id, body))
 
     async def _choose(self, request: QuestionRequest) -> None:
         if self._callbacks.on_question is None:
             return
         answers = await result_of(self._callbacks.on_question(request))
         if answers is None:
-            await self._client.call(operations.question_reject(request.id))
+            await self._call(operations.question_reject(request.id))
         else:
-            await self._client.call(operations.question_reply(request.id, AnswerInput(answers=answers)))
+            await self._call(operations.question_reply(request.id, AnswerInput(answers=answers)))
 
     async def _is_ours(self, session_id: str) -> bool:
         if session_id not in self._ours:
@@ -159,7 +166,7 @@ class AsyncPromptRun:
 
     async def _has_parent_of_ours(self, session_id: str) -> bool:
         try:
-            session = await self._client.call(operations.session_get(session_id))
+            session = await self._call(operations.session_get(session_id))
         except NotFound:
             return False
         return session.parent_id is not None and await self._is_ours(session.parent_id)
@@ -172,7 +179,7 @@ class AsyncPromptRun:
 
     async def _is_over(self) -> bool:
         """The session is idle and the prompt has an answer. A prompt without one in an idle session is sent again."""
-        if self._session_id in await self._client.call(operations.session_status(directory=self._directory)):
+        if self._session_id in await self._call(operations.session_status(directory=self._directory)):
             return False
         if await self._replies():
             return True
@@ -182,9 +189,14 @@ class AsyncPromptRun:
     async def _replies(self) -> list[MessageWithParts]:
         """The assistant's messages since the prompt, oldest first."""
         found: list[MessageWithParts] = []
-        async for message in self._client.messages(self._session_id, page_size=20):
+        async for message in self._client.messages(self._session_id, page_size=20, retry_seconds=self._retry_seconds):
             if message.info.id == self._prompt.message_id:
                 break
             if isinstance(message.info, AssistantMessage):
                 found.append(message)
         return found[::-1]
+
+
+def _smaller(seconds: float | None, most: float | None) -> float | None:
+    """None is for ever."""
+    return min((each for each in (seconds, most) if each is not None), default=None)

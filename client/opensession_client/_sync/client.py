@@ -2,6 +2,7 @@
 """The client: requests, prompts, the event stream, pages."""
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
@@ -10,9 +11,10 @@ import httpx
 
 from opensession_client import operations
 from opensession_client._sync.callbacks import OnEvent, OnPermission, OnQuestion
-from opensession_client._sync.event_stream import SILENCE_SECONDS, EventStream
+from opensession_client._sync.event_stream import EventStream
 from opensession_client._sync.prompt_run import PromptCallbacks, PromptRun
 from opensession_client.answer import Answer, input_parts, new_message_id
+from opensession_client.errors import ApiError
 from opensession_client.models import CreateInput, MessageWithParts, ModelRef, PartInput, PromptInput, Rule, Session, SessionModel
 from opensession_client.operation import Operation
 from opensession_client.reconnecting import Reconnecting
@@ -53,8 +55,9 @@ class Opensession:
             "headers": {**headers, **({"authorization": f"Bearer {token}"} if token else {})},
         }
         base_url = url or os.environ.get("OPENSESSION_URL", DEFAULT_URL)
-        self._http = httpx.Client(base_url=base_url, **{**options, **httpx_options})
-        self._reconnect_seconds = reconnect_seconds
+        self.http = httpx.Client(base_url=base_url, **{**options, **httpx_options})
+        """The httpx client beneath, with the login and the directory."""
+        self.reconnect_seconds = reconnect_seconds
 
     def __enter__(self) -> Self:
         return self
@@ -63,11 +66,24 @@ class Opensession:
         self.close()
 
     def close(self) -> None:
-        self._http.close()
+        self.http.close()
 
-    def call(self, operation: Operation[T]) -> T:
-        """Any request of the API: `call(operations.session_diff(session_id))`. Raises ApiError and httpx's errors."""
-        return operation.read(self._http.send(operation.request(self._http)))
+    def call(self, operation: Operation[T], *, retry_seconds: float | None = 0) -> T:
+        """Any request of the API: `call(operations.session_diff(session_id))`. Raises ApiError and httpx's errors.
+
+        `retry_seconds`: how long it is sent again while the server is away, None for ever; for what may well be done twice.
+        """
+        answer, _ = self._call(operation, retry_seconds)
+        return answer
+
+    def _call(self, operation: Operation[T], retry_seconds: float | None) -> tuple[T, httpx.Headers]:
+        reconnecting = Reconnecting(retry_seconds)
+        while True:
+            try:
+                response = self.http.send(operation.request(self.http))
+                return operation.read(response), response.headers
+            except (httpx.TransportError, ApiError) as error:
+                time.sleep(reconnecting.delay(error))
 
     def create_session(
         self,
@@ -112,8 +128,10 @@ class Opensession:
 
         `message_id`: `msg_` and letters or digits; a prompt that is sent twice under one id is answered once.
 
-        `timeout`: seconds, looked at with each event, at least every ten seconds. When this function ends by it or is cancelled,
-        the turn goes on: `abort` stops it. Raises PromptFailed, PromptAborted, ApiError, TimeoutError and httpx's errors.
+        `timeout`: seconds, looked at with each event, at least every ten seconds; a lost server is waited for no longer. The turn
+        goes on when this function ends by it or is cancelled: `abort` stops it.
+
+        Raises PromptFailed, PromptAborted, ApiError, TimeoutError and httpx's errors.
         """
         body = PromptInput(
             parts=input_parts(prompt),
@@ -138,24 +156,18 @@ class Opensession:
         parts: Literal["full", "delta"] = "delta",
         last_event_id: str | None = None,
         directory: str | None = None,
-        silence_seconds: float | None = None,
     ) -> EventStream:
         """The events of the client's directory, or another: `with client.stream() as events`, then `for`.
 
         `parts`: a part that streams comes as what it gains, or whole each time. `last_event_id`: where an earlier stream ended.
-        `silence_seconds`: without a word for so long (30 at most) the connection is dead, and made again.
         """
         return EventStream(
-            self._http,
+            self.http,
             directory=directory,
             parts=parts,
             last_event_id=last_event_id,
-            reconnecting=self.reconnecting(),
-            silence_seconds=min(silence_seconds or SILENCE_SECONDS, SILENCE_SECONDS),
+            reconnect_seconds=self.reconnect_seconds,
         )
-
-    def reconnecting(self) -> Reconnecting:
-        return Reconnecting(self._reconnect_seconds)
 
     def sessions(
         self, *, search: str | None = None, roots: bool = False, directory: str | None = None, page_size: int = 100
@@ -177,15 +189,15 @@ class Opensession:
                 return
             limit *= 2
 
-    def messages(self, session_id: str, *, page_size: int = 100) -> Iterator[MessageWithParts]:
-        """Newest first. The next page is read when it is needed."""
+    def messages(self, session_id: str, *, page_size: int = 100, retry_seconds: float | None = 0) -> Iterator[MessageWithParts]:
+        """Newest first. The next page is read when it is needed. `retry_seconds` as of `call`."""
         before: str | None = None
         while True:
             wanted = operations.session_messages(session_id, limit=page_size, before=before)
-            response = self._http.send(wanted.request(self._http))
-            for message in reversed(wanted.read(response)):
+            page, headers = self._call(wanted, retry_seconds)
+            for message in reversed(page):
                 yield message
-            before = response.headers.get(NEXT_PAGE)
+            before = headers.get(NEXT_PAGE)
             if before is None:
                 return
 

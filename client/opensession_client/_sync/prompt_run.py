@@ -3,15 +3,13 @@
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import httpx
+from typing import TYPE_CHECKING, TypeVar
 
 from opensession_client import operations
 from opensession_client._sync.callbacks import OnEvent, OnPermission, OnQuestion, result_of
-from opensession_client._sync.event_stream import EventStream
+from opensession_client._sync.event_stream import SILENCE_SECONDS, EventStream
 from opensession_client.answer import Answer
-from opensession_client.errors import ApiError, NotFound
+from opensession_client.errors import NotFound
 from opensession_client.events import StreamedEvent, session_id_of
 from opensession_client.models import (
     AnswerInput,
@@ -28,9 +26,12 @@ from opensession_client.models import (
     QuestionRequest,
     ReplyInput,
 )
+from opensession_client.operation import Operation
 
 if TYPE_CHECKING:
     from opensession_client._sync.client import Opensession
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class PromptRun:
         self._callbacks = callbacks
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
+        self._retry_seconds = _smaller(client.reconnect_seconds, timeout)
         self._ours = {session_id: True}
         """By session: whether it is this one or a subagent's below it."""
         self._answered: set[str] = set()
@@ -73,8 +75,7 @@ class PromptRun:
         """Raises PromptFailed, ApiError, TimeoutError and httpx's errors."""
         session = self._client.call(operations.session_get(self._session_id))
         self._directory = session.directory
-        stream = self._client.stream(directory=self._directory, silence_seconds=self._timeout)
-        with stream as events:
+        with self._stream() as events:
             self._send()
             self._answer_waiting()
             if not (self._sent_before and self._is_over()):
@@ -88,15 +89,22 @@ class PromptRun:
                 return
             self._require_time()
 
+    def _stream(self) -> EventStream:
+        return EventStream(
+            self._client.http,
+            directory=self._directory,
+            parts="delta",
+            last_event_id=None,
+            reconnect_seconds=self._retry_seconds,
+            silence_seconds=min(self._timeout or SILENCE_SECONDS, SILENCE_SECONDS),
+        )
+
+    def _call(self, operation: Operation[T]) -> T:
+        """Again where nobody knows whether it arrived: a prompt is stored once, a reply is taken once."""
+        return self._client.call(operation, retry_seconds=self._retry_seconds)
+
     def _send(self) -> None:
-        """Again where nobody knows whether it arrived: the server stores it once."""
-        reconnecting = self._client.reconnecting()
-        while True:
-            try:
-                return self._client.call(operations.session_prompt_async(self._session_id, self._prompt))
-            except (httpx.TransportError, ApiError) as error:
-                time.sleep(reconnecting.delay(error))
-                self._require_time()
+        self._call(operations.session_prompt_async(self._session_id, self._prompt))
 
     def _require_time(self) -> None:
         if self._deadline is not None and time.monotonic() > self._deadline:
@@ -117,10 +125,10 @@ class PromptRun:
     def _answer_waiting(self) -> None:
         """What was asked before the stream was opened, or while it was lost for too long."""
         if self._callbacks.on_permission is not None:
-            for request in self._client.call(operations.permission_list(directory=self._directory)):
+            for request in self._call(operations.permission_list(directory=self._directory)):
                 self._reply_to(request)
         if self._callbacks.on_question is not None:
-            for question in self._client.call(operations.question_list(directory=self._directory)):
+            for question in self._call(operations.question_list(directory=self._directory)):
                 self._reply_to(question)
 
     def _reply_to(self, request: PermissionRequest | QuestionRequest) -> None:
@@ -141,16 +149,16 @@ class PromptRun:
             return
         reply = result_of(self._callbacks.on_permission(request))
         body = reply if isinstance(reply, ReplyInput) else ReplyInput(reply=reply)
-        self._client.call(operations.permission_reply(request.id, body))
+        self._call(operations.permission_reply(request.id, body))
 
     def _choose(self, request: QuestionRequest) -> None:
         if self._callbacks.on_question is None:
             return
         answers = result_of(self._callbacks.on_question(request))
         if answers is None:
-            self._client.call(operations.question_reject(request.id))
+            self._call(operations.question_reject(request.id))
         else:
-            self._client.call(operations.question_reply(request.id, AnswerInput(answers=answers)))
+            self._call(operations.question_reply(request.id, AnswerInput(answers=answers)))
 
     def _is_ours(self, session_id: str) -> bool:
         if session_id not in self._ours:
@@ -159,7 +167,7 @@ class PromptRun:
 
     def _has_parent_of_ours(self, session_id: str) -> bool:
         try:
-            session = self._client.call(operations.session_get(session_id))
+            session = self._call(operations.session_get(session_id))
         except NotFound:
             return False
         return session.parent_id is not None and self._is_ours(session.parent_id)
@@ -172,7 +180,7 @@ class PromptRun:
 
     def _is_over(self) -> bool:
         """The session is idle and the prompt has an answer. A prompt without one in an idle session is sent again."""
-        if self._session_id in self._client.call(operations.session_status(directory=self._directory)):
+        if self._session_id in self._call(operations.session_status(directory=self._directory)):
             return False
         if self._replies():
             return True
@@ -182,9 +190,14 @@ class PromptRun:
     def _replies(self) -> list[MessageWithParts]:
         """The assistant's messages since the prompt, oldest first."""
         found: list[MessageWithParts] = []
-        for message in self._client.messages(self._session_id, page_size=20):
+        for message in self._client.messages(self._session_id, page_size=20, retry_seconds=self._retry_seconds):
             if message.info.id == self._prompt.message_id:
                 break
             if isinstance(message.info, AssistantMessage):
                 found.append(message)
         return found[::-1]
+
+
+def _smaller(seconds: float | None, most: float | None) -> float | None:
+    """None is for ever."""
+    return min((each for each in (seconds, most) if each is not None), default=None)

@@ -1,0 +1,188 @@
+"""The async client against a real server: callbacks, several prompts at once, the event stream over a connection that breaks."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import pytest
+from cable import Cable, cable
+from running_server import RunningServer
+
+from opensession_client import AsyncOpensession, UnknownEvent, operations
+from opensession_client.events import parse_event
+from opensession_client.models import (
+    EventMessagePartDelta,
+    EventMessagePartUpdated,
+    EventServerResync,
+    EventSessionCreated,
+    EventSessionIdle,
+    PermissionRequest,
+    PromptInput,
+    QuestionRequest,
+    Rule,
+    TextPart,
+    TextPartInput,
+    ToolPart,
+)
+
+ASK = [Rule(permission="bash", pattern="*", action="ask")]
+SECONDS = 120
+
+
+@pytest.fixture
+async def client(server: RunningServer) -> AsyncIterator[AsyncOpensession]:
+    async with AsyncOpensession(server.base) as opened:
+        yield opened
+
+
+def prompt_of(text: str) -> PromptInput:
+    return PromptInput(parts=[TextPartInput(text=text)])
+
+
+async def test_callbacks_may_be_async(client: AsyncOpensession) -> None:
+    async def permit(request: PermissionRequest) -> Literal["once"]:
+        await asyncio.sleep(0)
+        return "once"
+
+    async def choose(request: QuestionRequest) -> list[list[str]]:
+        await asyncio.sleep(0)
+        return [["blue"]]
+
+    session = await client.create_session(permission=ASK)
+    ran = await client.prompt(session.id, "run echo hello", on_permission=permit)
+    asked = await client.prompt(session.id, "ask Which colour: red, blue", on_question=choose)
+    states = [part.state.status for answer in (ran, asked) for part in answer.parts if isinstance(part, ToolPart)]
+    assert states == ["completed", "completed"]
+
+
+async def test_prompts_at_once_get_their_own_answers_and_permissions(client: AsyncOpensession) -> None:
+    permitted: dict[str, list[str]] = {}
+
+    async def answer(number: int) -> str:
+        session = await client.create_session(permission=ASK)
+
+        def permit(request: PermissionRequest) -> Literal["once"]:
+            permitted.setdefault(request.session_id, []).extend(request.patterns)
+            return "once"
+
+        answer = await client.prompt(session.id, f"run echo number {number}", on_permission=permit)
+        [call] = [part for part in answer.parts if isinstance(part, ToolPart)]
+        assert permitted[session.id] == [f"echo number {number}"]
+        return call.state.model_dump_json()
+
+    outputs = await asyncio.gather(*(answer(number) for number in range(6)))
+    assert all(f"number {number}" in output for number, output in enumerate(outputs))
+
+
+async def test_a_prompt_that_joins_another_is_answered_too(client: AsyncOpensession) -> None:
+    session = await client.create_session()
+    async with client.stream() as events:
+        first = asyncio.create_task(client.prompt(session.id, "long 60"))
+        await anext(event async for event in events if isinstance(event, EventMessagePartDelta))
+    second = await client.prompt(session.id, "long 3")
+    assert (await first).text and second.text.split() == ["tok0", "tok1", "tok2"]
+
+
+async def test_a_cancelled_prompt_leaves_nothing_open(client: AsyncOpensession) -> None:
+    session = await client.create_session()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await client.prompt(session.id, "run sleep 120")
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+    await client.abort(session.id)
+
+
+async def stored_texts(client: AsyncOpensession, session_id: str) -> dict[str, str]:
+    messages = await client.call(operations.session_messages(session_id))
+    return {part.id: part.text for message in messages for part in message.parts if isinstance(part, TextPart)}
+
+
+def fold(texts: dict[str, str], event: Any) -> None:
+    """What a program shows that knows nothing but the stream."""
+    if isinstance(event, EventMessagePartUpdated) and isinstance(event.properties.part, TextPart):
+        texts[event.properties.part.id] = event.properties.part.text
+    if isinstance(event, EventMessagePartDelta) and event.properties.part_type == "text":
+        texts[event.properties.part_id] = texts.get(event.properties.part_id, "") + event.properties.delta
+
+
+async def test_a_stream_misses_and_doubles_nothing_while_its_connection_breaks(server: RunningServer) -> None:
+    texts: dict[str, str] = {}
+    ids: list[int] = []
+    not_told = 0
+    """Sessions that were created and of which no event has come."""
+    with cable(server.port) as wire:
+        async with AsyncOpensession(wire.base) as client, asyncio.timeout(SECONDS):
+            direct = AsyncOpensession(server.base)
+            session = await direct.create_session()
+            async with client.stream() as events:
+                await direct.call(operations.session_prompt_async(session.id, prompt_of("long 200")))
+                async for event in events:
+                    fold(texts, event)
+                    ids += [int(events.last_event_id)] if events.last_event_id else []
+                    if isinstance(event, EventMessagePartDelta) and len(ids) % 10 == 0:
+                        wire.cut()
+                        not_told += 1
+                        await direct.create_session()
+                    not_told -= isinstance(event, EventSessionCreated)
+                    if isinstance(event, EventSessionIdle) and not_told == 0:
+                        break
+            stored = await stored_texts(direct, session.id)
+            await direct.aclose()
+    assert ids == sorted(ids)
+    assert texts == stored and len(max(stored.values(), key=len).split()) == 200
+
+
+async def test_a_connection_that_falls_silent_is_made_again(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cable(server.port) as wire:
+        async with AsyncOpensession(wire.base) as client, AsyncOpensession(server.base) as direct, asyncio.timeout(SECONDS):
+            stream = silent_after(client, seconds=1)
+            async with stream as events:
+                wire.hold()
+                session = await direct.create_session("Said into a dead wire")
+                release = asyncio.get_running_loop().call_later(2, revive, wire)
+                titles = (event.properties.info.title async for event in events if isinstance(event, EventSessionCreated))
+                assert await anext(titles) == session.title
+                release.cancel()
+
+
+def silent_after(client: AsyncOpensession, seconds: float) -> Any:
+    from opensession_client._async.event_stream import AsyncEventStream
+
+    return AsyncEventStream(
+        client.http, directory=None, parts="delta", last_event_id=None, reconnect_seconds=60, silence_seconds=seconds
+    )
+
+
+def revive(wire: Cable) -> None:
+    """What hung on the dead connections is lost."""
+    wire.cut()
+    wire.let_go()
+
+
+async def test_a_stream_goes_on_where_an_earlier_one_ended(client: AsyncOpensession) -> None:
+    async with client.stream() as events:
+        await client.create_session("first")
+        await anext(event async for event in events if isinstance(event, EventSessionCreated))
+        newest = events.last_event_id
+    await client.create_session("second")
+    async with client.stream(last_event_id=newest) as events:
+        created = await anext(event async for event in events if isinstance(event, EventSessionCreated))
+    assert created.properties.info.title == "second"
+
+
+async def test_an_event_id_that_is_too_old_is_answered_with_a_resync(client: AsyncOpensession) -> None:
+    async with client.stream(last_event_id="999999999") as events:
+        seen = [await anext(events), await anext(events)]
+        assert isinstance(seen[1], EventServerResync) and events.last_event_id != "999999999"
+
+
+async def test_an_event_of_an_unknown_type_is_passed_on() -> None:
+    event = parse_event('{"type": "moon.risen", "properties": {"phase": "full"}}')
+    assert event == UnknownEvent("moon.risen", {"phase": "full"})
+
+
+async def test_sessions_and_messages_are_paged(client: AsyncOpensession) -> None:
+    made = [(await client.create_session(f"leaf {number}")).id for number in range(5)]
+    assert [session.id async for session in client.sessions(search="leaf ", page_size=2)] == made[::-1]
+    await client.prompt(made[0], "long 2")
+    assert [message.info.role async for message in client.messages(made[0], page_size=1)] == ["assistant", "user"]

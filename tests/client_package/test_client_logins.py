@@ -1,0 +1,79 @@
+"""The client with a server that wants a login, and with subagents that need permissions."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_server import ROOT, RunningServer, clean_environment, serving, this_checkout
+
+from opensession_client import LoginRequired, Opensession, StreamedEvent, operations, session_id_of
+from opensession_client.models import EventServerConnected, PermissionRequest, ToolPart
+
+SUBAGENT = {"description": "Look", "prompt": "Look", "subagent_type": "general"}
+TURNS = [
+    [{"tool": "task", "args": SUBAGENT}],
+    [{"tool": "bash", "args": {"command": "touch made", "description": "Makes it"}}],
+    [{"text": "Made."}],
+    [{"text": "All is made."}],
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    directory = tmp_path_factory.mktemp("logins")
+    (directory / "script.json").write_text(json.dumps({"turns": TURNS}))
+    command, environment = this_checkout()
+    settings = {"OPENCODE_SERVER_PASSWORD": "secret", "OPENSESSION_SCRIPT": str(directory / "script.json")}
+    with serving(command, directory, {**environment, **settings}) as running:
+        (running.workspace / "opencode.json").write_text('{"permission": {"bash": "ask"}}')
+        yield running
+
+
+def test_a_subagent_s_permission_is_asked_for_and_its_events_are_given(server: RunningServer) -> None:
+    asked: list[PermissionRequest] = []
+    seen: list[StreamedEvent] = []
+
+    def permit(request: PermissionRequest) -> str:
+        asked.append(request)
+        return "once"
+
+    with Opensession(server.base, password="secret") as client:
+        session = client.create_session()
+        answer = client.prompt(session.id, "Make it", on_permission=permit, on_event=seen.append)  # type: ignore[arg-type]
+        [child] = client.call(operations.session_children(session.id))
+    assert answer.text == "All is made." and (server.workspace / "made").exists()
+    assert [request.session_id for request in asked] == [child.id]
+    assert {session_id_of(event) for event in seen} == {session.id, child.id}
+    assert [part.tool for part in answer.parts if isinstance(part, ToolPart)] == ["task"]
+
+
+def test_a_login_is_a_password_or_a_token(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = clean_environment(server.data.parent, PYTHONPATH=str(ROOT), OPENSESSION_DATA_DIR=str(server.data))
+    command = [sys.executable, "-m", "app.cli", "token", "create", "ci"]
+    token = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    with Opensession(server.base, token=token) as client, client.stream() as events:
+        assert isinstance(next(events), EventServerConnected)
+        assert client.create_session("With a token").title == "With a token"
+    monkeypatch.setenv("OPENSESSION_TOKEN", token)
+    with Opensession(server.base) as client:
+        assert client.call(operations.session_list())
+    with Opensession(server.base, password="secret") as client:
+        assert client.call(operations.session_list())
+
+
+@pytest.mark.parametrize("login", [{}, {"token": "nonsense"}, {"password": "wrong"}])
+def test_a_wrong_login_is_said_at_once(server: RunningServer, login: dict[str, str]) -> None:
+    with Opensession(server.base, **login) as client:  # type: ignore[arg-type]
+        with pytest.raises(LoginRequired):
+            client.create_session()
+        with pytest.raises(LoginRequired), client.stream():
+            pass
+
+
+def test_the_token_is_in_no_text(server: RunningServer, tmp_path: Path) -> None:
+    with Opensession(server.base, token="very-secret") as client, pytest.raises(LoginRequired) as refused:
+        client.create_session()
+    assert "very-secret" not in f"{refused.value!r} {refused.value} {client!r} {client.http!r}"
