@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from running_server import ROOT, RunningServer, clean_environment, serving, this_checkout
@@ -36,13 +37,13 @@ def test_a_subagent_s_permission_is_asked_for_and_its_events_are_given(server: R
     asked: list[PermissionRequest] = []
     seen: list[StreamedEvent] = []
 
-    def permit(request: PermissionRequest) -> str:
+    def permit(request: PermissionRequest) -> Literal["once"]:
         asked.append(request)
         return "once"
 
     with Opensession(server.base, password="secret") as client:
         session = client.create_session()
-        answer = client.prompt(session.id, "Make it", on_permission=permit, on_event=seen.append)  # type: ignore[arg-type]
+        answer = client.prompt(session.id, "Make it", on_permission=permit, on_event=seen.append, timeout=120)
         [child] = client.call(operations.session_children(session.id))
     assert answer.text == "All is made." and (server.workspace / "made").exists()
     assert [request.session_id for request in asked] == [child.id]
@@ -65,8 +66,8 @@ def test_a_login_is_a_password_or_a_token(server: RunningServer, monkeypatch: py
 
 
 @pytest.mark.parametrize("login", [{}, {"token": "nonsense"}, {"password": "wrong"}])
-def test_a_wrong_login_is_said_at_once(server: RunningServer, login: dict[str, str]) -> None:
-    with Opensession(server.base, **login) as client:  # type: ignore[arg-type]
+def test_a_wrong_login_is_said_at_once(server: RunningServer, login: dict[str, Any]) -> None:
+    with Opensession(server.base, **login) as client:
         with pytest.raises(LoginRequired):
             client.create_session()
         with pytest.raises(LoginRequired), client.stream():
