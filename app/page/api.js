@@ -56,6 +56,7 @@ export const api = {
   providers: () => get('/config/providers'),
   agents: () => get('/agent'),
   commands: () => get('/command'),
+  findMessages: (inDirectory, query) => get('/find/message', { directory: inDirectory, query }),
   findFiles: (query) => get('/find/file', { query, dirs: 'false', limit: 8 }),
 
   sessions: (inDirectory, { search, limit } = {}) => get('/session', { directory: inDirectory, roots: 1, search, limit }),

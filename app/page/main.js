@@ -25,7 +25,7 @@ const store = new Store();
 const reader = new Reader(api, store);
 let providers = [];
 let commands = [];
-let wanted = location.hash.slice(1);
+let [wanted, place] = addressed();
 let opened = Promise.withResolvers();
 
 // Views
@@ -37,6 +37,7 @@ const asks = new Asks(store, api, status.asks);
 const sessions = new SessionList(store, {
   create: newSession,
   search: (text) => actions.attempt(() => reader.sessionsNamed(text)),
+  find: findMessages,
   more: () => actions.attempt(() => reader.moreSessions()),
 });
 const composer = new Composer({
@@ -89,6 +90,11 @@ async function runOwn(name) {
 
 // From the address to the open session
 
+/** The session and, behind a slash, the message to begin at. */
+function addressed() {
+  return location.hash.slice(1).split('/');
+}
+
 function go(sessionID) {
   opened = Promise.withResolvers();
   if (location.hash.slice(1) === sessionID) open();
@@ -103,7 +109,7 @@ function newSession() {
 }
 
 function open() {
-  wanted = location.hash.slice(1);
+  [wanted, place] = addressed();
   sessionDrawer.close();
   if (wanted) return stream.refresh();
   store.openSession(null);
@@ -117,7 +123,25 @@ async function load() {
   if (id && !found) forgetAddress();
   store.openSession(found);
   if (found) composer.choose(lastChoice(found.messages));
+  if (found && place) showFrom(place);
   opened.resolve();
+}
+
+/** Once: when the page loads again later, it stays where its reader is. */
+async function showFrom(messageID) {
+  place = undefined;
+  await actions.attempt(() => reader.messagesFrom(messageID));
+  conversation.showOnceThere(messageID);
+  store.changed('conversation');
+}
+
+/** Undefined where that went wrong. */
+async function findMessages(text) {
+  let found;
+  await actions.attempt(async () => {
+    found = await reader.messagesSaying(text);
+  });
+  return found;
 }
 
 function forgetAddress() {

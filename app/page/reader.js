@@ -53,6 +53,16 @@ export class Reader {
     if (this.store.open?.id === id) this.store.prepend(page.messages, page.cursor);
   }
 
+  /** Loads earlier pages until one has the message, or there are no more. */
+  async messagesFrom(messageID) {
+    const { open } = this.store;
+    while (this.store.open === open && open?.cursor && !this.store.message(messageID)) await this.earlierMessages();
+  }
+
+  messagesSaying(text) {
+    return this.api.findMessages(this.store.directory, text);
+  }
+
   async sessionsNamed(search) {
     if (search) this.store.putSessions(await this.api.sessions(this.store.directory, { search, limit: SESSIONS }));
   }

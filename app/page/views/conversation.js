@@ -9,6 +9,7 @@ export class Conversation {
   #views = new Keyed();
   #follows = true;
   #top = 0;
+  #awaited = null;
 
   /** `actionsFor(role)`: what a message's buttons do; `showEarlier()` loads the page before; `empty`: shown without messages. */
   constructor({ actionsFor = () => [], showEarlier, empty }) {
@@ -42,6 +43,7 @@ export class Conversation {
       if (changed === null || changed.has(message.info.id) || views[place].message !== message) views[place].update(message);
     });
     this.#arrange(views.map((view) => view.element));
+    if (this.#awaited) this.#showAwaited();
     if (this.#follows) this.toEnd();
   }
 
@@ -59,6 +61,20 @@ export class Conversation {
     this.#follows = true;
     this.newest.hidden = true;
     this.scroller.scrollTop = this.list.children.length ? this.scroller.scrollHeight : 0;
+  }
+
+  /** With the next update, a message is put in sight, with the focus on it. */
+  showOnceThere(messageID) {
+    this.#awaited = messageID;
+  }
+
+  #showAwaited() {
+    const element = [...this.list.children].find(({ id }) => id === this.#awaited);
+    this.#awaited = null;
+    if (!element) return;
+    this.#follows = false;
+    element.focus({ preventScroll: true });
+    element.scrollIntoView({ block: 'start' });
   }
 
   toStart() {

@@ -1,19 +1,21 @@
-/** The list of sessions, with search. What the page has loaded is filtered at once; the server finds the rest. */
+/** The list of sessions, with search. What the page has loaded is filtered at once; the server finds the rest, and the messages. */
 import { arrange, h, Keyed, setText } from '../dom.js';
 import { ago, titleOf } from '../text.js';
+import { FoundMessages } from './found.js';
 
 const SEARCH_PAUSE_MS = 200;
 
 export class SessionList {
   #items = new Keyed();
+  #found = new FoundMessages();
   #timer = null;
 
-  /** `actions`: `{create(), search(text), more()}`. */
+  /** `actions`: `{create(), search(text), find(text), more()}`. */
   constructor(store, actions) {
     this.store = store;
     this.search = h('input', {
       type: 'search',
-      placeholder: 'Search sessions',
+      placeholder: 'Search sessions and messages',
       'aria-label': 'Search sessions',
       oninput: () => this.#searched(actions),
     });
@@ -28,6 +30,7 @@ export class SessionList {
       this.list,
       this.none,
       this.more,
+      this.#found.element,
     );
   }
 
@@ -72,7 +75,15 @@ export class SessionList {
   #searched(actions) {
     this.update({ hasMore: false });
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => actions.search(this.search.value.trim()), SEARCH_PAUSE_MS);
+    this.#timer = setTimeout(() => this.#search(actions), SEARCH_PAUSE_MS);
+  }
+
+  /** An answer that comes when something else is searched for already is dropped. */
+  async #search(actions) {
+    const text = this.search.value.trim();
+    actions.search(text);
+    const found = text ? await actions.find(text) : null;
+    if (this.search.value.trim() === text && found !== undefined) this.#found.show(found);
   }
 }
 
