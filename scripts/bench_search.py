@@ -49,15 +49,22 @@ def fill(database: Database, sql: Statements, speech: Speech, messages: int) -> 
         for number in range(first, min(first + AT_ONCE, messages)):
             session, message = f"ses_{number // OF_SESSION}", f"msg_{number}"
             if number % OF_SESSION == 0:
-                row = {"id": session, "project_id": "p", "directory": f"/work/{number // 10_000}", "parent_id": None}
-                sessions.append({**row, "owner": "", "title_folded": "t", "updated": 1, "body": '{"title":"t"}', "reverting": False})
+                row = {"id": session, "project_id": "p", "directory": f"/projects/{number // 10_000}", "parent_id": None}
+                sessions.append(
+                    {**row, "owner": "", "title_folded": "t", "updated": 1, "body": '{"title":"t"}', "reverting": False}
+                )
             ids = {"session_id": session, "id": message, "role": "assistant" if number % 4 else "user", "parent_id": None}
             infos.append({**ids, "open": False, "boundary": False, "input_hash": None, "body": "{}", "live_body": None})
             body = orjson.dumps({"type": "text", "text": speech.message(number)}).decode()
             part = {"session_id": session, "message_id": message, "id": f"prt_{number}", "type": "text", "body": body}
             parts.append({**part, "live_body": None, "snapshot": None})
         texts = [text_row(part, first + place) for place, part in enumerate(parts)]
-        for statement, rows in ((sql.put_session, sessions), (sql.put_message, infos), (sql.put_part, parts), (sql.put_part_text, texts)):
+        for statement, rows in (
+            (sql.put_session, sessions),
+            (sql.put_message, infos),
+            (sql.put_part, parts),
+            (sql.put_part_text, texts),
+        ):
             if rows:
                 connection.execute(statement, rows)  # type: ignore[attr-defined]
 
@@ -69,11 +76,10 @@ def fill(database: Database, sql: Statements, speech: Speech, messages: int) -> 
 def size(database: Database) -> str:
     with database.engine.begin() as connection:
         if database.dialect == "postgresql":
+            query = text("SELECT pg_total_relation_size(:name)")
             names = ("part", "part_text", "part_text_trigrams")
-            return ", ".join(
-                f"{name} {connection.execute(text(f'SELECT pg_total_relation_size({chr(39)}{name}{chr(39)})')).scalar_one() / 1e6:.0f} MB"
-                for name in names
-            )
+            sizes = {name: connection.execute(query, {"name": name}).scalar_one() for name in names}
+            return ", ".join(f"{name} {of / 1e6:.0f} MB" for name, of in sizes.items())
         tables = "SELECT name, sum(pgsize) FROM dbstat WHERE name LIKE 'part%' GROUP BY name ORDER BY 2 DESC LIMIT 4"
         return ", ".join(f"{name} {of / 1e6:.0f} MB" for name, of in connection.execute(text(tables)))
 
@@ -113,7 +119,7 @@ async def main(url: str, messages: int) -> None:
     await measure(search, "no hit", lambda turn: f"zzq{turn}xx")
     await measure(search, "word, role", lambda turn: words[turn], role="user")
     await measure(search, "word, one session", lambda turn: words[turn], session_id="ses_5")
-    await measure(search, "word, one directory", lambda turn: words[turn], directory="/work/2")
+    await measure(search, "word, one directory", lambda turn: words[turn], directory="/projects/2")
     await measure(search, "word, kind that is nowhere", lambda turn: words[turn], kind="reasoning")
     await measure(search, "word, since", lambda turn: words[turn], since=messages - 500.0)
     await measure(search, "word, until", lambda turn: words[turn], until=messages / 2)

@@ -1,4 +1,4 @@
-"""Stored sessions: the store (the only writer), create, fork, revert, share, status, leases, the gate and the journal's replay.
+"""Stored sessions: the store (the only writer), fork, revert, share, search, status, leases, the gate and the journal's replay.
 
 Begin at `store.py`: every change is committed there, then announced in the order that `sequencer.py` keeps. SQL is in
 `app.storage`.

@@ -8,10 +8,11 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import queries, tables
+from app.storage import part_texts, queries, tables
 from app.storage.bodies import is_valid_body
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision
+from app.storage.text_index import create_text_index, has_text_index
 from app.storage.writer_lock import has_reset_bug
 from app.util.finding import Finding
 
@@ -52,6 +53,7 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     ]
     yield from checks
     yield from _open_message_findings(connection)
+    yield from _search_findings(engine, connection)
     if not checks:
         yield Finding(SUBJECT, "fine", f"sound: {_count_rows(connection)}")
 
@@ -122,6 +124,25 @@ def _open_message_findings(connection: Connection) -> Iterator[Finding]:
     left = queries.orphaned_messages(connection)
     if left:
         yield Finding(SUBJECT, "note", f"{len(left)} messages were left unfinished: the next start closes or answers them")
+
+
+def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    if not has_text_index(connection):
+        missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
+        text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
+        yield Finding(SUBJECT, "note", text_, "create the index", partial(_create_text_index, engine))
+    if left := part_texts.unsearched_parts(connection):
+        yield Finding(
+            SUBJECT, "note", f"searches in messages do not find all old parts yet, {left} at most: a running server goes on"
+        )
+
+
+def _create_text_index(engine: Engine) -> None:
+    lock = writer_lock(engine)
+    with hold_writer_lock(lock), engine.execution_options(immediate=True).begin() as connection:
+        create_text_index(connection)
+    if lock:
+        lock.close()
 
 
 def _names(rows: Sequence[Any]) -> str:

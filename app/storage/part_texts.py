@@ -1,5 +1,6 @@
 """Looking for words in the texts of parts, and keeping the index of them. Portable between SQLite and PostgreSQL."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ KINDS = ("text", "reasoning", "tool")
 
 SMALL_SCOPE = 2_000
 """Parts of a session or directory that are read through, rather than all that the index finds of others."""
+MEASURED_SCOPE = 20_000
+"""Parts of which the oldest and newest are looked up, so that the index is read between them only."""
 MAX_TRIGRAMS = 64
 """That the index is asked for; the text is compared anyway."""
 
@@ -73,6 +76,7 @@ _FOUND: Select[Any] = (
     .join(SESSION, SESSION.c.id == PART.c.session_id)
     .order_by(PART.c.seq.desc())
 )
+_FTS = table(FTS, column("rowid"), column(FTS))
 _IS_INDEXED = PART_TEXT.c.indexed
 _SQLITE_UNINDEXED: ColumnElement[bool] = literal_column("indexed = 0")
 _UNINDEXED = ~PART_TEXT.c.indexed
@@ -82,12 +86,16 @@ _UNINDEXED = ~PART_TEXT.c.indexed
 def _indexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
     if connection.dialect.name != "sqlite":
         return connection.execute(_reading(wanted, _IS_INDEXED, _like(wanted.words))).scalars()
-    if _is_small(connection, wanted):
+    count, oldest, newest = _extent(connection, wanted)
+    if count <= SMALL_SCOPE:
         return connection.execute(_of_scope(wanted).where(_IS_INDEXED)).scalars()
     match = _match(wanted)
     if match is None or not has_text_index(connection):
         return connection.execute(_reading(wanted, _IS_INDEXED, _instr(wanted.words))).scalars()
-    return connection.execute(_of_fts(wanted, match)).scalars()
+    query = _of_fts(wanted, match)
+    if count <= MEASURED_SCOPE:
+        query = query.where(_FTS.c.rowid.between(oldest, newest))
+    return connection.execute(query).scalars()
 
 
 def _unindexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
@@ -113,14 +121,13 @@ def _of_scope(wanted: TextFilter) -> Select[Any]:
 
 def _of_fts(wanted: TextFilter, match: str) -> Select[Any]:
     """From the index, newest first, to the texts: as many as it takes."""
-    index = table(FTS, column("rowid"), column(FTS))
-    is_wanted = exists().where(PART_TEXT.c.part_seq == index.c.rowid, *_plain(wanted), *_instr(wanted.words))
+    is_wanted = exists().where(PART_TEXT.c.part_seq == _FTS.c.rowid, *_plain(wanted), *_instr(wanted.words))
     if scope := _scope(wanted):
         is_wanted = is_wanted.where(PART.c.seq == PART_TEXT.c.part_seq, *scope)
-    query = select(index.c.rowid).where(index.c[FTS].op("MATCH")(match), is_wanted)
+    query = select(_FTS.c.rowid).where(_FTS.c[FTS].op("MATCH")(match), is_wanted)
     if wanted.before is not None:
-        query = query.where(index.c.rowid < wanted.before)
-    return query.order_by(index.c.rowid.desc()).limit(wanted.limit)
+        query = query.where(_FTS.c.rowid < wanted.before)
+    return query.order_by(_FTS.c.rowid.desc()).limit(wanted.limit)
 
 
 def _match(wanted: TextFilter) -> str | None:
@@ -178,12 +185,15 @@ def _scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _is_small(connection: Connection, wanted: TextFilter) -> bool:
+def _extent(connection: Connection, wanted: TextFilter) -> tuple[float, int, int]:
+    """How many parts are in the scope, and the sequences of the oldest and newest of them. Counted up to MEASURED_SCOPE only,
+    beyond that, or without a scope, they are infinitely many."""
     scope = _scope(wanted)
     if not scope:
-        return False
-    some = select(PART.c.seq).where(*scope).limit(SMALL_SCOPE + 1).subquery()
-    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= SMALL_SCOPE
+        return math.inf, 0, 0
+    some = select(PART.c.seq).where(*scope).limit(MEASURED_SCOPE + 1).subquery()
+    row = connection.execute(select(func.count(), func.min(some.c.seq), func.max(some.c.seq))).one()
+    return (row[0] if row[0] <= MEASURED_SCOPE else math.inf), row[1] or 0, row[2] or 0
 
 
 # Keeping the index.

@@ -20,7 +20,9 @@ _FACETED = "char(2) || substr({row}.role, 1, 1) || substr({row}.kind, 1, 1) || c
 
 _PUT = f"INSERT INTO {FTS}(rowid, text) VALUES (new.part_seq, {_FACETED.format(row='new')});"
 _REMOVE = f"INSERT INTO {FTS}({FTS}, rowid, text) VALUES ('delete', old.part_seq, {_FACETED.format(row='old')});"
+_TRIGGERS = ("part_text_index", "part_text_unindex", "part_text_delete")
 _SQLITE = (
+    "UPDATE part_text SET indexed = 0 WHERE indexed",
     f"CREATE VIRTUAL TABLE {FTS} USING fts5(text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1')",
     f"CREATE TRIGGER part_text_index AFTER UPDATE ON part_text WHEN new.indexed AND NOT old.indexed BEGIN {_PUT} END",
     f"CREATE TRIGGER part_text_unindex AFTER UPDATE ON part_text WHEN old.indexed AND NOT new.indexed BEGIN {_REMOVE} END",
@@ -33,7 +35,7 @@ _POSTGRES = (
 
 
 def create_text_index(connection: Connection) -> bool:
-    """False where the database cannot have one."""
+    """False where the database cannot have one. It takes all texts anew."""
     statements = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRES
     try:
         with connection.begin_nested():
@@ -46,7 +48,12 @@ def create_text_index(connection: Connection) -> bool:
 
 
 def drop_text_index(connection: Connection) -> None:
-    connection.exec_driver_sql(f"DROP TABLE IF EXISTS {FTS}" if _is_sqlite(connection) else f"DROP INDEX IF EXISTS {TRIGRAMS}")
+    if not _is_sqlite(connection):
+        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {TRIGRAMS}")
+        return
+    for trigger in _TRIGGERS:
+        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {trigger}")
+    connection.exec_driver_sql(f"DROP TABLE IF EXISTS {FTS}")
 
 
 def has_text_index(connection: Connection) -> bool:

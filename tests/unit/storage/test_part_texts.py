@@ -1,0 +1,166 @@
+"""The index of searches: that it is used, that it holds what the texts say, and what becomes of searches without it."""
+
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres import PostgresServer, migrated
+from sqlalchemy import Connection, event, text
+from storage_parts import Storage, message_row, open_storage_at, part_row, session_row
+
+from app.session.search_index import SearchIndex
+from app.storage import checkup
+from app.storage.part_texts import TextFilter, find_texts
+from app.storage.tables import PART_TEXT
+from app.storage.text_codes import encode
+from app.storage.text_index import FTS, TRIGRAMS, drop_text_index, has_text_index
+from app.storage.writer import Change
+
+MANY = 4_000
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def storage(request: pytest.FixtureRequest, tmp_path: Path, migrated_database: Path) -> AsyncIterator[Storage]:
+    if request.param == "sqlite":
+        shutil.copy(migrated_database, tmp_path / "opensession.db")
+        opened = open_storage_at(f"sqlite:///{tmp_path / 'opensession.db'}")
+    else:
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        opened = open_storage_at(migrated(postgres))
+    yield opened
+    await opened.writer.drain()
+    opened.database.close()
+
+
+async def put(storage: Storage, texts: list[str], **columns: Any) -> None:
+    """Parts with these texts, in sessions of ten."""
+    sessions = [session_row(f"ses_{number}", directory=f"/d{number}") for number in range(len(texts) // 10 + 1)]
+    ids = [(f"ses_{number // 10}", f"msg_{number}", f"prt_{number}") for number in range(len(texts))]
+    found = [
+        {
+            "of_session": ids[0],
+            "of_message": ids[1],
+            "of_part": ids[2],
+            "kind": "text",
+            "time": place,
+            "text": encode(said),
+            **columns,
+        }
+        for place, (ids, said) in enumerate(zip(ids, texts, strict=True))
+    ]
+    sql = storage.sql
+    writes = [
+        (sql.put_session, sessions),
+        (sql.put_message, [message_row(message, session) for session, message, _ in ids]),
+        (sql.put_part, [part_row(part, message, session) for session, message, part in ids]),
+        (sql.put_part_text, found),
+    ]
+    await storage.writer.commit(Change(writes=writes))
+
+
+async def index(storage: Storage) -> None:
+    await SearchIndex(storage.database, storage.sql).catch_up()
+
+
+async def found(storage: Storage, *words: str, limit: int = 20, **wanted: Any) -> list[str]:
+    asked = TextFilter(tuple(map(encode, words)), limit, **wanted)
+    return [row.id for row in await storage.database.read(lambda connection: find_texts(connection, asked))]
+
+
+async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
+    """How the database goes about each statement of a search."""
+    asked, statements = TextFilter(tuple(map(encode, words)), 20, **wanted), []
+
+    def explain(connection: Connection) -> list[str]:
+        @event.listens_for(connection, "before_cursor_execute")
+        def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
+            statements.append((statement, parameters))
+
+        find_texts(connection, asked)
+        event.remove(connection, "before_cursor_execute", note)
+        how = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
+        return [
+            "\n".join(str(row) for row in connection.exec_driver_sql(how + statement, parameters))
+            for statement, parameters in statements
+            if "part_text" in statement
+        ]
+
+    return await storage.database.read(explain)
+
+
+async def analyze(storage: Storage) -> None:
+    await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
+
+
+async def test_a_search_takes_the_index(storage: Storage) -> None:
+    await put(storage, [f"text number{number} of many that are rather alike {number * 7919}" for number in range(MANY)])
+    await index(storage)
+    await analyze(storage)
+    for words in (["number77"], ["qwertyuiop"], ["吃饭"]):
+        of_index, of_rest, of_found = await plans(storage, *words)
+        assert ("VIRTUAL TABLE INDEX" in of_index) or (TRIGRAMS in of_index), of_index
+        assert "part_text_unindexed" in of_rest
+        assert not re.search(
+            r"SCAN part(_text)?(?! USING INDEX part_text_unindexed|_text_fts)\b|Seq Scan", of_index + of_rest + of_found
+        )
+
+
+async def test_a_small_scope_is_read_through_its_own_parts(storage: Storage) -> None:
+    await put(storage, [f"text number{number} is alike" for number in range(MANY)])
+    await index(storage)
+    await analyze(storage)
+    assert await found(storage, "alike", session_id="ses_7") == [f"prt_{number}" for number in range(79, 69, -1)]
+    assert await found(storage, "alike", directory="/d7") == [f"prt_{number}" for number in range(79, 69, -1)]
+    for scope in ({"session_id": "ses_7"}, {"directory": "/d7"}):
+        joined = "\n".join(await plans(storage, "alike", **scope))
+        assert "part_by_message" in joined or "part_session_id_message_id_id" in joined or "sqlite_autoindex_part" in joined
+        assert FTS not in joined
+    assert "session_by_directory" in "\n".join(await plans(storage, "alike", directory="/d7"))
+
+
+async def test_a_large_scope_is_searched_in_the_index(storage: Storage) -> None:
+    texts = [f"text number{number} is alike" for number in range(MANY)]
+    await put(storage, texts)
+    await storage.database.write(lambda connection: connection.execute(text("UPDATE session SET directory = '/all'")))
+    await index(storage)
+    assert await found(storage, "alike", limit=3, directory="/all") == ["prt_3999", "prt_3998", "prt_3997"]
+    assert await found(storage, "number12", directory="/all", before=100) == ["prt_12"]
+
+
+@pytest.mark.parametrize("what", ["with the index", "without", "made again"])
+async def test_what_is_found_does_not_depend_on_the_index(storage: Storage, what: str) -> None:
+    if what != "with the index":
+        await storage.database.write(drop_text_index)
+    await put(storage, ["crème brûlée", "我们今天去吃饭了", "go home", "100 % of it", "Straße"])
+    await index(storage)
+    if what == "made again":
+        [finding] = [each for each in checkup.check(storage.database.engine) if "have no index" in each.text]
+        assert finding.level == "note" and finding.act is not None
+        finding.act()
+        assert [each for each in checkup.check(storage.database.engine) if "have no index" in each.text] == []
+        await index(storage)
+    assert await storage.database.read(has_text_index) == (what != "without")
+    for words, expected in (
+        (["creme"], "prt_0"),
+        (["吃饭"], "prt_1"),
+        (["go"], "prt_2"),
+        (["%"], "prt_3"),
+        (["of", "100"], "prt_3"),
+        (["strasse"], "prt_4"),
+    ):
+        assert await found(storage, *words) == [expected]
+    assert await found(storage, "creme", "home") == []
+
+
+async def test_a_text_that_is_stored_again_as_it_was_stays_in_the_index(storage: Storage) -> None:
+    await put(storage, ["as it was"])
+    await index(storage)
+    await put(storage, ["as it was"])
+    [row] = await storage.rows(PART_TEXT)
+    assert row.indexed
+    await put(storage, ["as it is"])
+    [row] = await storage.rows(PART_TEXT)
+    assert not row.indexed and await found(storage, "was") == [] and await found(storage, "it is") == ["prt_0"]
