@@ -2,9 +2,7 @@
 
 import asyncio
 import gc
-import logging
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +12,7 @@ from app import cli_data, cli_users
 from app.cli_support import database_must_do, fail, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
+from app.telemetry.log_lines import LogFormat, set_up_log
 
 if TYPE_CHECKING:
     from app.util.finding import Finding
@@ -34,12 +33,17 @@ def serve(
         typer.Option(help="Address to listen on; beyond loopback a login must be set up (OPENCODE_SERVER_PASSWORD, or a token)."),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: 4096, or a free one when that is taken.")] = DEFAULT_PORT,
+    log_format: Annotated[
+        LogFormat | None, typer.Option(help="text, or json: an object a line (OPENSESSION_LOG_FORMAT).")
+    ] = None,
 ) -> None:
     """Serve the directory it is started in."""
     gc.disable()  # What the imports below make stays: `_freeze_gc` collects once and switches it on.
     from app.api.security import is_loopback
 
     settings = read_settings()
+    if log_format is not None:
+        settings = settings.model_copy(update={"log_format": log_format})
     login = _login(settings)
     if not is_loopback(hostname) and login is None:
         fail(
@@ -47,9 +51,7 @@ def serve(
             "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
     _require_data_dir(settings)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpx2", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    set_up_log(settings.log_format)
     _serve(settings, hostname, port, login or "")
 
 

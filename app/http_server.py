@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any, cast
 
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
@@ -49,6 +50,7 @@ def http_server(application: Any, settings: Settings) -> DrainingServer:
         http=_bounded_protocol(settings),
         log_level="warning",
         access_log=False,
+        log_config=LOGGING_CONFIG if settings.log_format == "text" else None,
         timeout_graceful_shutdown=5,
         server_header=False,
         proxy_headers=False,

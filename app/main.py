@@ -33,6 +33,7 @@ from app.api import (
 from app.api import server as server_routes
 from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
+from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
 from app.api.login import Login
 from app.api.security import Access, BodyLimits, Guard, is_loopback
@@ -77,6 +78,8 @@ def create_app(
     app.add_middleware(Guard, access=access_of(settings, hostname), login=login, limits=limits)
     if server.telemetry.metrics is not None:
         app.add_middleware(CountRequests, metrics=server.telemetry.metrics)
+    if server.telemetry.traces is not None:
+        app.add_middleware(ContinueTrace, traces=server.telemetry.traces)
     return app
 
 

@@ -121,6 +121,9 @@ class Settings(BaseSettings):
     metrics: bool = False
     """Count what the server does, and answer `GET /metrics` for Prometheus (default no)."""
 
+    log_format: Literal["text", "json"] = "text"
+    """How the log is written: `text`, or `json`, an object a line (default text; `opensession serve --log-format` too)."""
+
     prompt_rate: str | None = None
     """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: any number); more get a 429."""
 

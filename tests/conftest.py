@@ -13,7 +13,7 @@ __all__ = ["figure", "pytest_terminal_summary"]
 if TYPE_CHECKING:
     from postgres import PostgresServer
 
-CONFIGURING = ("OPENSESSION_", "OPENCODE_", "XDG_")
+CONFIGURING = ("OPENSESSION_", "OPENCODE_", "XDG_", "OTEL_")
 
 SLOWEST_FIRST = (
     "replicas",

@@ -15,6 +15,7 @@ from app.api.access import PROMPTING, access_of, principal_of, require_access, r
 from app.api.audit import WHO
 from app.api.draining import starts_work
 from app.api.services import Services
+from app.telemetry.log_lines import SESSION_OF_LINES
 from app.users.principal import OPERATOR, Principal
 from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
 
@@ -57,6 +58,8 @@ class StrictRoute(APIRoute):
 
         async def strict(request: Request) -> Response:
             asked = ServerRequest(request.scope, request.receive)
+            if session_id := asked.path_params.get("sessionID"):
+                SESSION_OF_LINES.set(session_id)
             if asked.principal is not OPERATOR:
                 require_access(asked.principal, access)
                 await require_visible(asked.services, asked.principal, asked.path_params)

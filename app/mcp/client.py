@@ -26,6 +26,7 @@ from app.mcp.target import McpTarget
 from app.mcp.values import McpFailure, Offers
 from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig, McpRemoteConfig
+from app.telemetry.propagation import put_trace
 
 log = logging.getLogger(__name__)
 P = TypeVar("P", bound=PaginatedResult)
@@ -77,8 +78,11 @@ async def _http(target: McpTarget, config: McpRemoteConfig, watch: McpWatch) -> 
         if response.status_code == httpx2.codes.NOT_FOUND and "mcp-session-id" in response.request.headers:
             watch.ended(McpFailure("The server no longer knows this connection"))
 
+    async def trace(request: httpx2.Request) -> None:
+        put_trace(request.headers)
+
     auth = oauth.authentication(target, config)
-    hooks = {"response": [note]}
+    hooks = {"request": [trace], "response": [note]}
     async with (
         httpx2.AsyncClient(headers=config.headers, timeout=_TIMEOUT, auth=auth, event_hooks=hooks) as http,
         streamable_http_client(config.url, http_client=http) as streams,

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from app.provider.base import ApiFailure, Finish, ModelRequest, Provider, StreamEvent, StreamStart
+from app.provider.message_contents import add_output, contents_of
 from app.provider.models.cost import tokens_and_cost
 from app.telemetry.observer import Observer
 from app.telemetry.records import ModelCallEnd, ModelCallRecord
@@ -17,7 +18,7 @@ class ObservedProvider:
         self._observer = observer
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        record = _record(request)
+        record = _record(request, with_contents=self._observer.captures_contents)
         with self._observer.model_call(record):
             headers = {**request.headers, **record.headers}
             try:
@@ -35,7 +36,7 @@ class ObservedProvider:
         await self._provider.close()
 
 
-def _record(request: ModelRequest) -> ModelCallRecord:
+def _record(request: ModelRequest, *, with_contents: bool) -> ModelCallRecord:
     parameters = {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -43,7 +44,8 @@ def _record(request: ModelRequest) -> ModelCallRecord:
         "max_tokens": request.max_output_tokens,
     }
     given = {name: value for name, value in parameters.items() if value is not None}
-    return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given)
+    said = contents_of(request) if with_contents else None
+    return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given, said)
 
 
 def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) -> None:
@@ -52,6 +54,8 @@ def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) ->
     if isinstance(event, Finish):
         record.finish, record.end = event.reason, ModelCallEnd.ANSWERED
         record.tokens, record.cost = tokens_and_cost(event.usage, request.model.cost)
+    elif record.contents is not None:
+        add_output(record.contents, event)
 
 
 def _error_type(failure: Exception) -> str:

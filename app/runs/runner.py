@@ -22,6 +22,7 @@ from app.session.store import Store
 from app.storage import queries
 from app.storage.engine import StorageError
 from app.storage.writer import StaleLease
+from app.telemetry.log_lines import SESSION_OF_LINES
 from app.turn import stored_error
 from app.turn.errors import aborted
 from app.util.failure_log import FailureLog
@@ -289,6 +290,7 @@ class Runner:
         await self._turn_end_retries.close()
 
     async def _run(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
+        SESSION_OF_LINES.set(session_id)
         try:
             await run.begin()
             if not run.discarded:

@@ -70,6 +70,10 @@ class ModelContents:
     system: list[dict[str, Any]]
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]] = field(default_factory=list)
+    """Parts of the answer."""
+
+    def output_messages(self, finish: str | None) -> list[dict[str, Any]]:
+        return [{"role": "assistant", "parts": self.outputs, "finish_reason": finish or "unknown"}]
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """A server made with the SDK, over streamable HTTP. Run as a program: PORT, then `oauth` to let in only who signs in, and
 `expiring` to tell that the first tokens are over in a second."""
 
+import json
 import secrets
 import sys
 import time
@@ -110,6 +111,15 @@ async def headers(context: Context) -> str:
     """The header x-team of the request"""
     request = context.request_context.request
     return str(request.headers.get("x-team")) if request else ""
+
+
+@server.tool()
+async def trace(context: Context) -> str:
+    """The trace that the request belongs to"""
+    request, meta = context.request_context.request, context.request_context.meta
+    sent = request.headers if request else {}
+    in_meta = (meta or {}).get("traceparent")
+    return json.dumps({"header": sent.get("traceparent"), "meta": in_meta, "baggage": sent.get("baggage")})
 
 
 @server.tool()

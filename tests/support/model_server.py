@@ -70,6 +70,8 @@ class ModelServer:
         self.requests: list[dict[str, Any]] = []
         self.title_requests: list[dict[str, Any]] = []
         """What the models `main` and `title` were asked."""
+        self.traceparents: list[str | None] = []
+        """Of the requests, in their headers."""
         self.think_seconds = 0.0
         """Before it begins an answer."""
 
@@ -135,6 +137,7 @@ def model_server(make: Callable[[int], Model] = ModelServer) -> Iterator[Model]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            model.traceparents.append(self.headers.get("traceparent"))
             (model.title_requests if body["model"] == "title" else model.requests).append(body)
             turn = model.answer(body)
             time.sleep(model.think_seconds)
