@@ -82,7 +82,7 @@ async def _http(target: McpTarget, config: McpRemoteConfig, watch: McpWatch) -> 
         put_trace(request.headers)
 
     auth = oauth.authentication(target, config)
-    hooks = {"request": [trace], "response": [note]}
+    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [trace], "response": [note]}
     async with (
         httpx2.AsyncClient(headers=config.headers, timeout=_TIMEOUT, auth=auth, event_hooks=hooks) as http,
         streamable_http_client(config.url, http_client=http) as streams,
