@@ -30,7 +30,7 @@ from app.webhook.sender import SendResult
 log = logging.getLogger(__name__)
 
 PAGE_BYTES = 256 * 1024
-STORE_SECONDS = 1.0
+STORE_SECONDS = 0.25
 """What was accepted is stored so much later at most, while more is sent."""
 STORE_SKIPPED = 500
 """So many events that a webhook is not sent may lie between its cursor and the stored one."""
