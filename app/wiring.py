@@ -29,6 +29,7 @@ from app.config.well_known import Organisations
 from app.context.instruction_pages import InstructionPages
 from app.intake.attached_file import FileReader
 from app.intake.command import Commands
+from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
 from app.intake.resolve import Resolver
 from app.intake.session_actions import SessionActions
@@ -194,6 +195,9 @@ class Server:
         await self._follower.start()
         await self._recovery.run()
         self._recovery.watch()
+        await self.services.runs.queue.resume()
+        if self._core.storage.is_shared:
+            self.services.runs.queue.watch()
         self.services.runs.runner.watch()
         if self._core.storage.locks:
             self._core.storage.locks.remove_unlocked()
@@ -221,6 +225,7 @@ class Server:
         await self._housekeeping.stop()
         await self._follower.stop()
         await self._recovery.close()
+        await self.services.runs.queue.close()
         await self.services.runs.runner.close()
         await self._core.tasks.close()
         await self._core.storage.store.drain()
@@ -247,6 +252,7 @@ class Server:
         OpenCode's terminal client would load all anew, from a server that answers no more, and end itself."""
         self.refuse_work()
         await self._recovery.close()
+        await self.services.runs.queue.close()
         await self._within_grace_period(self._work_done())
         if self._core.storage.is_shared and self.settings.interrupted == "continue":
             await self.services.runs.runner.hand_over()
@@ -471,11 +477,13 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
     storage, gate, store, toolbox = core.storage, core.gate, sessions.store, directories.toolbox
     runner = Runner(store, sessions.statuses, storage.leases, gate, core.settings.max_running_sessions)
     intake = _intake(core, sessions, toolbox)
-    prompts = Prompts(turns, intake, runner, gate)
+    prompts = Prompts(turns, intake, runner, gate, storage.leases)
+    most_waiting = core.settings.max_waiting_prompts
     commands = Commands(toolbox.shell, toolbox.environment, toolbox.sandbox)
     return RunServices(
         runner=runner,
         prompts=prompts,
+        queue=PromptQueue(store, prompts, intake, runner, storage.leases, directories.instances, most_waiting),
         actions=SessionActions(
             store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects, storage.leases
         ),

@@ -28,6 +28,7 @@ async def named_directory(
 Directory = Annotated[str | None, Depends(named_directory)]
 SessionIdPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
 MessageIdPath = Annotated[str, Path(alias="messageID", pattern="^msg")]
+QueuedIdPath = Annotated[str, Path(alias="queuedID", pattern="^qpr")]
 PartIdPath = Annotated[AnyID, Path(alias="partID")]
 
 

@@ -11,6 +11,7 @@ from app.api.deps import (
     Directory,
     MessageIdPath,
     PartIdPath,
+    QueuedIdPath,
     SessionIdPath,
     documented,
     json_bytes,
@@ -20,8 +21,11 @@ from app.api.deps import (
 )
 from app.api.json_route import ServerRequest, router
 from app.api.keepalive_json import keepalive_json
-from app.schema.message import MessageWithParts, PromptInput
+from app.intake.prompt_queue import Waiting
+from app.intake.prompts import AcceptedPrompt
+from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import Part
+from app.session.rows import json_array
 from app.session.service import check_part_is_at, check_part_size
 
 routes = router(prefix="/session/{sessionID}", tags=["message"])
@@ -49,24 +53,42 @@ async def messages(
 )
 async def prompt(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
-    instance = await session_instance(request, session_id, where)
-    prompts = request.services.runs.prompts
-    accepted = await prompts.accept(instance, session_id, body)
+    runs = request.services.runs
+    accepted = await _accept(request, where, session_id, body)
+    if isinstance(accepted, Waiting):
+        return StreamingResponse(keepalive_json(runs.queue.answer(accepted)), media_type="application/json")
     if body.no_reply:
         return wire(accepted.message)
-    return StreamingResponse(keepalive_json(prompts.answer(session_id, accepted)), media_type="application/json")
+    return StreamingResponse(keepalive_json(runs.prompts.answer(session_id, accepted)), media_type="application/json")
 
 
 @routes.post(
     "/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409, 413, 429, 507)
 )
 async def prompt_async(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput) -> Response:
-    instance = await session_instance(request, session_id, where)
-    prompts = request.services.runs.prompts
-    accepted = await prompts.accept(instance, session_id, body)
-    if not body.no_reply:
-        prompts.answer_later(session_id, accepted)
+    accepted = await _accept(request, where, session_id, body)
+    if isinstance(accepted, AcceptedPrompt) and not body.no_reply:
+        request.services.runs.prompts.answer_later(session_id, accepted)
     return Response(status_code=204, media_type="application/json")
+
+
+async def _accept(request: ServerRequest, where: Directory, session_id: str, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+    instance, runs = await session_instance(request, session_id, where), request.services.runs
+    if prompt.when_busy == "queue":
+        return await runs.queue.accept(instance, session_id, prompt)
+    return await runs.prompts.accept(instance, session_id, prompt)
+
+
+@routes.get("/queue", operation_id="session.queue", response_model=list[QueuedPrompt], responses=documented(400, 404))
+async def queue(request: ServerRequest, session_id: SessionIdPath) -> Response:
+    """The prompts that wait for a turn of their own, in the order of their turns."""
+    return json_bytes(json_array([queued.wire_json() for queued in await request.services.runs.queue.list(session_id)]))
+
+
+@routes.delete("/queue/{queuedID}", operation_id="session.dequeue", response_model=bool, responses=documented(400, 404))
+async def dequeue(request: ServerRequest, session_id: SessionIdPath, queued_id: QueuedIdPath) -> Response:
+    await request.services.runs.queue.remove(session_id, queued_id)
+    return json_bytes(TRUE)
 
 
 @routes.get(

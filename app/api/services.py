@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from app.api.draining import Draining
 from app.api.rate_limits import RateLimits
 from app.bus.base import EventBus
+from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
 from app.permission.service import Permissions
@@ -72,6 +73,7 @@ class RunServices:
 
     runner: Runner
     prompts: Prompts
+    queue: PromptQueue
     actions: SessionActions
     deletion: Deletion
     disposal: Disposal

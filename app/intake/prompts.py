@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.intake.subagent import SubagentSessions
-from app.intake.user_message import Intake, StoredPrompt
+from app.intake.user_message import Intake, PreparedPrompt, StoredPrompt
 from app.runs.runner import NoAnswer, Run, Runner
-from app.schema.errors import NotFound
-from app.schema.message import MessageWithParts, PromptInput
+from app.schema.errors import NotFound, SessionBusy
+from app.schema.message import Message, MessageWithParts, PromptInput, UserMessage
 from app.session.gate import HoldKind, SessionGate
+from app.session.lease import Leases
 from app.storage.writer import StaleLease
 from app.telemetry.records import TurnEnd, TurnRecord
+from app.turn.deadline import Deadline
 from app.turn.turn import Turn
 from app.turn.turn_scope import TurnScope, TurnServices
 from app.workspace.instance import Instance
@@ -32,29 +34,70 @@ class AcceptedPrompt:
 class Prompts:
     """It makes the turns, too: a turn that runs a subagent comes back here."""
 
-    def __init__(self, services: TurnServices, intake: Intake, runner: Runner, gate: SessionGate) -> None:
+    def __init__(self, services: TurnServices, intake: Intake, runner: Runner, gate: SessionGate, leases: Leases) -> None:
         self._services = services
         self._store = services.store
         self._subagents = SubagentSessions(services.store, self)
         self._intake = intake
         self._runner = runner
         self._gate = gate
+        self._leases = leases
+        self._deadlines: dict[str, Deadline] = {}
+        """Of the turns that run here, by session."""
         self._background: set[asyncio.Task[bytes]] = set()
 
     async def accept(
-        self, instance: Instance, session_id: str, prompt: PromptInput, *, rules_from_tools: bool = True, nested: bool = False
+        self,
+        instance: Instance,
+        session_id: str,
+        prompt: PromptInput,
+        *,
+        rules_from_tools: bool = True,
+        nested: bool = False,
     ) -> AcceptedPrompt:
         """Store a prompt and start the turn that answers it, or join the one that runs: no other request comes in between. Waits
         for what changes the session's messages. What the prompt asks for wrongly is raised before anything is stored.
 
         `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
+        Raises SessionBusy for one that must not join a turn.
         """
         prepared = await self._intake.prepare(instance, session_id, prompt)
+        if prompt.when_busy == "interrupt":
+            await self._runner.abort(session_id)
+        return await self.accept_prepared(instance, session_id, prepared, rules_from_tools=rules_from_tools, nested=nested)
+
+    async def accept_prepared(
+        self,
+        instance: Instance,
+        session_id: str,
+        prepared: PreparedPrompt,
+        *,
+        rules_from_tools: bool = True,
+        nested: bool = False,
+        queued_id: str | None = None,
+    ) -> AcceptedPrompt:
+        """`queued_id`: it has waited in the queue, which it leaves now."""
+        prompt = prepared.input
         async with self._gate.hold(session_id, HoldKind.PROMPT):
-            stored = await self._intake.store(instance, session_id, prepared, rules_from_tools=rules_from_tools)
+            if prepared.message is not None and prompt.when_busy in ("reject", "queue"):
+                await self._require_idle(session_id)
+            stored = await self._intake.store(
+                instance, session_id, prepared, rules_from_tools=rules_from_tools, queued_id=queued_id
+            )
             wants_run = not prompt.no_reply and await self._is_unanswered(session_id, stored)
             run = self.start(session_id, instance, nested=nested) if wants_run else None
+            self._limit(session_id, stored.message.info)
         return AcceptedPrompt(stored.message, stored.known, run)
+
+    def _limit(self, session_id: str, prompt: Message) -> None:
+        """The turn that runs has another prompt to answer."""
+        running = self._deadlines.get(session_id)
+        if running is not None and isinstance(prompt, UserMessage) and prompt.deadline is not None:
+            running.tighten(prompt.deadline)
+
+    async def _require_idle(self, session_id: str) -> None:
+        if self.is_running(session_id) or await self._leases.is_held_elsewhere(session_id):
+            raise SessionBusy(session_id)
 
     def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> Run:
         """Answer what is stored, as `Runner.start` does."""
@@ -69,16 +112,23 @@ class Prompts:
 
     async def _run_turn(self, session_id: str, instance: Instance, joined: Callable[[], bool]) -> None:
         scope = self.scope(instance, session_id)
-        with self._services.observer.turn(scope.record):
-            try:
-                await Turn(scope, joined).run()
-            except StaleLease:
-                scope.record.end = TurnEnd.HANDED_OVER
-                raise
-            except asyncio.CancelledError:
-                lease = self._store.lease(session_id)
-                scope.record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
-                raise
+        self._deadlines[session_id] = scope.deadline
+        try:
+            with self._services.observer.turn(scope.record):
+                await self._observed(session_id, Turn(scope, joined), scope.record)
+        finally:
+            del self._deadlines[session_id]
+
+    async def _observed(self, session_id: str, turn: Turn, record: TurnRecord) -> None:
+        try:
+            await turn.run()
+        except StaleLease:
+            record.end = TurnEnd.HANDED_OVER
+            raise
+        except asyncio.CancelledError:
+            lease = self._store.lease(session_id)
+            record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
+            raise
 
     async def _is_unanswered(self, session_id: str, stored: StoredPrompt) -> bool:
         if not stored.known or self._runner.is_running(session_id):

@@ -74,7 +74,7 @@ class Intake:
         """
         for part in prompt.parts:
             check_part_size(part, self._limits.part_bytes)
-        content = _hash(prompt)
+        content = content_hash(prompt)
         if await self._is_known(session_id, prompt, content):
             return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.location.project_id)
@@ -84,18 +84,30 @@ class Intake:
         return PreparedPrompt(prompt, content, parts)
 
     async def store(
-        self, instance: Instance, session_id: str, prepared: PreparedPrompt, *, rules_from_tools: bool = True
+        self,
+        instance: Instance,
+        session_id: str,
+        prepared: PreparedPrompt,
+        *,
+        rules_from_tools: bool = True,
+        queued_id: str | None = None,
     ) -> StoredPrompt:
         """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller holds the
-        session. Raises NotFound, also for a known message that was deleted meanwhile, Conflict, TooManyPrompts."""
+        session. Raises NotFound, also for a known message that was deleted meanwhile, Conflict, TooManyPrompts; NotQueued if it
+        waits no more under `queued_id`."""
         prompt, message = prepared.input, prepared.message
         async with self._store.lock(session_id):
             if message is None or await self._is_known(session_id, prompt, prepared.content):
                 assert prompt.message_id is not None
                 return StoredPrompt(await self._store.message(session_id, prompt.message_id), known=True)
-            tools = prompt.tools if rules_from_tools else None
-            await self._commit(instance, message, prepared.content, tools, waits=not prompt.no_reply)
+            await self._commit(instance.location.directory, prepared, message, queued_id, rules_from_tools=rules_from_tools)
         return StoredPrompt(message)
+
+    async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
+        """Store a queued prompt whose directory may be out of use. Raises NotFound."""
+        assert prepared.message is not None
+        async with self._store.lock(session_id):
+            await self._commit(directory, prepared, prepared.message, queued_id, rules_from_tools=True)
 
     async def _is_known(self, session_id: str, prompt: PromptInput, content: str) -> bool:
         return prompt.message_id is not None and await self._is_stored(session_id, prompt.message_id, content)
@@ -119,6 +131,7 @@ class Intake:
             system=prompt.system,
             tools=prompt.tools or None,
             variant=prompt.variant,
+            deadline=deadline_of(prompt),
         )
 
     async def last_model(self, session_id: str) -> ModelRef | None:
@@ -132,22 +145,38 @@ class Intake:
         return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
 
     async def _commit(
-        self, instance: Instance, message: MessageWithParts, content: str, tools: dict[str, bool] | None, *, waits: bool
+        self,
+        directory: str,
+        prepared: PreparedPrompt,
+        message: MessageWithParts,
+        queued_id: str | None,
+        *,
+        rules_from_tools: bool,
     ) -> None:
         """What was reverted goes, the message, its parts and the session's touch come, in one transaction; under its lock."""
+        waits, tools = not prepared.input.no_reply, prepared.input.tools if rules_from_tools else None
         session, waiting = await self._store.session_and_waiting_prompts(message.info.session_id)
         if waits and waiting >= self._limits.waiting_prompts:
             raise TooManyPrompts(session.id, self._limits.waiting_prompts)
-        change = self._store.change(session.id, instance.location.directory)
+        change = self._store.change(session.id, directory)
+        if queued_id is not None:
+            change.dequeue_prompt(queued_id)
         session = await self._reverts.add_cleanup(change, session)
         session.time.updated = clock.now_ms()
         if tools:
             session.permission = _rules(session, tools)
-        change.put_message(message.info, content, waits=waits)
+        change.put_message(message.info, prepared.content, waits=waits)
         for part in message.parts:
             change.put_part(part)
         change.update_session(session)
         await self._store.commit(change)
+
+
+def renewed(message: MessageWithParts) -> MessageWithParts:
+    """With ids of now: clients sort messages by their ids, and others have come before this one."""
+    info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
+    parts = [part.model_copy(update={"id": ids.ascending("part"), "message_id": info.id}) for part in message.parts]
+    return MessageWithParts.model_construct(info=info, parts=parts)
 
 
 def model_of_session(session: Session) -> ModelRef | None:
@@ -161,8 +190,14 @@ def default_model_of(instance: Instance) -> ModelRef:
     return default_model(instance.models.connected, instance.config.model, instance.config.provider or None)
 
 
-def _hash(prompt: PromptInput) -> str:
-    return hashlib.sha256(prompt.wire_json()).hexdigest()
+def content_hash(prompt: PromptInput) -> str:
+    """Of what it says, however long it may wait."""
+    said = prompt.model_copy(update={"when_busy": None, "deadline_seconds": None})
+    return hashlib.sha256(said.wire_json()).hexdigest()
+
+
+def deadline_of(prompt: PromptInput) -> int | None:
+    return None if prompt.deadline_seconds is None else clock.now_ms() + int(1000 * prompt.deadline_seconds)
 
 
 def _rules(session: Session, tools: dict[str, bool]) -> Ruleset:

@@ -128,6 +128,11 @@ class Runner:
     def is_running(self, session_id: str) -> bool:
         return session_id in self._runs
 
+    async def idle(self, session_id: str) -> None:
+        """Returns when nothing runs here in the session."""
+        while runs := self._runs.get(session_id):
+            await runs[-1].ended.wait()
+
     def has_unstored_end(self, session_id: str) -> bool:
         """Its last turn's end could not be stored yet."""
         return session_id in self._turn_end_retries

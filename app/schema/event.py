@@ -59,6 +59,10 @@ class PartRef(MessageRef):
     part_id: str
 
 
+class QueueRef(OfSession):
+    queued_id: str
+
+
 class PartChange(Wire):
     part: Part
     delta: str | None = None
@@ -194,6 +198,18 @@ class EventSessionIdle(AnnouncedEvent):
 class EventSessionCompacted(AnnouncedEvent):
     type: Literal["session.compacted"] = "session.compacted"
     properties: OfSession
+
+
+class EventPromptQueued(AnnouncedEvent):
+    type: Literal["prompt.queued"] = "prompt.queued"
+    properties: QueueRef
+
+
+class EventPromptDequeued(AnnouncedEvent):
+    """Its turn begins, or it was removed from the queue."""
+
+    type: Literal["prompt.dequeued"] = "prompt.dequeued"
+    properties: QueueRef
 
 
 class EventSessionError(AnnouncedEvent):

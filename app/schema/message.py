@@ -1,6 +1,6 @@
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictBool, TypeAdapter
+from pydantic import Field, StrictBool, TypeAdapter, model_validator
 
 from app.schema.base import MessageID, Wire
 from app.schema.errors import MessageError
@@ -41,6 +41,9 @@ class UserMessage(Wire):
     system: str | None = None
     tools: dict[str, StrictBool] | None = None
     variant: str | None = None
+    deadline: Annotated[
+        int | None, Field(description="When its answer must be complete, in epoch milliseconds; set by `deadlineSeconds`")
+    ] = None
 
 
 class AssistantMessage(Wire):
@@ -81,6 +84,13 @@ class TextFormat(Wire):
     type: Literal["text"]
 
 
+LONGEST_DEADLINE_SECONDS = 7 * 86_400
+
+WhenBusy = Literal["join", "reject", "interrupt", "queue"]
+"""What becomes of a prompt to a session that is busy: the running turn answers it too, it is refused, it aborts the turn, or it
+waits in the queue for a turn of its own."""
+
+
 class PromptInput(Wire):
     message_id: MessageID | None = None
     model: ModelRef | None = None
@@ -90,7 +100,42 @@ class PromptInput(Wire):
     system: str | None = None
     variant: str | None = None
     format: TextFormat | None = None
+    when_busy: Annotated[
+        WhenBusy | None,
+        Field(
+            description="What becomes of the prompt while the session is busy. join (the default): the running turn answers it "
+            "too; reject: 409; interrupt: the running turn is aborted, then this prompt is answered; queue: it gets a turn of "
+            "its own after the running one, and is no message of the session before"
+        ),
+    ] = None
+    deadline_seconds: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=LONGEST_DEADLINE_SECONDS,
+            description="From now on. When they have passed, the turn that answers the prompt is aborted",
+        ),
+    ] = None
     parts: list[PartInput]
+
+    @model_validator(mode="after")
+    def _may_wait(self) -> Self:
+        if self.no_reply and self.when_busy == "queue":
+            raise ValueError("whenBusy cannot be queue with noReply: what wants no answer has no turn to wait for")
+        return self
+
+
+class QueuedTime(Wire):
+    created: int
+
+
+class QueuedPrompt(Wire):
+    """A prompt that waits for a turn of its own. Its message gets its id when that begins, unless the prompt names one."""
+
+    id: str
+    session_id: str
+    time: QueuedTime
+    prompt: PromptInput
 
 
 class CommandInput(Wire):

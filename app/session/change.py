@@ -6,12 +6,15 @@ from typing import Any
 import orjson
 
 from app.bus.base import Event
+from app.schema.errors import NotFound
 from app.schema.event import (
     AnnouncedEvent,
     EventMessagePartRemoved,
     EventMessagePartUpdated,
     EventMessageRemoved,
     EventMessageUpdated,
+    EventPromptDequeued,
+    EventPromptQueued,
     EventSessionCreated,
     EventSessionDeleted,
     EventSessionDiff,
@@ -19,6 +22,7 @@ from app.schema.event import (
     EventTodoUpdated,
     MessageRef,
     PartRef,
+    QueueRef,
     RenderedEvent,
     TodosOfSession,
 )
@@ -28,6 +32,8 @@ from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
 from app.session.searched_text import created_time, text_row
 from app.session.step_usage import StepUsage
+from app.storage import queries
+from app.storage.engine import Connection
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease
 from app.util import clock
@@ -37,6 +43,11 @@ UNKNOWN_BASIS = '["unknown","unknown","unknown"]'
 
 def _as_owned_by(owner: str, session: Session) -> Session:
     return session.model_copy(update={"owner": owner or None})
+
+
+class NotQueued(NotFound):
+    def __init__(self, queued_id: str) -> None:
+        super().__init__(f"No prompt {queued_id} waits in the queue of this session: its turn has begun, or it was removed")
 
 
 class SessionChange:
@@ -125,6 +136,21 @@ class SessionChange:
         self.change.writes.append((self._sql.delete_message_parts, [gone]))
         self.change.writes.append((self._sql.delete_message, [gone]))
         self.announce(EventMessageRemoved(properties=MessageRef(session_id=self.session_id, message_id=message_id)))
+
+    def enqueue_prompt(self, row: Mapping[str, Any]) -> None:
+        self.change.writes.append((self._sql.put_queued_prompt, [row]))
+        self.announce(EventPromptQueued(properties=QueueRef(session_id=self.session_id, queued_id=row["id"])))
+
+    def dequeue_prompt(self, queued_id: str) -> None:
+        """The change is refused with NotQueued when the prompt waits no more."""
+
+        def require(connection: Connection) -> None:
+            if not queries.is_queued(connection, self.session_id, queued_id):
+                raise NotQueued(queued_id)
+
+        self.change.work = require
+        self.change.writes.append((self._sql.delete_queued_prompt, [{"gone": queued_id}]))
+        self.announce(EventPromptDequeued(properties=QueueRef(session_id=self.session_id, queued_id=queued_id)))
 
     def remove_part(self, message_id: str, part_id: str) -> None:
         gone = {"of_session": self.session_id, "of_message": message_id, "gone": part_id}

@@ -126,15 +126,22 @@ class Leases:
             if asked:
                 connection.execute(self._sql.abort_run, {"lease_session": session_id, "lease_generation": asked[0]})
 
-        if not await self._is_held_elsewhere(session_id):
+        if not await self.is_held_elsewhere(session_id):
             return
         await self._writer.commit(Change(work=ask))
         while True:
-            if not asked or not await self._is_held_elsewhere(session_id, asked[0]):
+            if not asked or not await self.is_held_elsewhere(session_id, asked[0]):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
+    async def free_elsewhere(self, session_id: str) -> None:
+        """Returns when no other living server holds it."""
+        while True:
+            if not await self.is_held_elsewhere(session_id):
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
         held = await self._database.read(lambda connection: queries.lease_of(connection, session_id))
         if held is None or held.owner in ("", self.owner) or generation not in (None, held.generation):
             return False

@@ -39,6 +39,7 @@ from app.storage.tables import (
     PART,
     PENDING_REQUEST,
     PROJECT,
+    QUEUED_PROMPT,
     REPLICA,
     SESSION,
     SHARE,
@@ -420,6 +421,34 @@ def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
 
 
 _UNFINISHED_REVERTS = select(SESSION.c.id, SESSION.c.directory).where(SESSION.c.reverting, SESSION.c.id.not_in(_HELD_SESSIONS))
+
+
+# Prompts that wait for a turn of their own.
+
+
+def queued_prompts(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
+    """In their order."""
+    return connection.execute(_QUEUED_PROMPTS, {"of_session": session_id}).all()
+
+
+_QUEUED_PROMPTS = (
+    select(*QUEUED_PROMPT.columns).where(QUEUED_PROMPT.c.session_id == bindparam("of_session")).order_by(QUEUED_PROMPT.c.seq)
+)
+
+
+def is_queued(connection: Connection, session_id: str, queued_id: str) -> bool:
+    """Until the transaction ends, no other one takes the prompt from the queue."""
+    one = (QUEUED_PROMPT.c.session_id == session_id, QUEUED_PROMPT.c.id == queued_id)
+    query = select(QUEUED_PROMPT.c.seq).where(*one).with_for_update()
+    return connection.execute(query).scalar_one_or_none() is not None
+
+
+def sessions_with_queue(connection: Connection) -> list[str]:
+    """Of sessions that no server works on."""
+    return list(connection.execute(_SESSIONS_WITH_QUEUE).scalars())
+
+
+_SESSIONS_WITH_QUEUE = select(QUEUED_PROMPT.c.session_id).where(QUEUED_PROMPT.c.session_id.not_in(_HELD_SESSIONS)).distinct()
 
 
 # The rest.

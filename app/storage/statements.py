@@ -23,6 +23,7 @@ from app.storage.tables import (
     PART_TEXT,
     PENDING_REQUEST,
     PROJECT,
+    QUEUED_PROMPT,
     REPLICA,
     SESSION,
     SHARE,
@@ -96,6 +97,7 @@ class Statements:
             .where(PENDING_REQUEST.c.id == bindparam("of"), PENDING_REQUEST.c.answer.is_(None))
             .values(answer=bindparam("given"))
         )
+        self.put_queued_prompt = self._insert(QUEUED_PROMPT).on_conflict_do_nothing()
         self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
         self.put_event = self._insert(EVENT)
 
@@ -133,6 +135,7 @@ class Statements:
         )
         self.delete_part = _delete(PART, session_id="of_session", message_id="of_message", id="gone")
         self.delete_request = _delete(PENDING_REQUEST, id="gone")
+        self.delete_queued_prompt = _delete(QUEUED_PROMPT, id="gone")
         self.delete_share = _delete(SHARE, session_id="gone")
         self.move_sessions = (
             update(SESSION)

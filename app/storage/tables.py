@@ -169,6 +169,24 @@ class PendingRequestRow(SQLModel, table=True):
     answer: str | None = Field(default=None, sa_type=Text)
 
 
+class QueuedPromptRow(SQLModel, table=True):
+    """A prompt that waits for a turn of its own, in the order of `seq`. `input` is what the client sent, `input_hash` a hash of
+    what it says, `message` the message that it becomes, with its parts."""
+
+    __tablename__: ClassVar[str] = "queued_prompt"
+    __table_args__ = (UniqueConstraint("session_id", "message_id"), {"sqlite_autoincrement": True})
+
+    seq: int | None = Field(default=None, sa_column=_sequence_column())
+    id: str = Field(unique=True)
+    session_id: str = Field(sa_column=Column(Text, ForeignKey("session.id", ondelete="CASCADE"), nullable=False, index=True))
+    message_id: str | None = None
+    directory: str
+    created: int = Field(sa_type=BigInteger)
+    input_hash: str
+    input: str = Field(sa_type=Text)
+    message: str = Field(sa_type=Text)
+
+
 class ShareRow(SQLModel, table=True):
     """`id` is the secret in the link: anyone who knows it may read the session."""
 
@@ -377,6 +395,7 @@ def _table(model: type[SQLModel]) -> Any:
 SESSION, MESSAGE, PART, PART_TEXT = _table(SessionRow), _table(MessageRow), _table(PartRow), _table(PartTextRow)
 TODO, DIFF, SHARE = _table(TodoRow), _table(DiffRow), _table(ShareRow)
 PROJECT, APPROVAL, PENDING_REQUEST = _table(ProjectRow), _table(ApprovalRow), _table(PendingRequestRow)
+QUEUED_PROMPT = _table(QueuedPromptRow)
 USER, USER_KEY, USAGE = _table(UserRow), _table(UserKeyRow), _table(UsageRow)
 EVENT, LEASE, COUNTER, REPLICA = _table(EventRow), _table(LeaseRow), _table(CounterRow), _table(ReplicaRow)
 DIRECTORY_STATE, EVENT_TOKEN, STEP_USAGE = _table(DirectoryStateRow), _table(EventTokenRow), _table(StepUsageRow)

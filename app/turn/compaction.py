@@ -162,7 +162,7 @@ async def _has_text(scope: TurnScope, message: AssistantMessage) -> bool:
 
 
 async def _ask_to_continue(scope: TurnScope, user: UserMessage, unanswered: str) -> None:
-    message, now = scope.new_user(user.agent, user.model), clock.now_ms()
+    message, now = scope.new_user(user.agent, user.model, user.deadline), clock.now_ms()
     text = prompt_text("compaction-continue")
     if unanswered:
         text += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"

@@ -100,6 +100,11 @@ def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool
     answer = last_assistant(history)
     if answer is None or answer.parent_id != user.id:
         return False
+    return is_final(answer)
+
+
+def is_final(answer: AssistantMessage) -> bool:
+    """Whether no other message of the turn follows it, unless a prompt has joined."""
     return answer.error is not None or (answer.finish is not None and answer.finish not in _GOES_ON)
 
 

@@ -26,6 +26,11 @@ def aborted() -> MessageAbortedError:
     return MessageAbortedError(data=MessageData(message="The operation was aborted."))
 
 
+def deadline_passed() -> MessageAbortedError:
+    """An abort, so that every client knows it."""
+    return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
+
+
 def to_message_error(error: BaseException) -> MessageError:
     if isinstance(error, MissingKey):
         return ProviderAuthError(data=ProviderAuthData(provider_id=error.provider_id, message=error.message))

@@ -31,7 +31,7 @@ from app.schema.tool_state import Running
 from app.session.store import Store
 from app.telemetry.records import TurnRecord
 from app.turn import hooks, retry
-from app.turn.errors import aborted, to_message_error
+from app.turn.errors import to_message_error
 from app.turn.part_writer import PartWriter
 from app.turn.processor import Processor
 from app.turn.tool_calls import ToolCalls
@@ -60,6 +60,8 @@ class StepTools:
     trees: Trees | None
     hooks: HookRunner
     set_status: Callable[[SessionStatus], object]
+    cancelled: Callable[[], MessageError]
+    """The error of a step that was cancelled."""
     on_answer: Callable[[], object] = lambda: None
     """Called when the model begins to answer."""
     record: TurnRecord = field(default_factory=TurnRecord)
@@ -86,7 +88,7 @@ class Step:
             await self._close(finish, called=calls.started)
             self.used_tokens = counted(self.message.tokens) or estimate_request(ready) + estimate(self.writer.answer_text())
         except asyncio.CancelledError:
-            await asyncio.shield(self._fail(calls, aborted()))
+            await asyncio.shield(self._fail(calls, self._scope.cancelled()))
             raise
         except ContextOverflow as overflow:
             self.overflow = overflow.with_traceback(None)  # its frames hold this step, which would hold them
@@ -115,7 +117,7 @@ class Step:
             else:
                 await self._close(None, called=any(isinstance(part, ToolPart) for part in parts))
         except asyncio.CancelledError:
-            await asyncio.shield(self._fail(calls, aborted()))
+            await asyncio.shield(self._fail(calls, self._scope.cancelled()))
             raise
         return self._outcome(calls)
 
@@ -129,7 +131,7 @@ class Step:
             await self._put_patch(await self._track())
             await self._complete()
         except asyncio.CancelledError:
-            await asyncio.shield(self._fail(calls, aborted()))
+            await asyncio.shield(self._fail(calls, self._scope.cancelled()))
             raise
         return self._outcome(calls)
 

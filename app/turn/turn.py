@@ -24,7 +24,6 @@ from app.tool.mcp_tool import mcp_tools
 from app.turn import compaction, decide, hooks, prune, stored_error, subtask
 from app.turn.compaction import Compactions
 from app.turn.decide import AskModel
-from app.turn.errors import aborted
 from app.turn.step import Step, StepOutcome
 from app.turn.turn_diffs import TurnDiffs, prompt_without_diffs
 from app.turn.turn_scope import TurnScope
@@ -52,19 +51,21 @@ class Turn:
         self._diff_timeout = DIFF_TIMEOUT_SECONDS
 
     async def run(self) -> None:
+        deadline = self._scope.deadline
         try:
-            await self._loop()
+            async with deadline.limit():
+                await self._loop()
             await self._prune()
         except asyncio.CancelledError:
-            if self._title is not None:
-                self._title.cancel()
-            self._diff_timeout = ABORTED_DIFF_TIMEOUT_SECONDS
-            await asyncio.shield(self._answer_with(aborted()))
+            await self._answer_cancelled()
             raise
         except StaleLease:
             raise
         except Exception as error:  # noqa: BLE001  stored and logged in `of_turn`
-            await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
+            if isinstance(error, TimeoutError) and deadline.has_passed():
+                await self._answer_cancelled()
+            else:
+                await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
         finally:
             self._answered.set()
             await self._finish_diffs()
@@ -74,6 +75,7 @@ class Turn:
             self._scope.set_status(Busy())
             self._joined()
             self._session, history = await self._scope.store.conversation(self._scope.session_id)
+            self._scope.deadline.follow(history)
             if not await self._act(decide.next_action(history), history):
                 return
 
@@ -185,6 +187,12 @@ class Turn:
         return await hooks.request(instance, request, agent, user)
 
     # Ending.
+
+    async def _answer_cancelled(self) -> None:
+        if self._title is not None:
+            self._title.cancel()
+        self._diff_timeout = ABORTED_DIFF_TIMEOUT_SECONDS
+        await asyncio.shield(self._answer_with(self._scope.deadline.error()))
 
     async def _answer_with(self, error: MessageError) -> None:
         self._scope.record.error = error.name

@@ -22,6 +22,7 @@ from app.tool.base import Tool, ToolContext, ToolResult
 from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
 from app.turn.call_host import Caller, CallHost, HostServices, Subagents
+from app.turn.deadline import Deadline
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step, StepOutcome, StepTools
 from app.turn.titles import Titles
@@ -93,6 +94,7 @@ class TurnScope:
     instance: Instance
     session_id: str
     record: TurnRecord = field(default_factory=TurnRecord)
+    deadline: Deadline = field(default_factory=Deadline)
 
     @property
     def store(self) -> Store:
@@ -142,18 +144,24 @@ class TurnScope:
             summary=summary,
         )
 
-    def new_user(self, agent: str, model: ModelRef) -> UserMessage:
+    def new_user(self, agent: str, model: ModelRef, deadline: int | None = None) -> UserMessage:
         """A user message made by the server."""
-        created = UserTime(created=clock.now_ms())
-        return UserMessage(id=ids.ascending("message"), session_id=self.session_id, time=created, agent=agent, model=model)
+        return UserMessage(
+            id=ids.ascending("message"),
+            session_id=self.session_id,
+            time=UserTime(created=clock.now_ms()),
+            agent=agent,
+            model=model,
+            deadline=deadline,
+        )
 
     def synthetic_text(self, message: UserMessage, text: str) -> TextPart:
         return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)
 
     def step(self, message: AssistantMessage, model: Model, on_answer: Callable[[], object] = lambda: None) -> Step:
         instance = self.instance
-        hooks = instance.extensions.hooks
-        around = StepTools(self.store, self.directory, instance.trees, hooks, self.set_status, on_answer, self.record)
+        hooks, cancelled = instance.extensions.hooks, self.deadline.error
+        around = StepTools(self.store, self.directory, instance.trees, hooks, self.set_status, cancelled, on_answer, self.record)
         return Step(around, message, model, instance.models.providers.provider_for(model))
 
     def calls(

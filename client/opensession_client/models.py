@@ -385,6 +385,18 @@ class EventProjectUpdated(Wire):
     properties: Project
 
 
+class EventPromptDequeued(Wire):
+    """Its turn begins, or it was removed from the queue."""
+
+    type: Literal["prompt.dequeued"] = "prompt.dequeued"
+    properties: QueueRef
+
+
+class EventPromptQueued(Wire):
+    type: Literal["prompt.queued"] = "prompt.queued"
+    properties: QueueRef
+
+
 class EventQuestionAsked(Wire):
     type: Literal["question.asked"] = "question.asked"
     properties: QuestionRequest
@@ -1077,6 +1089,13 @@ class PromptInput(Wire):
     system: str | None = None
     variant: str | None = None
     format: TextFormat | None = None
+    when_busy: Annotated[Literal["join", "reject", "interrupt", "queue"] | None, Field(alias="whenBusy")] = None
+    """What becomes of the prompt while the session is busy. join (the default): the running turn answers it too; reject: 409;
+    interrupt: the running turn is aborted, then this prompt is answered; queue: it gets a turn of its own after the running
+    one, and is no message of the session before
+    """
+    deadline_seconds: Annotated[float | None, Field(alias="deadlineSeconds")] = None
+    """From now on. When they have passed, the turn that answers the prompt is aborted"""
     parts: list[PartInput]
 
 
@@ -1183,6 +1202,24 @@ class QuestionRequest(Wire):
     session_id: Annotated[str, Field(alias="sessionID")]
     questions: list[QuestionInfo]
     tool: CallRef | None = None
+
+
+class QueueRef(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    queued_id: Annotated[str, Field(alias="queuedID")]
+
+
+class QueuedPrompt(Wire):
+    """A prompt that waits for a turn of its own. Its message gets its id when that begins, unless the prompt names one."""
+
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    time: QueuedTime
+    prompt: PromptInput
+
+
+class QueuedTime(Wire):
+    created: int
 
 
 class Range(Wire):
@@ -1661,6 +1698,8 @@ class UserMessage(Wire):
     system: str | None = None
     tools: dict[str, bool] | None = None
     variant: str | None = None
+    deadline: int | None = None
+    """When its answer must be complete, in epoch milliseconds; set by `deadlineSeconds`"""
 
 
 class UserSummary(Wire):
@@ -1817,6 +1856,8 @@ Event = Annotated[
     | EventSessionStatus
     | EventSessionIdle
     | EventSessionCompacted
+    | EventPromptQueued
+    | EventPromptDequeued
     | EventSessionError
     | EventMessageUpdated
     | EventMessageRemoved

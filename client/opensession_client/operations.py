@@ -112,6 +112,19 @@ def session_prompt_async(session_id: str, body: models.PromptInput, *, directory
     return Operation("POST", f"/session/{segment(session_id)}/prompt_async", None, query={"directory": directory}, body=body)
 
 
+def session_queue(session_id: str) -> Operation[list[models.QueuedPrompt]]:
+    """GET /session/{sessionID}/queue
+
+    The prompts that wait for a turn of their own, in the order of their turns.
+    """
+    return Operation("GET", f"/session/{segment(session_id)}/queue", list[models.QueuedPrompt])
+
+
+def session_dequeue(session_id: str, queued_id: str) -> Operation[bool]:
+    """DELETE /session/{sessionID}/queue/{queuedID}"""
+    return Operation("DELETE", f"/session/{segment(session_id)}/queue/{segment(queued_id)}", bool)
+
+
 def session_message(session_id: str, message_id: str) -> Operation[models.MessageWithParts]:
     """GET /session/{sessionID}/message/{messageID}"""
     return Operation("GET", f"/session/{segment(session_id)}/message/{segment(message_id)}", models.MessageWithParts)

@@ -24,7 +24,15 @@ SECRET = "marked-secret-of-anna"
 NEVER_CALLED = "http://127.0.0.1:1/"
 NOT_JSON = (("GET", "/event"), ("GET", "/global/event"))
 """Streams do not end; tests/api/test_api_users.py has them."""
-LAST = ("webhook.delete", "session.abort", "session.deleteMessage", "part.delete", "session.revert", "session.delete")
+LAST = (
+    "webhook.delete",
+    "session.dequeue",
+    "session.abort",
+    "session.deleteMessage",
+    "part.delete",
+    "session.revert",
+    "session.delete",
+)
 """What takes from the others what they are to see: all ask for it of something unknown, the owner in the end of what is there."""
 SHOWING = ("session.list", "session.get", "session.messages", "session.message", "session.export", "find.messages")
 """What has the secret in it, for whoever may see it."""
@@ -93,6 +101,7 @@ UNKNOWN = {
     "sessionID": "ses_unknown",
     "messageID": "msg_unknown",
     "partID": "prt_unknown",
+    "queuedID": "qpr_unknown",
     "requestID": "per_unknown",
     "permissionID": "per_unknown",
     "projectID": "unknown",
@@ -124,6 +133,8 @@ async def desk(base: Path) -> AsyncIterator[Desk]:
                     await anna.prompt_async(session["id"], SECRET)
                     request = (await events.until("permission.asked")).properties
                 [prompt, *_] = await anna.messages(session["id"])
+                await anna.prompt_async(session["id"], SECRET, whenBusy="queue")
+                [queued] = await anna.get(f"/session/{session['id']}/queue")
                 objects = {
                     **UNKNOWN,
                     "sessionID": session["id"],
@@ -132,6 +143,7 @@ async def desk(base: Path) -> AsyncIterator[Desk]:
                     "requestID": request["id"],
                     "permissionID": request["id"],
                     "webhookID": (await anna.post("/webhook", {**BODIES["webhook.create"], "url": NEVER_CALLED + SECRET}))["id"],
+                    "queuedID": queued["id"],
                 }
                 yield Desk(app, issuer, {**logins, "owner": dict(anna.client.headers)}, objects)
 

@@ -62,7 +62,7 @@ def is_of_text_index(difference: Any) -> bool:
 def test_sequences_are_never_given_twice(engine: Engine) -> None:
     """SQLite reuses the number of a deleted last row unless AUTOINCREMENT says otherwise; autogenerate does not see that."""
     upgrade(engine)
-    counted = {"session", "message", "part", "pending_ask"}
+    counted = {"session", "message", "part", "pending_ask", "queued_prompt"}
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'"))
         assert set(rows.scalars()) == counted

@@ -78,6 +78,34 @@ async def test_a_prompt_to_another_replica_joins_the_turn(replicas: Replicas, cl
     assert ran(replicas, "joined") == 1
 
 
+async def test_a_prompt_queued_on_another_replica_gets_a_turn_of_its_own(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    async with tool_running(replicas, a, "ahead") as (session, answering):
+        body = {"whenBusy": "reject", "parts": [{"type": "text", "text": "Now?"}]}
+        assert await request(c, "POST", f"/session/{session}/message", body) == 409
+        queued = asyncio.create_task(b.prompt(session, play([say("After it.")]), whenBusy="queue"))
+        await c.condition(f"/session/{session}/queue", bool)
+        let_go(replicas, "ahead")
+        assert texts(await queued) == ["After it."]
+        assert texts(await answering) == ["Done."]
+    found = await messages(c, session)
+    assert [message["info"]["role"] for message in found] == ["user", "assistant", "assistant", "user", "assistant"]
+    assert_finished(found)
+
+
+async def test_a_prompt_that_a_killed_replica_had_queued_is_begun_by_another(replicas: Replicas, clients: list[Client]) -> None:
+    a, b, c = clients
+    async with tool_running(replicas, a, "outlived") as (session, answering):
+        body = {"whenBusy": "queue", "parts": [{"type": "text", "text": play([say("Begun elsewhere.")])}]}
+        assert await request(b, "POST", f"/session/{session}/prompt_async", body) == 204
+        replicas.all[1].kill()
+        let_go(replicas, "outlived")
+        await answering
+        await c.condition(f"/session/{session}/message", lambda found: "Begun elsewhere." in texts(found[-1]))
+    await asyncio.to_thread(replicas.all[1].start)
+    assert await c.get(f"/session/{session}/queue") == []
+
+
 async def test_prompts_to_all_replicas_at_once_are_all_answered_one_call_at_a_time(
     replicas: Replicas, clients: list[Client], figure: Figure
 ) -> None:

@@ -1,0 +1,250 @@
+"""Prompts that wait for a turn of their own: stored in a queue, each begun when its session is idle.
+
+Until its turn begins, a queued prompt is no message of its session. It leaves the queue in the transaction that stores the
+message, so that of several servers one begins it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.intake.prompts import AcceptedPrompt, Prompts
+from app.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, renewed
+from app.runs.runner import NoAnswer, Runner
+from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
+from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
+from app.session.change import NotQueued
+from app.session.gate import HoldKind
+from app.session.lease import Leases
+from app.session.store import Store
+from app.storage import queries
+from app.storage.engine import StorageError
+from app.turn import stored_error
+from app.util import clock, ids
+from app.util.failure_log import FailureLog
+from app.workspace.instance import Instance
+from app.workspace.instances import Instances
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 3.0
+"""Between two looks for queues that no server works on."""
+RETRY_SECONDS = 0.25
+LONGEST_RETRY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A prompt that this server has put into the queue; `begun` is done when its turn begins, or it is known that none will."""
+
+    session_id: str
+    begun: asyncio.Future[AcceptedPrompt] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def refuse(self, error: ServiceError) -> None:
+        if not self.begun.done():
+            self.begun.set_exception(error)
+            self.begun.exception()  # nobody may wait for it
+
+
+class PromptQueue:
+    def __init__(
+        self, store: Store, prompts: Prompts, intake: Intake, runner: Runner, leases: Leases, instances: Instances, most: int
+    ) -> None:
+        """`most` prompts wait in one session."""
+        self._store = store
+        self._prompts = prompts
+        self._intake = intake
+        self._runner = runner
+        self._leases = leases
+        self._instances = instances
+        self._most = most
+        self._waiting: dict[str, Waiting] = {}
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self._grown: set[str] = set()
+        """Sessions whose queue may have grown since their worker last looked."""
+        self._watching: asyncio.Task[None] | None = None
+
+    async def accept(self, instance: Instance, session_id: str, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+        """The prompt begins now when the session is idle, else it waits. Raises what `Prompts.accept` raises."""
+        prepared = await self._intake.prepare(instance, session_id, prompt)
+        if prepared.message is None or not await self._rows(session_id):
+            with suppress(SessionBusy):
+                return await self._prompts.accept_prepared(instance, session_id, prepared)
+        assert prepared.message is not None, "a message that is stored waits for nobody"
+        row = _row(instance, prepared, prepared.message)
+        async with self._store.lock(session_id):
+            waiting = await self._enqueue(session_id, row)
+        self._work_on(session_id)
+        return waiting
+
+    async def _enqueue(self, session_id: str, row: Mapping[str, Any]) -> Waiting:
+        """A message with an id is queued once, however often it is sent. Under the session's lock."""
+        rows = await self._rows(session_id)
+        if (same := _same(rows, row)) is None:
+            if len(rows) >= self._most:
+                raise TooManyPrompts(session_id, self._most)
+            waiting = self._waiting[row["id"]] = Waiting(session_id)
+            change = self._store.change(session_id, row["directory"])
+            change.enqueue_prompt(row)
+            await self._store.commit(change)
+            same = _same(await self._rows(session_id), row)
+            if same is None or same.id == row["id"]:
+                return waiting
+            del self._waiting[row["id"]]  # another server has queued the same message at the same time
+        return self._waiting.setdefault(same.id, Waiting(session_id))
+
+    async def list(self, session_id: str) -> list[QueuedPrompt]:
+        """In the order of their turns."""
+        await self._store.session_json(session_id)
+        return [_queued(row) for row in await self._rows(session_id)]
+
+    async def remove(self, session_id: str, queued_id: str) -> None:
+        """Raises NotFound, also for a prompt whose turn has begun."""
+        session = await self._store.session(session_id)
+        change = self._store.change(session_id, session.directory)
+        change.dequeue_prompt(queued_id)
+        await self._store.commit(change)
+        self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
+
+    async def answer(self, waiting: Waiting) -> bytes:
+        """The JSON of the message that answers, when its turn has come and ended."""
+        accepted = await asyncio.shield(waiting.begun)
+        return await self._prompts.answer(waiting.session_id, accepted)
+
+    async def _rows(self, session_id: str) -> Sequence[Any]:
+        return await self._store.query(queries.queued_prompts, session_id)
+
+    # Beginning what waits.
+
+    async def resume(self) -> None:
+        """Work on the queues that no server works on."""
+        for session_id in await self._store.query(queries.sessions_with_queue):
+            self._work_on(session_id)
+
+    def watch(self) -> None:
+        """From now on, until `close`: resume what other servers of the database leave."""
+        self._watching = asyncio.create_task(self._watch(), name="queues of other servers")
+
+    async def _watch(self) -> None:
+        failures = FailureLog(log, "looking for queued prompts")
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.resume()
+                failures.worked()
+            except StorageError as error:
+                failures.failed(error)
+
+    async def close(self) -> None:
+        """What waits stays in the queue, for the next start or another server."""
+        tasks = [task for task in (self._watching, *self._workers.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for queued_id in list(self._waiting):
+            self._refuse(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
+
+    def _work_on(self, session_id: str) -> None:
+        self._grown.add(session_id)
+        worker = self._workers.get(session_id)
+        if worker is None or worker.done():
+            self._workers[session_id] = asyncio.create_task(self._work(session_id), name=f"queue {session_id}")
+
+    async def _work(self, session_id: str) -> None:
+        failures, pause = FailureLog(log, f"beginning the queued prompts of {session_id}"), RETRY_SECONDS
+        while session_id in self._grown:
+            self._grown.discard(session_id)
+            try:
+                await self._begin_all(session_id)
+                failures.worked()
+            except SessionBusy:
+                self._grown.add(session_id)
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001  whatever it is, the prompt was accepted
+                failures.failed(error)
+                self._grown.add(session_id)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+        del self._workers[session_id]
+
+    async def _begin_all(self, session_id: str) -> None:
+        while True:
+            await self._runner.idle(session_id)
+            await self._leases.free_elsewhere(session_id)
+            row = next(iter(await self._rows(session_id)), None)
+            if row is None:
+                break
+            await self._begin(row)
+        for queued_id in [key for key, waiting in self._waiting.items() if waiting.session_id == session_id]:
+            if session_id not in self._grown:
+                self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server"))
+
+    async def _begin(self, row: Any) -> None:
+        prepared = _prepared(row)
+        try:
+            owner = (await self._store.session(row.session_id)).owner or ""
+            instance = await self._instances.get(row.directory, owner)
+            accepted = await self._prompts.accept_prepared(instance, row.session_id, prepared, queued_id=row.id)
+        except (SessionBusy, StorageError):
+            raise
+        except NotQueued as gone:
+            self._refuse(row.id, NoAnswer(gone.message))
+        except ServiceError as error:
+            await self._answer_with_error(row, prepared, error)
+        else:
+            if (waiting := self._waiting.pop(row.id, None)) is not None:
+                waiting.begun.set_result(accepted)
+
+    async def _answer_with_error(self, row: Any, prepared: PreparedPrompt, error: ServiceError) -> None:
+        """Its directory cannot be used any more, or something of the kind: it is stored with that as its answer."""
+        log.warning("the queued prompt %s of %s could not be begun: %s", row.id, row.session_id, error.message)
+
+        async def store() -> None:
+            await self._intake.store_in(row.directory, row.session_id, prepared, row.id)
+            path = MessagePath(cwd=row.directory, root=row.directory)
+            await stored_error.answer_with(self._store, row.session_id, path, stored_error.of_turn(row.session_id, error))
+
+        try:
+            await self._runner.run_exclusively(row.session_id, row.directory, HoldKind.EDIT, store, announced=True)
+        except NotFound as gone:
+            log.info("%s is deleted, with its queue: %s", row.session_id, gone.message)
+        self._refuse(row.id, error)
+
+    def _refuse(self, queued_id: str, error: ServiceError) -> None:
+        if (waiting := self._waiting.pop(queued_id, None)) is not None:
+            waiting.refuse(error)
+
+
+def _row(instance: Instance, prepared: PreparedPrompt, message: MessageWithParts) -> Mapping[str, Any]:
+    return {
+        "id": ids.ascending("queued"),
+        "session_id": message.info.session_id,
+        "message_id": prepared.input.message_id,
+        "directory": instance.location.directory,
+        "created": clock.now_ms(),
+        "input_hash": prepared.content,
+        "input": prepared.input.wire_json().decode(),
+        "message": message.wire_json().decode(),
+    }
+
+
+def _same(rows: Sequence[Any], row: Mapping[str, Any]) -> Any:
+    """The row that is this one or queues the same message; None if there is none. Raises Conflict."""
+    by_message = [one for one in rows if one.message_id is not None and one.message_id == row["message_id"]]
+    if any(one.input_hash != row["input_hash"] for one in by_message):
+        raise Conflict(f"Message {row['message_id']} waits in the queue and says something else. Use a new id for a new message.")
+    return next((one for one in rows if one.id == row["id"]), next(iter(by_message), None))
+
+
+def _queued(row: Any) -> QueuedPrompt:
+    prompt = PromptInput.model_validate_json(row.input)
+    return QueuedPrompt(id=row.id, session_id=row.session_id, time=QueuedTime(created=row.created), prompt=prompt)
+
+
+def _prepared(row: Any) -> PreparedPrompt:
+    prompt = PromptInput.model_validate_json(row.input)
+    message = MessageWithParts.model_validate_json(row.message)
+    return PreparedPrompt(prompt, row.input_hash, message if prompt.message_id else renewed(message))

@@ -1,0 +1,208 @@
+"""What becomes of a prompt to a busy session, as the client wishes; and its deadline."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+from turns import assert_finished, bash, parts, requests, say, statuses, texts, tools, until
+
+
+@asynccontextmanager
+async def busy(
+    tmp_path: Path, *later: list[Any]
+) -> AsyncIterator[tuple[RunningApp, str, asyncio.Event, asyncio.Task[dict[str, Any]]]]:
+    """A session whose first answer is held until the event is set."""
+    gate = asyncio.Event()
+    async with running_app(tmp_path, turns=[[say("One."), {"wait": gate}], *later]) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        first = asyncio.create_task(app.prompt(session_id, "one"))
+        await until(lambda: requests(app))
+        yield app, session_id, gate, first
+        gate.set()
+
+
+def order(messages: list[dict[str, Any]]) -> list[str]:
+    return [text for message in messages for text in texts(message)]
+
+
+async def test_a_prompt_that_rejects_is_answered_with_409_while_the_session_is_busy(tmp_path: Path) -> None:
+    async with busy(tmp_path, [say("Two.")]) as (app, session_id, gate, first):
+        refused = await app.prompt(session_id, "two", whenBusy="reject", expect=409)
+        assert refused["name"] == "SessionBusyError"
+        gate.set()
+        await first
+        assert texts(await app.prompt(session_id, "two", whenBusy="reject")) == ["Two."]
+        assert order(await app.messages(session_id)) == ["one", "One.", "two", "Two."]
+
+
+async def test_a_prompt_that_interrupts_aborts_the_turn_and_is_answered_with_both_in_the_history(tmp_path: Path) -> None:
+    async with busy(tmp_path, [say("Two.")]) as (app, session_id, _, first):
+        assert texts(await app.prompt(session_id, "two", whenBusy="interrupt")) == ["Two."]
+        assert (await first)["info"]["error"]["name"] == "MessageAbortedError"
+        messages = await app.messages(session_id)
+        assert [message["info"]["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
+        told = str(requests(app)[-1].messages)
+        assert "one" in told and "two" in told
+        assert_finished(messages)
+
+
+async def test_a_queued_prompt_gets_a_turn_of_its_own(tmp_path: Path) -> None:
+    async with busy(tmp_path, [say("Two.")], [say("Three.")]) as (app, session_id, gate, first):
+        second = asyncio.create_task(app.prompt(session_id, "two", whenBusy="queue"))
+        await queue_of(app, session_id, 1)
+        await app.prompt_async(session_id, "three", whenBusy="queue", messageID="msg_three")
+        waiting = await queue_of(app, session_id, 2)
+        assert [queued["prompt"]["parts"][0]["text"] for queued in waiting] == ["two", "three"]
+        assert order(await app.messages(session_id))[0] == "one" and len(await app.messages(session_id)) == 2
+        gate.set()
+        assert texts(await first) == ["One."] and texts(await second) == ["Two."]
+        await until_idle(app, session_id)
+        messages = await app.messages(session_id)
+        assert order(messages) == ["one", "One.", "two", "Two.", "three", "Three."]
+        assert messages[4]["info"]["id"] == "msg_three"
+        assert "two" not in str(requests(app)[0].messages)
+        assert await app.get(f"/session/{session_id}/queue") == []
+        assert_finished(messages)
+
+
+async def queue_of(app: RunningApp, session_id: str, length: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(20):
+        while len(found := await app.get(f"/session/{session_id}/queue")) != length:
+            await asyncio.sleep(0.01)
+    return list(found)
+
+
+async def until_idle(app: RunningApp, session_id: str) -> None:
+    async with asyncio.timeout(20):
+        while await app.get(f"/session/{session_id}/queue") or await statuses(app):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_queued_prompt_of_an_idle_session_begins_at_once(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("One.")]]) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        assert texts(await app.prompt(session_id, "one", whenBusy="queue")) == ["One."]
+
+
+async def test_a_waiting_prompt_is_removed_and_its_client_is_told(tmp_path: Path) -> None:
+    async with busy(tmp_path) as (app, session_id, gate, first), app.events() as events:
+        second = asyncio.create_task(app.prompt(session_id, "two", whenBusy="queue"))
+        (waiting,) = await queue_of(app, session_id, 1)
+        assert await app.call("DELETE", f"/session/{session_id}/queue/{waiting['id']}") is True
+        assert (await second)["name"] == "NoAnswerError"
+        again = await app.call("DELETE", f"/session/{session_id}/queue/{waiting['id']}", expect=404)
+        assert "waits in the queue" in again["data"]["message"]
+        gate.set()
+        await first
+        await until_idle(app, session_id)
+        assert order(await app.messages(session_id)) == ["one", "One."]
+        await events.until("prompt.dequeued")
+
+
+async def test_a_queued_message_is_queued_once_and_says_one_thing(tmp_path: Path) -> None:
+    async with busy(tmp_path, [say("Two.")]) as (app, session_id, gate, _):
+        both = [asyncio.create_task(app.prompt(session_id, "two", whenBusy="queue", messageID="msg_b")) for _ in range(2)]
+        await queue_of(app, session_id, 1)
+        await app.prompt(session_id, "else", whenBusy="queue", messageID="msg_b", expect=409)
+        gate.set()
+        assert [texts(answer) for answer in await asyncio.gather(*both)] == [["Two."], ["Two."]]
+        await until_idle(app, session_id)
+        assert order(await app.messages(session_id)) == ["one", "One.", "two", "Two."]
+
+
+async def test_a_queued_prompt_survives_a_restart(tmp_path: Path) -> None:
+    async with busy(tmp_path) as (app, session_id, _, first):
+        await app.prompt_async(session_id, "two", whenBusy="queue")
+        await queue_of(app, session_id, 1)
+        first.cancel()
+    async with running_app(tmp_path, turns=[[say("Two.")]]) as app:
+        await until_idle(app, session_id)
+        messages = await app.messages(session_id)
+    assert order(messages)[-2:] == ["two", "Two."]
+    assert_finished(messages)
+
+
+async def test_a_queued_prompt_whose_directory_is_gone_is_stored_with_the_error(tmp_path: Path) -> None:
+    async with busy(tmp_path) as (app, session_id, _, first):
+        elsewhere = tmp_path / "workspace" / "elsewhere"
+        elsewhere.mkdir()
+        where = {"directory": str(elsewhere)}
+        body = {"parts": [{"type": "text", "text": "two"}], "whenBusy": "queue"}
+        await app.call("POST", f"/session/{session_id}/prompt_async", body, expect=204, params=where)
+        await queue_of(app, session_id, 1)
+        first.cancel()
+    elsewhere.rmdir()
+    async with running_app(tmp_path) as app:
+        await until_idle(app, session_id)
+        *_, prompt, answer = await app.messages(session_id)
+    assert texts(prompt) == ["two"] and "elsewhere" in answer["info"]["error"]["data"]["message"]
+
+
+async def test_a_session_that_is_deleted_takes_its_queue_along(tmp_path: Path) -> None:
+    async with busy(tmp_path) as (app, session_id, _, first):
+        second = asyncio.create_task(app.prompt(session_id, "two", whenBusy="queue"))
+        await queue_of(app, session_id, 1)
+        await app.call("DELETE", f"/session/{session_id}")
+        assert (await second)["name"] in ("NoAnswerError", "NotFoundError")
+        await asyncio.wait({first})
+
+
+@pytest.mark.parametrize(("field", "value"), [("whenBusy", "later"), ("deadlineSeconds", 0), ("deadlineSeconds", 10**9)])
+async def test_what_is_wrong_is_named(tmp_path: Path, field: str, value: Any) -> None:
+    async with running_app(tmp_path) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        refused = await app.prompt(session_id, "one", expect=400, **{field: value})
+        assert field in str(refused)
+        assert await app.messages(session_id) == []
+
+
+async def test_a_prompt_that_wants_no_answer_does_not_wait_for_a_turn(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        assert "whenBusy" in str(await app.prompt(session_id, "one", noReply=True, whenBusy="queue", expect=400))
+
+
+# Deadlines.
+
+
+async def test_a_turn_ends_at_its_deadline_with_its_tools_ended_and_the_error_stored(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[say("I run it."), bash("sleep 60")], [say("Next.")]]) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        answer = await app.prompt(session_id, "one", deadlineSeconds=1)
+        error = answer["info"]["error"]
+        assert error["name"] == "MessageAbortedError" and "deadline" in error["data"]["message"]
+        (run,) = tools(answer)
+        assert run["state"]["status"] == "error"
+        assert (await app.messages(session_id))[0]["info"]["deadline"] > answer["info"]["time"]["created"]
+        assert texts(await app.prompt(session_id, "two")) == ["Next."]
+        assert_finished(await app.messages(session_id))
+
+
+async def test_a_deadline_that_is_met_changes_nothing(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash("true")], [say("One.")]]) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        answer = await app.prompt(session_id, "one", deadlineSeconds=60)
+        assert texts(answer) == ["One."] and "error" not in answer["info"]
+        assert parts(answer, "step-finish")
+
+
+async def test_the_deadline_of_a_prompt_that_joins_ends_the_turn(tmp_path: Path) -> None:
+    async with busy(tmp_path) as (app, session_id, _, first):
+        second = await app.prompt(session_id, "two", deadlineSeconds=0.2)
+        assert "deadline" in second["info"]["error"]["data"]["message"]
+        await first
+
+
+async def test_a_queued_prompt_whose_deadline_has_passed_is_not_sent_to_the_model(tmp_path: Path) -> None:
+    async with busy(tmp_path, [say("Two.")]) as (app, session_id, gate, first):
+        second = asyncio.create_task(app.prompt(session_id, "two", whenBusy="queue", deadlineSeconds=0.1))
+        await queue_of(app, session_id, 1)
+        await asyncio.sleep(0.15)
+        gate.set()
+        await first
+        assert "deadline" in (await second)["info"]["error"]["data"]["message"]
+        assert len(requests(app)) == 1
