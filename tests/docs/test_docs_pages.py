@@ -18,11 +18,13 @@ VALIDATED: dict[str, TypeAdapter[Any]] = {"json config": TypeAdapter(Config), "j
 CHECKED_ELSEWHERE = {
     "docs/architecture.md": ["mermaid"],
     "docs/configuration.md": ["python plugin", "python tool"],
+    "docs/frontends.md": ["sh types", "text types", "ts types"],
     "docs/operations.md": ["nginx", "caddy", "ini oidc", "sh oidc", "text oidc"],
     "docs/scaling.md": ["sh compose", "sh kubernetes"],
     "README.md": ["sh session", "text session"],
 }
-"""In architecture/test_diagram.py, flows/test_plugin_docs.py, clients/test_readme_session.py, and the other files here."""
+"""In architecture/test_diagram.py, flows/test_plugin_docs.py, clients/test_readme_session.py, clients/test_typescript_types.py,
+and the other files here."""
 
 OTHER_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 """Not at the margin, or without a language: nothing would run it."""
