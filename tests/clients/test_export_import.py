@@ -1,0 +1,147 @@
+"""`opencode import` takes what is exported here; what `opencode export` writes is imported here, message by message the same."""
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_server import Reasoning, model_server
+from running_server import RunningServer, clean_environment, new_workspace, serving, skip_or_fail, this_checkout
+
+PROGRAMS = {"1.1.34": "opencode-linux-x64", "1.18.33": "opencode-linux-x64-newer"}
+OFFLINE = {
+    f"OPENCODE_DISABLE_{what}": "1"
+    for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "TERMINAL_TITLE")
+}
+SCRIPTED = {"providerID": "scripted", "modelID": "rules"}
+IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
+    found = node_modules / "node_modules" / PROGRAMS[request.param] / "bin" / "opencode"
+    if not found.exists():
+        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    command, environment = this_checkout()
+    with serving(command, tmp_path_factory.mktemp("server"), environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def home(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a program that has started once: it empties its cache then."""
+    directory = tmp_path_factory.mktemp("home")
+    opencode(program, directory, new_workspace(tmp_path_factory.mktemp("first") / "start"), "session", "list")
+    return directory
+
+
+def call(server: RunningServer, method: str, path: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server.base + path, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        text = answer.read()
+    return json.loads(text) if text.strip() else None
+
+
+def opencode(program: Path, home: Path, workspace: Path, *arguments: str) -> str:
+    """What it printed. It is not to look up what models there are."""
+    models = home / ".cache" / "opencode" / "models.json"
+    models.parent.mkdir(parents=True, exist_ok=True)
+    models.write_text("{}")
+    environment = clean_environment(home, PWD=str(workspace), **OFFLINE)
+    done = subprocess.run(
+        [str(program), *arguments],
+        cwd=workspace,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def conversation(server: RunningServer) -> str:
+    """A session with tools, images, other scripts, a compaction and a revert in force; its id."""
+    rules = [{"permission": "*", "pattern": "*", "action": "allow"}]
+    session = call(server, "POST", "/session", {"title": "Grüße, 世界 👋", "permission": rules})
+    path = f"/session/{session['id']}"
+    for text in ("Grüße, 世界 👋", "write b.txt: neu, 新", "read a.txt", "todo tidy, sleep"):
+        parts = [{"type": "text", "text": text}, {"type": "file", "mime": "image/png", "filename": "ö.png", "url": IMAGE}]
+        call(server, "POST", f"{path}/message", {"parts": parts})
+    call(server, "POST", f"{path}/summarize", {"providerID": "scripted", "modelID": "rules"})
+    call(server, "POST", f"{path}/message", {"parts": [{"type": "text", "text": "write c.txt: other"}]})
+    prompts = [each for each in call(server, "GET", f"{path}/message") if each["info"]["role"] == "user"]
+    call(server, "POST", f"{path}/revert", {"messageID": prompts[-1]["info"]["id"]})
+    return str(session["id"])
+
+
+NOT_KEPT = {"before", "after", "patch", "notReverted", "total"}
+"""Fields that one of the programs does not know; of a diff, `status` too."""
+
+
+def essence(value: Any) -> Any:
+    """Without what is not kept."""
+    if isinstance(value, list):
+        return [essence(each) for each in value]
+    if isinstance(value, dict):
+        without = NOT_KEPT | ({"status"} if "additions" in value else set())
+        return {name: essence(each) for name, each in value.items() if name not in without}
+    return value
+
+
+def test_what_is_exported_here_goes_to_opencode_and_back(
+    program: Path, home: Path, server: RunningServer, tmp_path: Path
+) -> None:
+    session_id = conversation(server)
+    document = call(server, "GET", f"/session/{session_id}/export?children=true")
+    types = {part["type"] for message in document["messages"] for part in message["parts"]}
+    assert types >= {"text", "file", "tool", "step-start", "step-finish", "patch", "compaction"}
+    assert document["info"]["revert"]
+    file, workspace = tmp_path / "session.json", new_workspace(tmp_path / "theirs")
+    file.write_text(json.dumps(document, ensure_ascii=False))
+    assert f"Imported session: {session_id}" in opencode(program, home, workspace, "import", str(file))
+    theirs = json.loads(opencode(program, home, workspace, "export", session_id))
+    assert essence(theirs["messages"]) == essence(document["messages"])
+    call(server, "DELETE", f"/session/{session_id}")
+    imported = call(server, "POST", "/session/import", theirs)
+    assert imported["info"]["title"] == document["info"]["title"]
+    assert imported["info"]["revert"]["messageID"] == document["info"]["revert"]["messageID"]
+    assert essence(call(server, "GET", f"/session/{session_id}/message")) == essence(document["messages"])
+
+
+def test_what_opencode_exports_is_imported(program: Path, home: Path, server: RunningServer, tmp_path: Path) -> None:
+    workspace = new_workspace(tmp_path / "theirs")
+    delegated = {"description": "look", "prompt": "Look around", "subagent_type": "general"}
+    with model_server() as model:
+        (workspace / "opencode.json").write_text(json.dumps({**model.config(), "share": "disabled"}))
+        model.play(
+            [Reasoning("Hm, 思考."), ("write", {"filePath": str(workspace / "b.txt"), "content": "neu, 新\n"})],
+            ["Grüße, 世界 👋"],
+            [("task", delegated), ("read", {"filePath": str(workspace / "none.txt")})],
+            ["Looked."],
+            ["Done."],
+        )
+        opencode(program, home, workspace, "run", "--model", "fake/main", "Write b.txt, 请")
+        opencode(program, home, workspace, "run", "--model", "fake/main", "--continue", "Look around")
+    [session_id] = {
+        line.split()[0] for line in opencode(program, home, workspace, "session", "list").splitlines() if "ses_" in line
+    }
+    theirs = json.loads(opencode(program, home, workspace, "export", session_id))
+    types = {part["type"] for message in theirs["messages"] for part in message["parts"]}
+    assert types >= {"text", "reasoning", "tool", "step-start", "step-finish"} and len(theirs["messages"]) > 4
+    call(server, "POST", "/session/import", theirs)
+    assert essence(call(server, "GET", f"/session/{session_id}/message")) == essence(theirs["messages"])
+    answer = call(
+        server, "POST", f"/session/{session_id}/message", {"model": SCRIPTED, "parts": [{"type": "text", "text": "read a.txt"}]}
+    )
+    assert answer["info"]["finish"] == "stop"
