@@ -103,7 +103,7 @@ async def _all(users: "Users") -> "dict[str, User]":
 
 @user.command("remove")
 def remove_user(name: str) -> None:
-    """Remove a user with their tokens and keys. Their sessions stay: admins see them, and can give them to somebody else."""
+    """Remove a user with their tokens, keys and webhooks. Their sessions stay: admins see them and can give them away."""
     from app.api.tokens import TokenStore
 
     TokenStore(settings().data_dir).revoke_all_of(name)

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import part_texts, queries, tables
+from app.storage import part_texts, queries, tables, webhooks
 from app.storage.bodies import is_valid_body
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision
@@ -26,6 +26,15 @@ def check(engine: Engine) -> list[Finding]:
             return [*_library_findings(engine), *_findings(engine, connection)]
     except StorageError as error:
         return [Finding(SUBJECT, "fault", f"cannot be read: {getattr(error, 'orig', None) or error}. Restore a backup.")]
+
+
+def _webhook_findings(connection: Connection) -> Iterator[Finding]:
+    """Its owner knows the address; here it may be a secret."""
+    failing = [row.id for row in webhooks.all_of(connection) if row.failed_since is not None or row.disabled_reason is not None]
+    if failing:
+        named = ", ".join(failing[:_MAX_NAMED])
+        text = f"{len(failing)} deliver nothing now ({named}): GET /webhook/ID says why, /webhook/ID/deliveries has the attempts"
+        yield Finding("webhooks", "note", text)
 
 
 def _library_findings(engine: Engine) -> Iterator[Finding]:
@@ -54,6 +63,7 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     yield from checks
     yield from _open_message_findings(connection)
     yield from _search_findings(engine, connection)
+    yield from _webhook_findings(connection)
     if not checks:
         yield Finding(SUBJECT, "fine", f"sound: {_count_rows(connection)}")
 

@@ -62,6 +62,10 @@ def remove(connection: Connection, webhook_id: str) -> bool:
     return bool(connection.execute(delete(WEBHOOK).where(WEBHOOK.c.id == webhook_id)).rowcount)
 
 
+def remove_of(connection: Connection, owner: str) -> None:
+    connection.execute(delete(WEBHOOK).where(WEBHOOK.c.owner == owner))
+
+
 def claim(connection: Connection, webhook_id: str, before: str, server: str) -> bool:
     """For `server`, of the server `before` (empty: of none). False if another was faster."""
     statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id, WEBHOOK.c.server == before, WEBHOOK.c.enabled)

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from app.storage import queries
+from app.storage import queries, webhooks
 from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.users.principal import Principal, Role
@@ -95,10 +95,11 @@ class Users:
         self._read_at = float("-inf")
 
     async def remove(self, name: str) -> bool:
-        """With the user's keys. Their sessions stay, and are seen by admins. False if there is no such user."""
+        """With the user's keys and webhooks. Their sessions stay, and are seen by admins. False if there is no such user."""
 
         def remove(connection: Any) -> bool:
             connection.execute(self._sql.delete_user_keys, [{"gone": name}])
+            webhooks.remove_of(connection, name)
             return bool(connection.execute(self._sql.delete_user, [{"gone": name}]).rowcount)
 
         found = await self._database.write(remove)

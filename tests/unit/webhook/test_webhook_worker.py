@@ -1,14 +1,17 @@
 """One webhook's deliveries: their order, their repetition, and what ends them."""
 
+import asyncio
 import json
 from functools import partial
 
 import pytest
+from refused_commits import refused_commits
 from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
 
 from app.bus.memory import MemoryBus
 from app.session.replay import KEEP_EVENTS, Replay
 from app.storage import queries, webhooks
+from app.storage.checkup import check
 from app.users.principal import Role
 from app.users.users import User
 from app.webhook.message import MAX_BODY_BYTES
@@ -164,7 +167,7 @@ async def test_a_member_is_sent_what_is_theirs(desk: WebhookDesk) -> None:
 
 @pytest.mark.parametrize("change", ["removed", "role"])
 async def test_it_ends_with_its_owner_or_their_role(desk: WebhookDesk, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while a message is tried again."""
+    """Also while a message is tried again. A new user of the same name begins without."""
     monkeypatch.setattr("app.users.users.FRESH_SECONDS", 0.0)
     await desk.users.add(User("anna", Role.MEMBER))
     row = await desk.add(owner="anna", role="member")
@@ -177,8 +180,33 @@ async def test_it_ends_with_its_owner_or_their_role(desk: WebhookDesk, change: s
         else:
             await desk.users.change(User("anna", Role.VIEWER))
         await task
-    row = await desk.row()
-    assert not row.enabled and (row.disabled_reason.startswith("Its owner" if change == "removed" else "The role"))
+    row, told = await desk.row(), await desk.announced("webhook.disabled")
+    if change == "removed":
+        assert row is None and told == []
+    else:
+        assert not row.enabled and row.disabled_reason.startswith("The role") and [owner for owner, _ in told] == ["anna"]
+
+
+async def test_while_nothing_can_be_stored_nothing_is_sent_twice(desk: WebhookDesk, time: JumpingClock) -> None:
+    row, sender = await desk.add(), RememberingSender()
+    await desk.announce("one", "two")
+    with refused_commits() as commits:
+        commits.refuses = True
+        async with desk.working(row, sender):
+            await sender.until(2)
+            began = time.seconds
+            while time.seconds < began + 10:  # it waits between its attempts to store
+                await asyncio.sleep(0.001)
+            commits.refuses = False
+            await desk.until_stored(2)
+    assert names(sender) == ["one", "two"] and len(await desk.deliveries()) == 2
+
+
+async def test_the_doctor_names_those_that_fail(desk: WebhookDesk) -> None:
+    assert [each for each in check(desk.database.engine) if each.subject == "webhooks"] == []
+    await desk.add(failed_since=1, attempts=2, retry_at=2)
+    [found] = [each for each in check(desk.database.engine) if each.subject == "webhooks"]
+    assert found.level == "note" and "whk_1" in found.text and "receiver.example" not in found.text
 
 
 async def test_a_large_event_is_sent_as_its_ids(desk: WebhookDesk) -> None:
