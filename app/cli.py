@@ -22,6 +22,7 @@ app.add_typer(cli_users.token, name="token")
 app.add_typer(cli_users.user, name="user")
 app.add_typer(cli_users.secret, name="secret")
 app.command("stats")(cli_data.stats)
+app.command("prune")(cli_data.prune)
 
 DEFAULT_PORT = 4096
 

@@ -1,14 +1,17 @@
-"""The commands about what is stored: `opensession stats`."""
+"""The commands about what is stored: `opensession stats` and `prune`."""
 
 import asyncio
+import re
+import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_support import database_must_do, settings
+from app.cli_support import database_must_do, fail, settings
 from app.util import clock
 
 if TYPE_CHECKING:
+    from app.schema.retention import PruneReport
     from app.schema.usage import UsageReport, UsageTotal
 
 _COLUMNS = ("input", "output", "reasoning", "cache read", "cache write", "cost", "turns", "tool calls")
@@ -49,3 +52,57 @@ def _cells(used: "UsageTotal") -> list[str]:
     tokens = used.tokens
     counts = (tokens.input, tokens.output, tokens.reasoning, tokens.cache.read, tokens.cache.write)
     return [*(f"{count:,}" for count in counts), f"${used.cost:,.4f}", f"{used.turns:,}", f"{used.tool_calls:,}"]
+
+
+Age = Annotated[str, typer.Option(metavar="AGE", help="How long nobody has used them: 12h, 90d, 8w.")]
+ArchivedOnly = Annotated[bool, typer.Option("--archived-only", help="Only those that are archived.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Delete nothing, say how many would be.")]
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+
+
+def prune(older_than: Age, archived_only: ArchivedOnly = False, dry_run: DryRun = False) -> None:
+    """Delete old sessions, each with all below it. What runs, is shared or pinned stays."""
+    given = re.fullmatch(r"(\d{1,6})([hdw])", older_than)
+    if given is None:
+        fail("--older-than needs a number and h, d or w: 90d")
+    days = int(given[1]) * _HOURS[given[2]] / 24
+    if not dry_run:
+        _require_no_server(days, archived_only)
+    with database_must_do():
+        report = asyncio.run(_prune(days, archived_only, dry_run))
+    done = "would be deleted" if dry_run else "deleted"
+    typer.echo(f"{report.sessions} sessions in {report.trees} trees {done}.")
+    kept = [f"{count} {why}" for why in ("running", "shared", "pinned") if (count := getattr(report, why))]
+    if kept:
+        typer.echo(f"Of the trees that are as old these stay: {', '.join(kept)}.")
+
+
+def _require_no_server(days: float, archived_only: bool) -> None:
+    """A server with the embedded database would not hear of it, and its clients would go on showing what is gone."""
+    from app.util.server_locks import ServerLocks
+
+    wanted = settings()
+    if wanted.resolved_database_url.startswith("sqlite") and ServerLocks(wanted.data_dir / "servers").any_is_held():
+        body = f'{{"olderThanDays": {days:g}, "archivedOnly": {str(archived_only).lower()}}}'
+        fail(
+            "A server works with this database. Let it delete them, by OPENSESSION_RETENTION_DAYS or by\n"
+            f"  curl -X POST http://127.0.0.1:4096/prune -H 'Content-Type: application/json' -d '{body}'"
+        )
+
+
+async def _prune(days: float, archived_only: bool, dry_run: bool) -> "PruneReport":
+    from app.api.audit import AuditLog
+    from app.runs.retention import PruneRule
+    from app.storage import space
+    from app.wiring import retention_by_itself
+
+    wanted = settings()
+    is_embedded = wanted.resolved_database_url.startswith("sqlite")
+    audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
+    async with retention_by_itself(wanted) as retention:
+        retention.on_deleted = audit_log.write_pruned
+        report = await retention.prune(PruneRule.older_than(days, archived_only=archived_only), dry_run=dry_run)
+    audit_log.close()
+    if is_embedded and not dry_run:
+        space.switch_if_needed(wanted.resolved_database_url)
+    return report

@@ -23,6 +23,7 @@ from app.api import (
     metrics,
     page,
     plugin,
+    retention,
     search,
     session,
     share,
@@ -69,6 +70,7 @@ def create_app(
     host = socket.gethostname()
     server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{host}:{port}")
     audit_log = AuditLog(settings.data_dir, f"{host}-{port}" if server.services.directories.states.is_shared else None)
+    server.services.runs.retention.on_deleted = audit_log.write_pruned
     login = _login(settings, flags, server)
     app.state.services = server.services
     app.state.server = server
@@ -136,7 +138,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, file)
-    for part in (*first, search, mcp, share, transfer, usage, webhook, page, plugin, metrics):
+    for part in (*first, search, mcp, share, transfer, usage, retention, webhook, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     errors.install(app)
     return app

@@ -94,6 +94,9 @@ class Settings(BaseSettings):
     max_journal_bytes: int = Field(default=256 * 1024**2, gt=0)
     """Bytes of events that are kept for clients that come back (default 256 MiB), besides 10,000 events and 24 hours."""
 
+    retention_days: float | None = Field(default=None, gt=0)
+    """Days after which sessions that nobody has used, shared or pinned are deleted (default: never)."""
+
     idle_seconds: float = Field(default=1800, gt=0)
     """Seconds after which a directory that nobody uses is closed, with all that was loaded of it (default 1800)."""
 

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ from app.runs.directory_follower import DirectoryFollower
 from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
+from app.runs.retention import Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import Sandbox, open_sandbox
 from app.session.fork import Forks
@@ -78,7 +80,7 @@ from app.storage.journal import Journal
 from app.storage.migrate import require_current, upgrade
 from app.storage.statements import Statements
 from app.storage.writer import Writer
-from app.telemetry.observer import Observer
+from app.telemetry.observer import NOBODY, Observer
 from app.telemetry.telemetry import Telemetry, open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
@@ -295,7 +297,7 @@ def _core(settings: Settings, choices: Choices, address: str) -> _Core:
     )
 
 
-def _open_storage(settings: Settings, address: str, observer: Observer) -> _Storage:
+def _open_storage(settings: Settings, address: str, observer: Observer, bus: EventBus | None = None) -> _Storage:
     """The embedded database is migrated here; a shared one is by `opensession migrate`."""
     require_writable(settings.data_dir)
     database = Database(settings.resolved_database_url)
@@ -303,7 +305,7 @@ def _open_storage(settings: Settings, address: str, observer: Observer) -> _Stor
         upgrade(database.engine)
     else:
         require_current(database.engine)
-    sql, bus = Statements(database.dialect), _bus(settings, database)
+    sql, bus = Statements(database.dialect), bus or _bus(settings, database)
     sequencer = Sequencer(bus)
     writer = Writer(database, sql, sequencer, observer=observer)
     locks = ServerLocks(settings.data_dir / "servers") if database.dialect == "sqlite" else None
@@ -489,7 +491,26 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
         ),
         deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
         disposal=Disposal(directories.instances, runner, store, storage.states),
+        retention=_retention(core.settings, storage, sessions.service, gate),
     )
+
+
+def _retention(settings: Settings, storage: _Storage, sessions: SessionService, gate: SessionGate) -> Retention:
+    return Retention(storage.database, storage.store, sessions, gate, storage.leases, settings.data_dir)
+
+
+@asynccontextmanager
+async def retention_by_itself(settings: Settings) -> AsyncIterator[Retention]:
+    """Without a server; beside those of a PostgreSQL, which hear of it by the journal."""
+    storage = _open_storage(settings, "", NOBODY, MemoryBus())
+    storage.writer.has_owners = True
+    gate = SessionGate()
+    try:
+        yield _retention(settings, storage, SessionService(storage.store, gate, storage.leases), gate)
+    finally:
+        await storage.store.drain()
+        await storage.leases.close()
+        storage.database.close()
 
 
 def _intake(core: _Core, sessions: SessionServices, toolbox: Toolbox) -> Intake:
@@ -535,4 +556,6 @@ def _housekeeping(core: _Core, services: Services, search_index: SearchIndex) ->
         core.settings.data_dir,
         core.settings.idle_seconds,
         search_index,
+        services.runs.retention,
+        core.settings.retention_days,
     )

@@ -68,8 +68,8 @@ _WRITE = (
     "session.dequeue"
 )
 _MANAGE = (
-    "global.dispose instance.dispose config.update project.update mcp.add mcp.connect mcp.disconnect mcp.auth.start "
-    "mcp.auth.callback mcp.auth.authenticate mcp.auth.remove"
+    "global.dispose instance.dispose config.update project.update session.prune mcp.add mcp.connect mcp.disconnect "
+    "mcp.auth.start mcp.auth.callback mcp.auth.authenticate mcp.auth.remove"
 )
 ACCESS: Mapping[str, Permitted] = {
     operation: access

@@ -15,6 +15,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.login import ANYONE
+from app.schema.session import Session
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ WHO = "opensession.who"
 """Where in a request's scope its login is noted."""
 CREATED = "opensession.created"
 """Where the route that makes a session notes its id."""
+RETENTION = "retention"
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
@@ -43,6 +45,11 @@ class AuditLog:
             self._files.append(line)
         except OSError:
             log.warning("the audit log could not be written; its line: %s", line.decode())
+
+    def write_pruned(self, session: Session) -> None:
+        """A session that was deleted for its age."""
+        path = f"/session/{session.id}"
+        self.write({"time": clock.now_ms(), "who": RETENTION, "method": "DELETE", "path": path, "session": session.id})
 
     def close(self) -> None:
         self._files.close()

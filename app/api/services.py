@@ -16,6 +16,7 @@ from app.provider.models.catalogue import Known
 from app.question.service import Questions
 from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
+from app.runs.retention import Retention
 from app.runs.runner import Runner
 from app.session.fork import Forks
 from app.session.health import HealthCheck
@@ -77,6 +78,7 @@ class RunServices:
     actions: SessionActions
     deletion: Deletion
     disposal: Disposal
+    retention: Retention
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Deletion:
             while new := [found.id for found in await self._store.session_tree(session_id) if found.id not in held]:
                 held.append(new[-1])
                 await holds.enter_async_context(self._stopped(new[-1]))
-            await self._sessions.remove(location, session_id)
+            await self._sessions.remove(location.directory, session_id)
             for deleted in held:
                 self._runner.discard(deleted)
 

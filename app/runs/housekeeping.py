@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bus.base import EventBus
+from app.runs.retention import PruneRule, Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import remove_unused
 from app.session.replay import Replay
@@ -40,6 +41,8 @@ class Housekeeping:
         data_dir: Path,
         idle_seconds: float,
         search_index: SearchIndex,
+        retention: Retention,
+        retention_days: float | None,
     ) -> None:
         self._search_index = search_index
         self._branches = branches
@@ -51,6 +54,8 @@ class Housekeeping:
         self._outputs = outputs
         self._data_dir = data_dir
         self._idle_seconds = idle_seconds
+        self._retention = retention
+        self._retention_days = retention_days
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -63,6 +68,7 @@ class Housekeeping:
             ("removing old tool outputs", HOUR, self.remove_old_outputs),
             ("removing unused homes of the sandbox", HOUR, self.remove_unused_homes),
             ("collecting old snapshots", HOUR, self.collect_snapshots),
+            ("deleting old sessions", HOUR, self.delete_old_sessions),
         ]
         self._tasks = [asyncio.create_task(repeat(*chore), name=f"housekeeping: {chore[0]}") for chore in chores]
 
@@ -87,6 +93,10 @@ class Housekeeping:
     async def collect_snapshots(self) -> None:
         for snapshots in self._instances.snapshots():
             await snapshots.gc()
+
+    async def delete_old_sessions(self) -> None:
+        if self._retention_days is not None:
+            await self._retention.prune(PruneRule.older_than(self._retention_days))
 
 
 async def repeat(

@@ -79,6 +79,7 @@ class Session(Wire):
     permission: Ruleset | None = None
     revert: Revert | None = None
     owner: Annotated[str | None, Field(description="The user it belongs to, on a server with users")] = None
+    pinned: Annotated[bool | None, Field(description="Stays, however old it is, when old sessions are deleted")] = None
 
 
 class Todo(Wire):
@@ -151,6 +152,7 @@ class UpdateInput(Wire):
     permission: Ruleset | None = None
     time: UpdateTime | None = None
     owner: Annotated[str | None, Field(description="Give it to another user, empty: to nobody; for admins")] = None
+    pinned: Annotated[StrictBool | None, Field(description="Whether it stays when old sessions are deleted")] = None
 
 
 class ForkInput(Wire):

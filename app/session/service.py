@@ -20,6 +20,7 @@ from app.session.lease import Leases
 from app.session.rows import json_array
 from app.session.store import Store, unknown_session
 from app.storage import queries, tables
+from app.storage.engine import Connection
 from app.storage.queries import SessionFilter
 from app.util import clock, ids
 
@@ -145,14 +146,24 @@ class SessionService:
         change.transfer_session(session, before)
         return change
 
-    async def remove(self, location: Location, session_id: str) -> None:
-        """Deletes a session and its descendants in one transaction, and announces children first. The caller holds all of
-        them."""
+    async def remove(
+        self,
+        directory: str,
+        session_id: str,
+        allows: Callable[[list[Session]], bool] = lambda _: True,
+        check: Callable[[Connection], None] | None = None,
+    ) -> list[Session]:
+        """Deletes a session and its descendants in one transaction, announces children first, and returns them. The caller holds
+        all of them. Does nothing unless `allows` is true of them as they are then. `check` may refuse it in the transaction."""
         async with self._locked_tree(session_id) as tree:
-            change = self._store.change(session_id, location.directory)
+            if not allows(tree):
+                return []
+            change = self._store.change(session_id, directory)
+            change.change.work = check
             for session in tree:
                 change.delete_session(session)
             await self._store.commit(change)
+            return tree
 
     @asynccontextmanager
     async def _locked_tree(self, session_id: str) -> AsyncIterator[list[Session]]:
@@ -224,6 +235,8 @@ def _edited(session: Session, wanted: UpdateInput, limits: Ruleset) -> Session:
         session.time.archived = wanted.time.archived
     if wanted.metadata is not None:
         session.metadata = wanted.metadata
+    if wanted.pinned is not None:
+        session.pinned = wanted.pinned or None
     if wanted.permission is not None:
         session.permission = _with_rules(session, wanted.permission, limits)
     if wanted.metadata is not None or wanted.permission is not None:

@@ -329,6 +329,11 @@ class Store:
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
 
+    async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
+        """Those that there are, without damaged ones."""
+        bodies = await self.query(queries.bodies_of_sessions, session_ids)
+        return {session.id: session for body in rows.valid_sessions(bodies) if (session := _readable(body)) is not None}
+
     async def session_tree(self, session_id: str) -> list[Session]:
         """A session and all its descendants, children before their parents."""
         return [Session.model_validate_json(body) for body in await self.query(queries.session_tree, session_id)]
@@ -480,6 +485,14 @@ def read_session(session_id: str, body: str | bytes) -> Session:
         return Session.model_validate_json(body)
     except ValidationError as error:
         raise DamagedSession(session_id) from error
+
+
+def _readable(body: bytes) -> Session | None:
+    try:
+        return Session.model_validate_json(body)
+    except ValidationError as error:
+        log.error("skipped a damaged session: %s", error)
+        return None
 
 
 def unknown_session(session_id: str) -> NotFound:

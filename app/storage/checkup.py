@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import part_texts, queries, tables, webhooks
+from app.storage import part_texts, queries, space, tables, webhooks
 from app.storage.bodies import is_valid_body
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision
@@ -64,6 +64,7 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     yield from _open_message_findings(connection)
     yield from _search_findings(engine, connection)
     yield from _webhook_findings(connection)
+    yield from _space_findings(engine, connection)
     if not checks:
         yield Finding(SUBJECT, "fine", f"sound: {_count_rows(connection)}")
 
@@ -153,6 +154,14 @@ def _create_text_index(engine: Engine) -> None:
         create_text_index(connection)
     if lock:
         lock.close()
+
+
+def _space_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    if not space.gives_back(connection):
+        text_ = "the file keeps the room of what is deleted, for what comes"
+        yield Finding(
+            SUBJECT, "note", text_, "rewrite it so that it shrinks; stop the server before", partial(space.switch, engine)
+        )
 
 
 def _names(rows: Sequence[Any]) -> str:

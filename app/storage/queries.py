@@ -100,6 +100,25 @@ def _sessions(wanted: SessionFilter) -> Select[Any]:
     return query
 
 
+def session_ages(connection: Connection) -> Sequence[Row[Any]]:
+    """Of all sessions, the oldest first."""
+    return connection.execute(select(SESSION.c.id, SESSION.c.parent_id, SESSION.c.updated).order_by(SESSION.c.seq)).all()
+
+
+def lock_sessions(connection: Connection, session_ids: Collection[str]) -> Sequence[Row[Any]]:
+    """Those that there are. On PostgreSQL nothing is added to them until the transaction ends: the rows are locked."""
+    query = select(SESSION.c.id, SESSION.c.updated).where(SESSION.c.id.in_(session_ids)).order_by(SESSION.c.id)
+    return connection.execute(query.with_for_update()).all()
+
+
+def children_of(connection: Connection, session_ids: Collection[str]) -> list[str]:
+    return list(connection.execute(select(SESSION.c.id).where(SESSION.c.parent_id.in_(session_ids))).scalars())
+
+
+def bodies_of_sessions(connection: Connection, session_ids: Collection[str]) -> list[str]:
+    return list(connection.execute(select(SESSION.c.body).where(SESSION.c.id.in_(session_ids))).scalars())
+
+
 def owners(connection: Connection, session_ids: Collection[str]) -> dict[str, str]:
     """Of the sessions that there are."""
     rows = connection.execute(select(SESSION.c.id, SESSION.c.owner).where(SESSION.c.id.in_(session_ids)))
@@ -668,6 +687,11 @@ def newest_directory_state(connection: Connection) -> int:
 
 
 _DIRECTORY_STATES = select(DIRECTORY_STATE).order_by(DIRECTORY_STATE.c.revision)
+
+
+def held_among(connection: Connection, session_ids: Collection[str]) -> list[str]:
+    """Those that a server works on."""
+    return list(connection.execute(_HELD_SESSIONS.where(LEASE.c.session_id.in_(session_ids))).scalars())
 
 
 def held_sessions(connection: Connection, directory: str | None) -> list[str]:

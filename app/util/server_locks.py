@@ -28,6 +28,10 @@ class ServerLocks:
         """None if there is no such file."""
         return _is_locked(self._path(server))
 
+    def any_is_held(self) -> bool:
+        """Whether a server of the data directory runs."""
+        return any(_is_locked(path) for path in self._directory.glob("*.lock"))
+
     def remove_unlocked(self) -> None:
         """Removes the files of dead servers."""
         for path in self._directory.glob("*.lock"):

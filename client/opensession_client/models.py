@@ -1173,6 +1173,25 @@ class ProviderOptions(Wire):
     timeout: int | Literal[False] | None = None
 
 
+class PruneInput(Wire):
+    older_than_days: Annotated[float, Field(alias="olderThanDays")]
+    """Of a session and all below it, none has changed for so long"""
+    archived_only: Annotated[bool | None, Field(alias="archivedOnly")] = None
+    dry_run: Annotated[bool | None, Field(alias="dryRun")] = None
+
+
+class PruneReport(Wire):
+    """`trees`: root sessions that were deleted (of a dry run: that would be) with all below them, `sessions` altogether. The
+    others count trees that are as old, and stay.
+    """
+
+    trees: int
+    sessions: int
+    running: int
+    shared: int
+    pinned: int
+
+
 class QuestionInfo(Wire):
     question: str
     header: str
@@ -1359,6 +1378,8 @@ class Session(Wire):
     revert: Revert | None = None
     owner: str | None = None
     """The user it belongs to, on a server with users"""
+    pinned: bool | None = None
+    """Stays, however old it is, when old sessions are deleted"""
 
 
 class SessionDocument(Wire):
@@ -1663,6 +1684,8 @@ class UpdateInput(Wire):
     time: UpdateTime | None = None
     owner: str | None = None
     """Give it to another user, empty: to nobody; for admins"""
+    pinned: bool | None = None
+    """Whether it stays when old sessions are deleted"""
 
 
 class UpdateTime(Wire):

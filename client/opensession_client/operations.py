@@ -589,6 +589,15 @@ def usage_get(
     return Operation("GET", "/usage", models.UsageReport, query={"since": since, "until": until, "group": group})
 
 
+def session_prune(body: models.PruneInput) -> Operation[models.PruneReport]:
+    """POST /prune
+
+    Deletes sessions that nobody has used for so long, each with all below it. What runs, is shared or `pinned` stays, and
+    what stands below or above it. It goes on when the client goes away.
+    """
+    return Operation("POST", "/prune", models.PruneReport, body=body)
+
+
 def webhook_list() -> Operation[list[models.Webhook]]:
     """GET /webhook
 

@@ -89,7 +89,7 @@ async def test_what_is_not_shared_cannot_be_unshared(sessions: Sessions) -> None
 
 async def test_a_share_goes_with_its_session(sessions: Sessions) -> None:
     share_id = await shared(sessions)
-    await sessions.service.remove(PLACE, "ses_1")
+    await sessions.service.remove(PLACE.directory, "ses_1")
     with pytest.raises(NotFound):
         await shares(sessions).visit(share_id)
     assert await sessions.storage.rows(tables.SHARE) == []

@@ -300,7 +300,7 @@ async def test_an_edit_counts_as_a_touch_if_asked_to(sessions: Sessions, touch: 
 async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_back(sessions: Sessions) -> None:
     await sessions.put(session("ses_2", parent_id="ses_1"), session_id="ses_2")
     sessions.database.gate.clear()
-    removing = asyncio.create_task(sessions.service.remove(PLACE, "ses_1"))
+    removing = asyncio.create_task(sessions.service.remove(PLACE.directory, "ses_1"))
     updates = [
         asyncio.create_task(sessions.service.update(PLACE, session_id, UpdateInput(title="back")))
         for session_id in ("ses_1", "ses_2")
@@ -317,7 +317,7 @@ async def test_a_deleted_family_is_announced_children_first(sessions: Sessions) 
     for child, parent in (("ses_2", "ses_1"), ("ses_3", "ses_2")):
         await sessions.put(session(child, parent_id=parent), session_id=child)
     sessions.storage.bus.published.clear()
-    await sessions.service.remove(PLACE, "ses_1")
+    await sessions.service.remove(PLACE.directory, "ses_1")
     assert [event["properties"]["info"]["id"] for event in sessions.announced] == ["ses_3", "ses_2", "ses_1"]
 
 
@@ -333,7 +333,7 @@ async def test_unknown_sessions_are_not_found(sessions: Sessions) -> None:
         sessions.service.todos_json("ses_no"),
         sessions.service.diff_json("ses_no"),
         sessions.service.children_json("ses_no"),
-        sessions.service.remove(PLACE, "ses_no"),
+        sessions.service.remove(PLACE.directory, "ses_no"),
         sessions.service.put_part(PLACE, text_part("prt_1", session_id="ses_no")),
         sessions.service.remove_part(PLACE, "ses_1", "msg_no", "prt_1"),
     ):

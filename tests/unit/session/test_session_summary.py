@@ -184,7 +184,7 @@ async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, delet
     late = asyncio.create_task(summaries.update(PLACE, trees, "ses_1", "msg_p"))
     await trees.asked_for.wait()
     if deleted == "the session":
-        await sessions.service.remove(PLACE, "ses_1")
+        await sessions.service.remove(PLACE.directory, "ses_1")
     else:
         await sessions.service.remove_message(PLACE, "ses_1", "msg_p")
     trees.gate.set()

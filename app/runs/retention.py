@@ -1,0 +1,154 @@
+"""Deletes old sessions: a root session with all below it in one transaction, then the space is given back.
+
+A tree stays while anything runs in it, and where it is shared or pinned. Its deletion is announced and logged like any other.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from app.schema.errors import NotFound, SessionBusy
+from app.schema.retention import PruneReport
+from app.schema.session import Session
+from app.session import expiry
+from app.session.expiry import KeptAs
+from app.session.gate import HoldKind, SessionGate
+from app.session.lease import Leases
+from app.session.service import SessionService
+from app.session.store import Store
+from app.snapshot.collection import collect_repositories
+from app.storage import queries, space
+from app.storage.engine import Connection, Database
+from app.util import clock
+
+log = logging.getLogger(__name__)
+
+BATCH = 10
+"""Trees that are deleted at once: their transactions are grouped."""
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRule:
+    """`cutoff`: what has changed since, in epoch milliseconds, stays."""
+
+    cutoff: int
+    archived_only: bool = False
+
+    @classmethod
+    def older_than(cls, days: float, *, archived_only: bool = False) -> "PruneRule":
+        return cls(clock.now_ms() - int(days * DAY_MS), archived_only)
+
+    def allows(self, tree: Sequence[Session]) -> bool:
+        """Children before their parents."""
+        is_wanted = expiry.is_archived(tree[-1]) or not self.archived_only
+        return is_wanted and expiry.is_expired(tree, self.cutoff) and expiry.kept_as(tree) is None
+
+
+class Retention:
+    def __init__(
+        self, database: Database, store: Store, sessions: SessionService, gate: SessionGate, leases: Leases, data_dir: Path
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._sessions = sessions
+        self._gate = gate
+        self._leases = leases
+        self._data_dir = data_dir
+        self.on_deleted: Callable[[Session], None] = lambda _: None
+        """Called with each session that was deleted, after the commit."""
+
+    async def prune(self, rule: PruneRule, *, dry_run: bool = False) -> PruneReport:
+        """One server of a database at a time. A tree that changes, or in which something begins, meanwhile stays."""
+        report, projects = PruneReport(), set[str]()
+        async with self._database.locks.lock("prune sessions"):
+            ages = await self._database.read(queries.session_ages)
+            old = expiry.expired_trees(ages, rule.cutoff)
+            for batch in (old[start : start + BATCH] for start in range(0, len(old), BATCH)):
+                trees = [tree for tree in await self._read(batch) if expiry.is_archived(tree[-1]) or not rule.archived_only]
+                for tree, outcome in zip(trees, await self._prune_some(trees, rule, dry_run), strict=True):
+                    _count(report, outcome)
+                    projects.update(session.project_id for session in tree if not dry_run)
+            if not dry_run:
+                await space.give_back(self._database)
+                await collect_repositories(self._data_dir, projects, self._database.locks)
+        if report.trees and not dry_run:
+            log.info("deleted %d old sessions in %d trees", report.sessions, report.trees)
+        return report
+
+    async def _read(self, trees: Sequence[Sequence[str]]) -> list[list[Session]]:
+        """Children before their parents. Without trees that are deleted meanwhile, and those with a damaged session."""
+        found = await self._store.sessions([session_id for tree in trees for session_id in tree])
+        return [[found[each] for each in reversed(tree)] for tree in trees if all(each in found for each in tree)]
+
+    async def _prune_some(self, trees: Sequence[Sequence[Session]], rule: PruneRule, dry_run: bool) -> list[KeptAs | int | None]:
+        """Of each tree how many sessions were deleted, or what keeps it."""
+        held = frozenset(await self._store.query(queries.held_among, [session.id for tree in trees for session in tree]))
+        return list(await asyncio.gather(*(self._prune_tree(tree, rule, held, dry_run) for tree in trees)))
+
+    async def _prune_tree(
+        self, tree: Sequence[Session], rule: PruneRule, held: frozenset[str], dry_run: bool
+    ) -> KeptAs | int | None:
+        if kept := expiry.kept_as(tree):
+            return kept
+        if any(self._gate.is_held(session.id) or session.id in held for session in tree):
+            return "running"
+        if dry_run:
+            return len(tree)
+        try:
+            return await self._delete(tree, rule)
+        except SessionBusy:
+            return "running"
+        except NotFound:
+            return None
+
+    async def _delete(self, tree: Sequence[Session], rule: PruneRule) -> int | None:
+        """None if it may not be deleted any more."""
+        root, known = tree[-1], frozenset(session.id for session in tree)
+        async with AsyncExitStack() as holds:
+            for session in reversed(tree):
+                await holds.enter_async_context(self._idle(session.id))
+            check = partial(self._require_unused, cutoff=rule.cutoff, known=known)
+            gone = await self._sessions.remove(root.directory, root.id, rule.allows, check)
+        for session in gone:
+            self.on_deleted(session)
+        return len(gone) or None
+
+    @asynccontextmanager
+    async def _idle(self, session_id: str) -> AsyncIterator[None]:
+        """Hold a session that nothing works on here. Raises SessionBusy."""
+        if self._gate.is_held(session_id):
+            raise SessionBusy(session_id)
+        hold = self._gate.request(session_id, HoldKind.DELETE)
+        try:
+            await hold.granted
+            yield
+        finally:
+            self._gate.release(hold)
+
+    def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
+        """By other servers, in the transaction that deletes them. Raises SessionBusy, and NotFound if another deleted them."""
+        rows = queries.lock_sessions(connection, known)
+        if len(rows) < len(known):
+            raise NotFound("Deleted meanwhile")
+        if any(row.updated >= cutoff for row in rows) or not known.issuperset(queries.children_of(connection, known)):
+            raise SessionBusy(rows[0].id)
+        for row in rows:
+            self._leases.require_free(connection, row.id)
+
+
+def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:
+    match outcome:
+        case int(deleted):
+            report.trees += 1
+            report.sessions += deleted
+        case "running":
+            report.running += 1
+        case "shared":
+            report.shared += 1
+        case "pinned":
+            report.pinned += 1

@@ -1,0 +1,16 @@
+"""Collecting the snapshots of checkouts that no server has open: old ones go, as they do where a server works."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from app.snapshot.repository import Repository
+from app.storage.locks import Locks
+
+
+async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks: Locks) -> None:
+    """Of projects. Raises SnapshotFailed."""
+    for project_id in sorted(project_ids):
+        for git_dir in sorted((data_dir / "snapshot" / project_id).glob("*")):
+            if (git_dir / "refs" / "keep").is_dir():
+                async with locks.lock(f"collect {git_dir.absolute()}"):
+                    await Repository(git_dir.absolute(), git_dir.absolute(), "", []).collect()
