@@ -5,6 +5,7 @@ from typing import Literal
 
 import httpx
 import pytest
+from cable import cable
 from running_server import RunningServer
 
 from opensession_client import (
@@ -24,6 +25,7 @@ from opensession_client.models import (
     EventMessagePartDelta,
     EventMessagePartUpdated,
     EventPermissionAsked,
+    EventSessionCreated,
     EventSessionIdle,
     PermissionRequest,
     QuestionRequest,
@@ -213,6 +215,26 @@ def test_a_client_works_in_its_directory(client: Opensession, server: RunningSer
     assert client.prompt(session.id, "long 2").text, "a session is prompted in its own directory"
     with Opensession(server.base, directory="/") as outside, pytest.raises(ApiError, match="403"):
         outside.create_session()
+
+
+def test_a_stream_whose_connection_breaks_goes_on(client: Opensession, server: RunningServer) -> None:
+    with cable(server.port) as wire, Opensession(wire.base) as cut_off, cut_off.stream() as events:
+        next(events)
+        wire.cut()
+        made = [client.create_session().id for _ in range(3)]
+        told = (event.properties.info.id for event in events if isinstance(event, EventSessionCreated))
+        assert [next(told) for _ in made] == made
+
+
+def test_a_prompt_ends_when_its_session_is_deleted(client: Opensession) -> None:
+    session = client.create_session(permission=ASK)
+
+    def delete(_: PermissionRequest) -> Literal["once"]:
+        client.call(operations.session_delete(session.id))
+        return "once"
+
+    with pytest.raises(NotFound, match=session.id):
+        client.prompt(session.id, "run echo hello", on_permission=delete, timeout=120)
 
 
 def test_url_and_token_come_from_the_environment(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
