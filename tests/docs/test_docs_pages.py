@@ -20,6 +20,7 @@ CHECKED_ELSEWHERE = {
     "docs/configuration.md": ["python plugin", "python tool"],
     "docs/frontends.md": ["sh types", "text types", "ts types"],
     "docs/operations.md": ["nginx", "caddy", "ini oidc", "sh oidc", "text oidc"],
+    "docs/observability.md": ["yaml prometheus"],
     "docs/scaling.md": ["sh compose", "sh kubernetes"],
     "README.md": ["sh session", "text session"],
 }
