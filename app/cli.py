@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app import cli_data, cli_users
+from app import cli_data, cli_opencode, cli_users
 from app.cli_support import database_must_do, fail, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
@@ -23,6 +23,7 @@ app.add_typer(cli_users.user, name="user")
 app.add_typer(cli_users.secret, name="secret")
 app.command("stats")(cli_data.stats)
 app.command("prune")(cli_data.prune)
+app.command("import-opencode")(cli_opencode.import_opencode)
 
 DEFAULT_PORT = 4096
 

@@ -227,6 +227,16 @@ class Repository:
         temporary.replace(path)
         return object_id
 
+    async def adopt(self, source: Path, trees: Iterable[str]) -> None:
+        """Copies trees with all their objects from another repository into one pack, and keeps them."""
+        wanted = [_checked(tree) for tree in trees]
+        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(source / "objects")}
+        args = ["pack-objects", "-q", "--revs", "--delta-base-offset", str(self.git_dir / "objects" / "pack" / "pack")]
+        lines = "".join(f"{tree}\n" for tree in wanted).encode()
+        await self._git(args, stdin=lines, env=alternates, timeout=_LONG_TIMEOUT_SECONDS)
+        for tree in wanted:
+            self.keep(tree)
+
     # Reading; needs no lock.
 
     async def entries(self, tree: str, paths: Iterable[str]) -> dict[str, Entry]:
@@ -311,6 +321,11 @@ def _options(config: Mapping[str, str]) -> list[str]:
 def _ignore_line(path: str) -> str:
     """A line of an ignore file that matches this directory alone."""
     return "/" + re.sub(r"([\\*?\[\] !#])", r"\\\1", path) + "/"
+
+
+def _quoted(path: Path) -> str:
+    """A path in a list that colons separate."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", str(path)) + '"'
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

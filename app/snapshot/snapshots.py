@@ -103,6 +103,13 @@ class Snapshots:
             return False
         return True
 
+    async def adopt(self, source: Path, trees: Iterable[str]) -> None:
+        """Takes over snapshots from another repository (its absolute git directory), which has all their objects."""
+        await self._quota.require_room(self._repository)
+        async with self._lock.held():
+            await self._repository.prepare()
+            await self._repository.adopt(source, trees)
+
     async def patch(self, tree: str, until: str | None = None) -> list[Path]:
         """Absolute paths that changed between a snapshot and a later one, by default one taken now."""
         later = until or await self.track()

@@ -34,6 +34,7 @@ from app.storage.tables import (
     COUNTER,
     DIRECTORY_STATE,
     EVENT,
+    IMPORTED_SESSION,
     LEASE,
     MESSAGE,
     PART,
@@ -134,6 +135,35 @@ def lock_new_sessions(connection: Connection, session_ids: Collection[str]) -> s
 
 
 _LOCK_NEW_SESSION = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("id", type_=Text), 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """Another one when somebody has changed the session; `newest_part` is a sequence number."""
+
+    body: str
+    messages: int
+    newest_part: int | None
+
+
+def session_state(connection: Connection, session_id: str) -> SessionState | None:
+    body = session_body(connection, session_id)
+    if body is None:
+        return None
+    messages = connection.execute(select(func.count()).where(MESSAGE.c.session_id == session_id)).scalar_one()
+    newest_part = connection.execute(select(func.max(PART.c.seq)).where(PART.c.session_id == session_id)).scalar_one()
+    return SessionState(body, messages, newest_part)
+
+
+def is_held(connection: Connection, session_id: str) -> bool:
+    """Whether a server runs the session."""
+    query = select(LEASE.c.session_id).where(_IS_HELD, LEASE.c.session_id == session_id)
+    return connection.execute(query).scalar_one_or_none() is not None
+
+
+def imported_sessions(connection: Connection) -> dict[str, str]:
+    """Fingerprints of the sessions that were imported from OpenCode, by id."""
+    return {row.id: row.fingerprint for row in connection.execute(select(IMPORTED_SESSION))}
 
 
 def has_owned_sessions(connection: Connection) -> bool:

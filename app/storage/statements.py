@@ -17,6 +17,7 @@ from app.storage.tables import (
     DIRECTORY_STATE,
     EVENT,
     EVENT_TOKEN,
+    IMPORTED_SESSION,
     LEASE,
     MESSAGE,
     PART,
@@ -91,6 +92,7 @@ class Statements:
         self.put_diff = self._upsert(DIFF, ["session_id"])
         self.put_diff_basis = update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis"))
         self.put_share = self._upsert(SHARE, ["session_id"])
+        self.put_imported = self._upsert(IMPORTED_SESSION, ["id"])
         self.put_request = self._upsert(PENDING_REQUEST, ["id"])
         self.answer_request = (
             update(PENDING_REQUEST)

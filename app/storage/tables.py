@@ -378,6 +378,16 @@ class WebhookDeliveryRow(SQLModel, table=True):
     error: str | None = Field(default=None, sa_type=Text)
 
 
+class ImportedSessionRow(SQLModel, table=True):
+    """A session that was imported from OpenCode, with a hash of what was imported. It stays when the session is deleted here, so
+    that the next import does not bring the session back."""
+
+    __tablename__: ClassVar[str] = "imported_session"
+
+    id: str = Field(primary_key=True)
+    fingerprint: str
+
+
 class CounterRow(SQLModel, table=True):
     """Numbers that several servers of one database share: the newest sequence of the `journal`, the database's `identity`,
     and the newest of the old parts whose text searches do not have yet (`unsearched_parts`; 0 for none)."""
@@ -400,3 +410,4 @@ USER, USER_KEY, USAGE = _table(UserRow), _table(UserKeyRow), _table(UsageRow)
 EVENT, LEASE, COUNTER, REPLICA = _table(EventRow), _table(LeaseRow), _table(CounterRow), _table(ReplicaRow)
 DIRECTORY_STATE, EVENT_TOKEN, STEP_USAGE = _table(DirectoryStateRow), _table(EventTokenRow), _table(StepUsageRow)
 WEBHOOK, WEBHOOK_DELIVERY = _table(WebhookRow), _table(WebhookDeliveryRow)
+IMPORTED_SESSION = _table(ImportedSessionRow)

@@ -28,6 +28,7 @@ from app.util import clock
 log = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
+Writes = Sequence[tuple[Executable, Rows]]
 
 RETRY_SECONDS = 15.0
 """How long the changes of a batch that failed are tried one by one while the database refuses them, measured from the start of

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.project.location import Location
 from app.schema.errors import ServiceError
+from app.schema.message import MessageWithParts
 from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
@@ -15,6 +16,7 @@ from app.session.quota import ProjectQuota
 from app.session.store import Store
 from app.storage import queries
 from app.storage.engine import Connection
+from app.storage.writer import Writes
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.unfinished import finished_message, finished_session
 
@@ -29,6 +31,14 @@ class SessionExists(ServiceError):
             f"There is a session {listed} already, so nothing was imported. Delete it first, or import with new ids (ids=new).",
             sessionIDs=sorted(session_ids),
         )
+
+
+class SessionChanged(ServiceError):
+    status = 409
+    name = "ConflictError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} is in use or was changed meanwhile, so it was not replaced.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +64,9 @@ class Importer:
     async def session(self, session_id: str) -> Session:
         return await self._store.session(session_id)
 
-    async def store(self, document: SessionDocument, destination: Destination) -> list[str]:
-        """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. All is stored or nothing.
-        Raises SessionExists and ProjectFull."""
+    async def store(self, document: SessionDocument, destination: Destination, beside: Writes = ()) -> list[str]:
+        """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. All is stored or nothing,
+        and what is written `beside` too. Raises SessionExists and ProjectFull."""
         await self._quota.require_room(destination.location.project_id)
         if destination.owner:
             self._store.note_owners()
@@ -64,8 +74,28 @@ class Importer:
         session_ids = [history.info.id for history in histories]
         change = await asyncio.to_thread(self._change, histories, destination)
         change.change.work = partial(_require_new, session_ids)
+        change.change.writes.extend(beside)
         await self._store.commit(change)
         return session_ids
+
+    async def replace(self, stored: SessionHistory, by: SessionHistory, destination: Destination, beside: Writes = ()) -> None:
+        """Replaces a session that nobody uses by a later state of it. `stored` is what it is replaced from. Raises
+        SessionChanged and ProjectFull."""
+        location = destination.location
+        await self._quota.require_room(location.project_id)
+        state = await self._store.query(queries.session_state, stored.info.id)
+        if state is None or state.body != stored.info.wire_json().decode() or state.messages != len(stored.messages):
+            raise SessionChanged(stored.info.id)
+        change = self._store.change(stored.info.id, location.directory)
+        _remove_lost(change, stored.messages, by.messages)
+        kept = {"project_id": stored.info.project_id, "owner": stored.info.owner, "share": stored.info.share}
+        change.update_session(finished_session(by.info.model_copy(update=kept)))
+        change.put_history(*_rows(by), [], [])
+        change.put_todos(by.todo)
+        change.put_diff(by.diff)
+        change.change.work = partial(_require_state, stored.info.id, state)
+        change.change.writes.extend(beside)
+        await self._store.commit(change)
 
     def _change(self, histories: Sequence[SessionHistory], destination: Destination) -> SessionChange:
         """One change of all sessions; each one's events are its own."""
@@ -88,6 +118,24 @@ def _require_new(session_ids: Sequence[str], connection: Connection) -> None:
     """Within the transaction that stores them. Raises SessionExists."""
     if taken := queries.lock_new_sessions(connection, session_ids):
         raise SessionExists(taken)
+
+
+def _require_state(session_id: str, state: queries.SessionState, connection: Connection) -> None:
+    """Within the transaction that replaces it. Raises SessionChanged."""
+    if queries.session_state(connection, session_id) != state or queries.is_held(connection, session_id):
+        raise SessionChanged(session_id)
+
+
+def _remove_lost(change: SessionChange, before: Sequence[MessageWithParts], after: Sequence[MessageWithParts]) -> None:
+    """The messages and parts that are no longer there."""
+    parts = {message.info.id: {part.id for part in message.parts} for message in after}
+    for message in before:
+        if message.info.id not in parts:
+            change.remove_message(message.info.id)
+            continue
+        for part in message.parts:
+            if part.id not in parts[message.info.id]:
+                change.remove_part(message.info.id, part.id)
 
 
 def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

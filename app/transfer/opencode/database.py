@@ -1,0 +1,173 @@
+"""The SQLite database of OpenCode 1.2 and later (`opencode.db`).
+
+It is copied and the copy is read: SQLite writes to the files of a database in WAL mode even to read it.
+"""
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from app.transfer.opencode.json_storage import JsonFiles
+from app.transfer.opencode.json_text import parse_json
+from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession
+
+_COPIES = 50
+_PAUSE_SECONDS = 0.1
+_WAL_HEADER_BYTES = 32
+
+_SESSION_FIELDS = {
+    "slug": "slug",
+    "project_id": "projectID",
+    "directory": "directory",
+    "parent_id": "parentID",
+    "title": "title",
+    "version": "version",
+    "agent": "agent",
+}
+_SESSION_TIMES = ("created", "updated", "compacting", "archived")
+_SESSION_JSON = ("revert", "permission", "model", "metadata")
+
+
+class DatabaseInUse(OSError):
+    """It changed during every copy."""
+
+
+class DatabaseStorage:
+    """`storage` is the directory in which OpenCode keeps sessions' diffs beside the database."""
+
+    def __init__(self, path: Path, storage: Path, scratch: Path) -> None:
+        """Copies the database to the directory `scratch`. Raises OSError."""
+        self._path = path
+        self._storage = storage
+        self._files = JsonFiles()
+        self.problems = self._files.problems
+        self._connection = sqlite3.connect(copy_database(path, scratch), check_same_thread=False)
+        self._connection.row_factory = sqlite3.Row
+        self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def projects(self) -> Iterator[JsonObject]:
+        for row in self._rows("project", "SELECT * FROM project"):
+            values = dict(row)
+            icon = {"url": "icon_url", "override": "icon_url_override", "color": "icon_color"}
+            project = {name: values.get(name) for name in ("id", "worktree", "vcs", "name")}
+            project["icon"] = _present({name: values.get(column) for name, column in icon.items()}) or None
+            project["time"] = _present({name: values.get(f"time_{name}") for name in ("created", "updated", "initialized")})
+            project |= {name: self._json(f"project/{row['id']}", name, values.get(name)) for name in ("sandboxes", "commands")}
+            yield _present(project)
+
+    def sessions(self) -> list[SourceSession]:
+        query = "SELECT session.*, project.worktree FROM session LEFT JOIN project ON project.id = session.project_id"
+        return [self._session(dict(row)) for row in self._rows("session", query)]
+
+    def _session(self, row: dict[str, Any]) -> SourceSession:
+        where = f"session/{row['id']}"
+        info: JsonObject = {"id": row["id"], **{name: row.get(column) for column, name in _SESSION_FIELDS.items()}}
+        info |= {name: self._json(where, name, row.get(name)) for name in _SESSION_JSON}
+        info["time"] = _present({name: row.get(f"time_{name}") for name in _SESSION_TIMES})
+        info["share"] = {"url": row["share_url"]} if row.get("share_url") else None
+        info["summary"] = self._summary(where, row)
+        return SourceSession(self._where(where), _present(info), row["worktree"])
+
+    def _summary(self, where: str, row: dict[str, Any]) -> JsonObject | None:
+        counts = {name: row.get(f"summary_{name}") for name in ("additions", "deletions", "files")}
+        if not _present(counts):
+            return None
+        diffs = self._json(where, "summary_diffs", row.get("summary_diffs"))
+        return {**{name: count or 0 for name, count in counts.items()}, **_present({"diffs": diffs})}
+
+    def read(self, session: SourceSession) -> None:
+        session_id = session.info["id"]
+        messages = {message.info["id"]: message for message in self._messages(session_id)}
+        for row in self._rows(f"session/{session_id}", "SELECT * FROM part WHERE session_id = ? ORDER BY id", session_id):
+            part = self._json(f"part/{row['id']}", "data", row["data"])
+            if isinstance(part, dict) and row["message_id"] in messages:
+                messages[row["message_id"]].parts.append((self._where(f"part/{row['id']}"), {**part, "id": row["id"]}))
+        session.messages = list(messages.values())
+        session.todos = self._todos(session_id)
+        session.diffs = self._files.list_of(self._storage / "session_diff" / f"{session_id}.json")
+
+    def _messages(self, session_id: str) -> Iterator[SourceMessage]:
+        query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
+        for row in self._rows(f"session/{session_id}", query, session_id):
+            info = self._json(f"message/{row['id']}", "data", row["data"])
+            if isinstance(info, dict):
+                yield SourceMessage(self._where(f"message/{row['id']}"), {**info, "id": row["id"]})
+
+    def _todos(self, session_id: str) -> list[Any]:
+        rows = self._rows(f"session/{session_id}", "SELECT * FROM todo WHERE session_id = ? ORDER BY position", session_id)
+        return [{name: row[name] for name in ("content", "status", "priority")} for row in rows]
+
+    def orphans(self) -> list[Problem]:
+        queries = {
+            "message": "SELECT id FROM message WHERE session_id NOT IN (SELECT id FROM session)",
+            "part": "SELECT id FROM part WHERE message_id NOT IN (SELECT id FROM message)",
+        }
+        reasons = {"message": "a message without a session", "part": "a part without a message"}
+        return [
+            Problem(self._where(f"{table}/{row['id']}"), reasons[table])
+            for table, query in queries.items()
+            for row in self._rows(table, query)
+        ]
+
+    def _rows(self, where: str, query: str, *values: str) -> list[Any]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            self.problems.append(Problem(self._where(where), str(error)))
+            return []
+
+    def _json(self, where: str, column: str, text: str | None) -> Any:
+        try:
+            return None if text is None else parse_json(text)
+        except ValueError as error:
+            self.problems.append(Problem(self._where(where), f"{column}: {error}"))
+            return None
+
+    def _where(self, row: str) -> str:
+        return f"{self._path}:{row}"
+
+
+def _present(values: JsonObject) -> JsonObject:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def copy_database(path: Path, scratch: Path) -> Path:
+    """Copies a database and its WAL as of one moment. Raises DatabaseInUse if there is none, OSError if it cannot be read."""
+    target = scratch / path.name
+    for _ in range(_COPIES):
+        before = _state(path)
+        shutil.copyfile(path, target)
+        _copy_wal(path, target)
+        if _state(path) == before:
+            return target
+        time.sleep(_PAUSE_SECONDS)
+    raise DatabaseInUse(f"{path} is being written all the time: stop OpenCode, then try again.")
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _copy_wal(path: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(_wal(path), _wal(target))
+    except FileNotFoundError:
+        _wal(target).unlink(missing_ok=True)
+
+
+def _state(path: Path) -> tuple[int, int, bytes]:
+    """Changes with a checkpoint, which alone writes to the database itself, and when the WAL begins anew. What is appended to the
+    WAL meanwhile does no harm: a reader ignores an unfinished transaction at its end."""
+    found = path.stat()
+    try:
+        with _wal(path).open("rb") as wal:
+            header = wal.read(_WAL_HEADER_BYTES)
+    except FileNotFoundError:
+        header = b""
+    return found.st_size, found.st_mtime_ns, header

@@ -1,0 +1,193 @@
+"""Data directories of OpenCode: recorded ones of real versions, and older layouts made of them."""
+
+import hashlib
+import json
+import sqlite3
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+VERSIONS = ("1.1.34", "1.18.33")
+RECORDED_DIRECTORY = "/home/ada/notes"
+_ARCHIVES = Path(__file__).with_name("opencode_data")
+
+
+def unpack(version: str, data: Path, workspace: Path | str = RECORDED_DIRECTORY) -> Path:
+    """What a version recorded, as if its project had been in `workspace`."""
+    with tarfile.open(_ARCHIVES / f"{version}.tar.xz") as archive:
+        archive.extractall(data, filter="data")
+    for head in data.glob("snapshot/**/HEAD"):
+        (head.parent / "refs").mkdir()  # an archive of files has no empty directories
+    for path in data.rglob("*.json"):
+        path.write_text(path.read_text().replace(RECORDED_DIRECTORY, str(workspace)))
+    if (data / "opencode.db").exists():
+        _move_rows(data / "opencode.db", str(workspace))
+    return data
+
+
+def _move_rows(path: Path, workspace: str) -> None:
+    with sqlite3.connect(path) as database:
+        for table in [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]:
+            for column in [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]:
+                change = f'UPDATE "{table}" SET "{column}" = replace("{column}", ?, ?) WHERE typeof("{column}") = \'text\''
+                database.execute(change, (RECORDED_DIRECTORY, workspace))
+    database.close()
+
+
+def answers(data: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((data / "answers.json").read_text())
+    return found
+
+
+def as_shown_here(version: str, kind: str, answer: Any) -> Any:
+    """An answer of a recorded version in the shape of 1.1.34, which this server keeps."""
+    if version == "1.1.34":
+        return answer
+    match kind:
+        case "session":
+            return {name: value for name, value in answer.items() if name not in ("cost", "tokens", "path")}
+        case "todo":
+            return [{**todo, "id": str(position + 1)} for position, todo in enumerate(answer)]
+        case _:
+            return [
+                {"info": _message(message["info"]), "parts": [_without_total(part) for part in message["parts"]]}
+                for message in answer
+            ]
+
+
+def _message(info: dict[str, Any]) -> dict[str, Any]:
+    if info["role"] == "assistant":
+        return _without_total(info)
+    if "summary" not in info:
+        return info
+    return {**info, "summary": {**info["summary"], "diffs": [_as_texts(diff) for diff in info["summary"]["diffs"]]}}
+
+
+def _without_total(value: dict[str, Any]) -> dict[str, Any]:
+    if "tokens" not in value:
+        return value
+    return {**value, "tokens": {name: count for name, count in value["tokens"].items() if name != "total"}}
+
+
+def _as_texts(diff: dict[str, Any]) -> dict[str, Any]:
+    lines = diff["patch"].split("@@\n", 1)[1].splitlines(keepends=True)
+    before = "".join(line[1:] for line in lines if line[0] in " -")
+    after = "".join(line[1:] for line in lines if line[0] in " +")
+    return {
+        "file": diff["file"],
+        "before": before,
+        "after": after,
+        "additions": diff["additions"],
+        "deletions": diff["deletions"],
+    }
+
+
+def state_of(data: Path) -> list[tuple[str, int, str]]:
+    """Every file with its time of change and a hash of its content."""
+    return sorted(
+        (
+            str(path.relative_to(data)),
+            path.stat().st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for path in data.rglob("*")
+    )
+
+
+def session_file(data: Path, session_id: str) -> Path:
+    return next((data / "storage" / "session").glob(f"*/{session_id}.json"))
+
+
+def edit(path: Path, /, **changes: Any) -> None:
+    """Changes fields of a JSON file; None removes one."""
+    value = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({name: kept for name, kept in value.items() if kept is not None}))
+
+
+def with_inline_diffs(data: Path) -> None:
+    """As it was before the second migration: a session's diff is part of it."""
+    for path in (data / "storage" / "session").glob("*/*.json"):
+        diff = data / "storage" / "session_diff" / path.name
+        if diff.exists():
+            diffs = json.loads(diff.read_text())
+            summary = json.loads(path.read_text()).get("summary", {"additions": 0, "deletions": 0})
+            edit(path, summary={**{name: summary[name] for name in ("additions", "deletions")}, "diffs": diffs})
+            diff.unlink()
+    (data / "storage" / "migration").write_text("1")
+
+
+def by_project(data: Path, *, inline_parts: bool = False) -> None:
+    """As it was before the first migration: a directory for each project, and nothing in a session names it. With `inline_parts`
+    as it was even before, with the parts in their message."""
+    storage, project = data / "storage", data / "project" / "home-ada-notes" / "storage" / "session"
+    for old in (storage / "session").glob("*/*.json"):
+        _put(project / "info" / old.name, json.loads(old.read_text()))
+        edit(project / "info" / old.name, projectID=None, directory=None, slug=None)
+        for message in sorted((storage / "message" / old.stem).glob("*.json")):
+            parts = [json.loads(path.read_text()) for path in sorted((storage / "part" / message.stem).glob("*.json"))]
+            inline = {"parts": parts} if inline_parts else {}
+            _put(project / "message" / old.stem / message.name, {**json.loads(message.read_text()), **inline})
+            for part in () if inline_parts else parts:
+                _put(project / "part" / old.stem / message.stem / f"{part['id']}.json", part)
+    for path in _deepest_first(storage):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def _deepest_first(directory: Path) -> Iterator[Path]:
+    yield from sorted(directory.rglob("*"), key=lambda path: -len(path.parts))
+
+
+def _put(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def generate(data: Path, sessions: int, turns: int, directory: str = RECORDED_DIRECTORY) -> Path:
+    """The storage of 1.1 with so many sessions of so many turns, each a prompt and an answer that calls a tool."""
+    storage = data / "storage"
+    _put(storage / "project" / "global.json", {"id": "global", "worktree": "/", "time": {"created": 1, "updated": 1}})
+    for number in range(sessions):
+        session = f"ses_{number:012}"
+        time = {"created": 1_700_000_000_000 + number, "updated": 1_700_000_000_000 + number}
+        info = {"id": session, "slug": "a", "projectID": "global", "directory": directory, "title": f"Session {number}"}
+        _put(storage / "session" / "global" / f"{session}.json", {**info, "version": "1.1.34", "time": time})
+        for turn in range(turns):
+            _put_turn(storage, session, f"{number:06}{turn:06}", directory, time["created"] + 10 * turn)
+    return data
+
+
+def _put_turn(storage: Path, session: str, turn: str, directory: str, now: int) -> None:
+    prompt, answer = f"msg_{turn}a", f"msg_{turn}b"
+    model = {"providerID": "fake", "modelID": "main"}
+    tokens = {"input": 10, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    messages = {
+        prompt: {"role": "user", "time": {"created": now}, "agent": "build", "model": model},
+        answer: {
+            "role": "assistant",
+            "time": {"created": now + 1, "completed": now + 9},
+            "parentID": prompt,
+            "mode": "build",
+            "agent": "build",
+            "path": {"cwd": directory, "root": "/"},
+            "cost": 0,
+            "tokens": tokens,
+            "finish": "stop",
+            **model,
+        },
+    }
+    state = {"status": "completed", "input": {"command": "ls"}, "output": "a.txt\n" * 40, "title": "ls", "metadata": {}}
+    parts: dict[str, list[dict[str, Any]]] = {
+        prompt: [{"type": "text", "text": f"Prompt {turn}: what is in here?"}],
+        answer: [
+            {"type": "step-start"},
+            {"type": "tool", "callID": "c", "tool": "bash", "state": {**state, "time": {"start": now + 2, "end": now + 3}}},
+            {"type": "text", "text": f"Answer {turn}. " * 20, "time": {"start": now + 4, "end": now + 8}},
+            {"type": "step-finish", "reason": "stop", "cost": 0, "tokens": tokens},
+        ],
+    }
+    for message, info in messages.items():
+        _put(storage / "message" / session / f"{message}.json", {"id": message, "sessionID": session, **info})
+        for position, part in enumerate(parts[message]):
+            ids = {"id": f"prt_{turn}{message[-1]}{position}", "sessionID": session, "messageID": message}
+            _put(storage / "part" / message / f"{ids['id']}.json", {**ids, **part})
