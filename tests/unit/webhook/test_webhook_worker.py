@@ -8,10 +8,12 @@ import pytest
 from refused_commits import refused_commits
 from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
 
+from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.session.replay import KEEP_EVENTS, Replay
 from app.storage import queries, webhooks
 from app.storage.checkup import check
+from app.storage.writer import Change
 from app.users.principal import Role
 from app.users.users import User
 from app.webhook.message import MAX_BODY_BYTES
@@ -163,6 +165,17 @@ async def test_a_member_is_sent_what_is_theirs(desk: WebhookDesk) -> None:
     await desk.worker(row, sender)._deliver_new()
     assert names(sender) == ["hers", "hers too"]
     assert (await desk.row()).cursor == 4
+
+
+async def test_a_member_is_sent_what_happens_in_their_directories_alone(desk: WebhookDesk) -> None:
+    """Of events of no session; /d is one that the member may work in."""
+    await desk.users.add(User("anna", Role.MEMBER))
+    row, sender = await desk.add(owner="anna", role="member"), RememberingSender()
+    for directory in ("/d", "/elsewhere", None):
+        payload = b'{"type":"vcs.branch.updated","properties":{"branch":"main"}}'
+        await desk.writer.commit(Change(events=[Event(payload, directory)]))
+    await desk.worker(row, sender)._deliver_new()
+    assert [body.get("directory") for body in sender.bodies()] == ["/d"]
 
 
 @pytest.mark.parametrize("change", ["removed", "role"])
