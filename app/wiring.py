@@ -101,6 +101,7 @@ from app.util import marks
 from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
 from app.webhook.dispatcher import WebhookDispatcher
+from app.webhook.journal_pages import JournalPages
 from app.webhook.owners import WebhookOwners
 from app.webhook.service import Webhooks
 from app.webhook.worker import WorkerServices
@@ -382,13 +383,15 @@ def _webhooks(core: _Core, directories: DirectoryServices) -> Webhooks:
 
 
 def _webhook_dispatcher(storage: _Storage, webhooks: Webhooks) -> WebhookDispatcher:
-    services = WorkerServices(storage.database, storage.writer, webhooks.owners)
+    pages = JournalPages(storage.database)
+    services = WorkerServices(storage.database, storage.writer, webhooks.owners, pages)
     dispatcher = WebhookDispatcher(
         storage.database,
         storage.bus,
         storage.replicas,
         storage.leases.owner,
         lambda row: webhooks.worker(row, services),
+        pages,
         is_shared=storage.is_shared,
     )
     webhooks.changed = dispatcher.changed

@@ -22,6 +22,7 @@ from app.storage.writer import Change, Writer
 from app.util import clock
 from app.util.failure_log import FailureLog
 from app.webhook.event_patterns import matches
+from app.webhook.journal_pages import JournalPages
 from app.webhook.message import WebhookMessage, message, message_id, session_of, type_of
 from app.webhook.owners import WebhookEnds, WebhookOwners
 from app.webhook.retry import next_attempt
@@ -29,7 +30,6 @@ from app.webhook.sender import SendResult
 
 log = logging.getLogger(__name__)
 
-PAGE_BYTES = 256 * 1024
 STORE_SECONDS = 0.25
 """What was accepted is stored so much later at most, while more is sent."""
 STORE_SKIPPED = 500
@@ -62,6 +62,7 @@ class WorkerServices:
     database: Database
     writer: Writer
     owners: WebhookOwners
+    pages: JournalPages
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
 
@@ -147,12 +148,8 @@ class WebhookWorker:
                 await self.store_progress()
 
     async def _next_page(self) -> webhooks.JournalPage:
-        principal, cursor, directory = await self._principal(), self._at.cursor, self._webhook.directory
-
-        def read(connection: Connection) -> webhooks.JournalPage:
-            return webhooks.journal_page(connection, cursor, directory, principal.visible_owner, PAGE_BYTES)
-
-        return await self._services.database.read(read)
+        principal = await self._principal()
+        return await self._services.pages.after(self._at.cursor, self._webhook.directory, principal.visible_owner)
 
     async def _tell_of_gap(self) -> None:
         """Whatever events it wants: those that it missed may be among them."""

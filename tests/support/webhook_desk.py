@@ -21,6 +21,7 @@ from app.users.principal import OPERATOR, Principal
 from app.users.server_secret import ServerSecret
 from app.users.users import Users
 from app.util import clock
+from app.webhook.journal_pages import JournalPages
 from app.webhook.message import WebhookMessage
 from app.webhook.owners import WebhookOwners
 from app.webhook.sender import SendResult
@@ -148,7 +149,12 @@ class WebhookDesk:
     @asynccontextmanager
     async def working(self, row: Any, sender: Any, **options: Any) -> AsyncIterator["asyncio.Task[None]"]:
         worker = self.worker(row, sender, **options)
-        self.bus.notify(worker.wake)
+
+        def wake() -> None:
+            self.services.pages.note_events()
+            worker.wake()
+
+        self.bus.notify(wake)
         task = asyncio.create_task(worker.run())
         try:
             async with asyncio.timeout(PATIENCE):
@@ -171,9 +177,10 @@ async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> Async
     database, bus = Database(url), MemoryBus()
     sql = Statements(database.dialect)
     writer, users = Writer(database, sql, Sequencer(bus)), Users(database, sql)
+    pages = JournalPages(database)
     owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), _admits)
     try:
-        yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, jumping.sleep))
+        yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, pages, jumping.sleep))
     finally:
         await writer.drain()
         database.close()
