@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import pytest
-from cable import Cable, cable
+from cable import cable
 from running_server import RunningServer
 
-from opensession_client import AsyncOpensession, UnknownEvent, operations
+from opensession_client import AsyncEventStream, AsyncOpensession, UnknownEvent, operations
 from opensession_client.events import parse_event
 from opensession_client.models import (
     EventMessagePartDelta,
     EventMessagePartUpdated,
+    EventServerConnected,
     EventServerResync,
     EventSessionCreated,
     EventSessionIdle,
@@ -132,31 +133,36 @@ async def test_a_stream_misses_and_doubles_nothing_while_its_connection_breaks(s
     assert texts == stored and len(max(stored.values(), key=len).split()) == 200
 
 
-async def test_a_connection_that_falls_silent_is_made_again(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cable(server.port) as wire:
-        async with AsyncOpensession(wire.base) as client, AsyncOpensession(server.base) as direct, asyncio.timeout(SECONDS):
-            stream = silent_after(client, seconds=1)
-            async with stream as events:
-                wire.hold()
-                session = await direct.create_session("Said into a dead wire")
-                release = asyncio.get_running_loop().call_later(2, revive, wire)
-                titles = (event.properties.info.title async for event in events if isinstance(event, EventSessionCreated))
-                assert await anext(titles) == session.title
-                release.cancel()
+class SilentServer:
+    """Greets its first client and says nothing more; to the second it sends an event."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+        greeting = b'id: 5\ndata: {"type":"server.connected","properties":{}}\n\n'
+        event = b'id: 6\ndata: {"type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        writer.write(greeting if len(self.requests) == 1 else event)
+        await writer.drain()
+        await reader.read()
+        writer.close()
 
 
-def silent_after(client: AsyncOpensession, seconds: float) -> Any:
-    from opensession_client._async.event_stream import AsyncEventStream
+async def test_a_connection_that_falls_silent_is_made_again() -> None:
+    silent = SilentServer()
+    async with await asyncio.start_server(silent.serve, "127.0.0.1", 0) as server, asyncio.timeout(SECONDS):
+        port = server.sockets[0].getsockname()[1]
+        async with AsyncOpensession(f"http://127.0.0.1:{port}") as client, patient_for(client, seconds=2) as events:
+            assert [type(await anext(events)) for _ in range(2)] == [EventServerConnected, EventSessionIdle]
+    assert ["last-event-id: 5" in request for request in silent.requests] == [False, True]
 
+
+def patient_for(client: AsyncOpensession, seconds: float) -> AsyncEventStream:
     return AsyncEventStream(
-        client.http, directory=None, parts="delta", last_event_id=None, reconnect_seconds=60, silence_seconds=seconds
+        client.http, directory=None, parts="delta", last_event_id=None, reconnect_seconds=None, silence_seconds=seconds
     )
-
-
-def revive(wire: Cable) -> None:
-    """What hung on the dead connections is lost."""
-    wire.cut()
-    wire.let_go()
 
 
 async def test_a_stream_goes_on_where_an_earlier_one_ended(client: AsyncOpensession) -> None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LEAST_SILENCE_SECONDS = 5.0
+"""A slow server greets a new stream by then, however little time a prompt has."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromptCallbacks:
@@ -96,7 +99,7 @@ class PromptRun:
             parts="delta",
             last_event_id=None,
             reconnect_seconds=self._retry_seconds,
-            silence_seconds=min(self._timeout or SILENCE_SECONDS, SILENCE_SECONDS),
+            silence_seconds=min(max(self._timeout or SILENCE_SECONDS, LEAST_SILENCE_SECONDS), SILENCE_SECONDS),
         )
 
     def _call(self, operation: Operation[T]) -> T:
