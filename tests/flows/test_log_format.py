@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from otlp_receiver import otlp_receiver
-from running_app import running_app
+from running_app import PATIENCE, running_app
 from running_server import serving, this_checkout
 from turns import call, say
 
@@ -32,8 +33,10 @@ def lines_of_an_abort(directory: Path, command: list[str], environment: dict[str
         with httpx.Client(base_url=server.base, timeout=60) as client:
             session: str = client.post("/session", json={"title": "named"}).json()["id"]
             client.post(f"/session/{session}/prompt_async", json=BLAST).raise_for_status()
+            give_up = time.monotonic() + PATIENCE
             while "So" not in client.get(f"/session/{session}/message").text:
-                pass
+                assert time.monotonic() < give_up, "the model said nothing"
+                time.sleep(0.02)
             client.post(f"/session/{session}/abort").raise_for_status()
             entry = {"service": "test", "level": "warn", "message": "two\nlines"}
             client.post("/log", json=entry).raise_for_status()

@@ -111,6 +111,16 @@ async def test_a_turn_that_runs_waits_and_is_aborted(tmp_path: Path, database: d
     assert after("sse_clients") == 1 and after("sse_bytes_total") > both("sse_bytes_total") > 0
 
 
+async def test_a_turn_that_another_server_is_to_go_on_with(tmp_path: Path, database: dict[str, Any]) -> None:
+    async with counted(tmp_path, [[say("So", chunks=1), {"sleep": 60}]], **database) as app:
+        session = await app.create_session(title="named")
+        await app.prompt_async(session["id"], "Go")
+        await until(lambda: len(app.provider.requests) == 1)
+        await app.services.runs.runner.hand_over()
+        found = await scrape(app)
+    assert found("turns_total", outcome="handed_over") == 1 and found("turns_total", outcome="aborted") == 0
+
+
 async def test_a_permission_that_waits_and_is_rejected(tmp_path: Path) -> None:
     async with counted(tmp_path, [[bash("echo one")]], ASK) as app:
         session = await app.create_session()
