@@ -20,21 +20,22 @@ from turns import call, say
 from app.telemetry.log_lines import JsonLines
 from app.tool.builtin.glob import GlobTool
 
-BLAST = {"parts": [{"type": "text", "text": "Go"}], "model": {"providerID": "scripted", "modelID": "rules"}}
+SAID = "it has begun"
+PROMPT = {"parts": [{"type": "text", "text": "Go"}], "model": {"providerID": "scripted", "modelID": "rules"}}
 
 
 def lines_of_an_abort(directory: Path, command: list[str], environment: dict[str, str]) -> tuple[str, list[str]]:
     """The session, and what was logged after the start: of a turn that is aborted, and of a request that no route reads."""
     script = directory / "script.json"
-    script.write_text(json.dumps({"turns": [[{"text": "So", "chunks": 1}, {"sleep": 60}]]}))
+    script.write_text(json.dumps({"turns": [[{"text": SAID, "chunks": 1}, {"sleep": 60}]]}))
     with serving(command, directory, {**environment, "OPENSESSION_SCRIPT": str(script)}) as server:
         log = directory / "server.log"
         begun = log.stat().st_size
         with httpx.Client(base_url=server.base, timeout=60) as client:
             session: str = client.post("/session", json={"title": "named"}).json()["id"]
-            client.post(f"/session/{session}/prompt_async", json=BLAST).raise_for_status()
+            client.post(f"/session/{session}/prompt_async", json=PROMPT).raise_for_status()
             give_up = time.monotonic() + PATIENCE
-            while "So" not in client.get(f"/session/{session}/message").text:
+            while SAID not in client.get(f"/session/{session}/message").text:
                 assert time.monotonic() < give_up, "the model said nothing"
                 time.sleep(0.02)
             client.post(f"/session/{session}/abort").raise_for_status()
