@@ -28,7 +28,7 @@ def _separators(body: bytes, start: int, end: int) -> int:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(levels + 1):
         level = [inner for outer in level for inner in _values(outer) if isinstance(inner, dict | list)]
         if not level:
