@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app import cli_data, cli_opencode, cli_users
+from app import cli_data, cli_opencode, cli_run, cli_sessions, cli_users
 from app.cli_support import database_must_do, fail, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
@@ -17,10 +17,15 @@ from app.telemetry.log_lines import LogFormat, set_up_log
 if TYPE_CHECKING:
     from app.util.finding import Finding
 
-app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True)
 app.add_typer(cli_users.token, name="token")
 app.add_typer(cli_users.user, name="user")
 app.add_typer(cli_users.secret, name="secret")
+app.add_typer(cli_sessions.session, name="session")
+app.add_typer(cli_sessions.mcp, name="mcp")
+app.command("run")(cli_run.run)
+app.command("models")(cli_sessions.models)
+app.command("agents")(cli_sessions.agents)
 app.command("stats")(cli_data.stats)
 app.command("prune")(cli_data.prune)
 app.command("import-opencode")(cli_opencode.import_opencode)

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -54,9 +55,12 @@ def create_app(
     hostname: str = "127.0.0.1",
     port: int = 4096,
     choices: Choices = Choices(),
+    password: str | None = None,
 ) -> FastAPI:
-    """`workspace` is the directory that requests work in when they name none; `hostname` and `port` are the server's own."""
+    """`workspace` is the directory that requests work in when they name none; `hostname` and `port` are the server's own.
+    `password` takes the place of the environment's."""
     settings, flags = settings or Settings(), Flags.from_env()
+    flags = replace(flags, server_password=password) if password else flags
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -120,6 +120,8 @@ class Choices:
     scripted: Callable[[], Provider] = shared_scripted
     heartbeat_seconds: float = 10.0
     plugin_hook_seconds: float = HOOK_SECONDS
+    recovers_all: bool = True
+    """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,8 @@ class Server:
         await self._core.storage.bus.start()
         await self._core.storage.replicas.start()
         await self._follower.start()
-        await self._recovery.run()
+        if self._core.choices.recovers_all:
+            await self._recovery.run()
         self._recovery.watch()
         await self.services.runs.queue.resume()
         if self._core.storage.is_shared:
@@ -543,7 +546,10 @@ def _recovery(core: _Core, services: Services) -> Recovery:
     reverts = UnfinishedReverts(core.storage.store, instances, runs.actions)
     continues = core.settings.interrupted == "continue"
     storage = core.storage
-    return Recovery(storage.store, storage.leases, pending, instances, runs.prompts, reverts, continues=continues)
+    prompted_only = not core.choices.recovers_all
+    return Recovery(
+        storage.store, storage.leases, pending, instances, runs.prompts, reverts, continues=continues, prompted_only=prompted_only
+    )
 
 
 def _housekeeping(core: _Core, services: Services, search_index: SearchIndex) -> Housekeeping:

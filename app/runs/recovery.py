@@ -78,8 +78,10 @@ class Recovery:
         reverts: "UnfinishedReverts",
         *,
         continues: bool = True,
+        prompted_only: bool = False,
     ) -> None:
-        """`continues`: interrupted turns are resumed; otherwise they end with an error."""
+        """`continues`: interrupted turns are resumed; otherwise they end with an error. `prompted_only`: dead servers' sessions
+        are left to others, but for those that this server has a prompt of."""
         self._store = store
         self._leases = leases
         self._pending = pending
@@ -87,6 +89,7 @@ class Recovery:
         self._turns = turns
         self._reverts = reverts
         self._continues = continues
+        self._prompted_only = prompted_only
         self._taken_over: dict[str, Interruption] = {}
         """Sessions that are not recovered yet."""
         self._abandoned: dict[str, float] = {}
@@ -124,7 +127,8 @@ class Recovery:
             try:
                 if await self._recover_dead():
                     await self._reverts.undo()
-                await self._start_abandoned()
+                if not self._prompted_only:
+                    await self._start_abandoned()
                 failures.worked()
                 pause = POLL_SECONDS
             except Exception as error:  # noqa: BLE001  whatever it is, the next look may succeed
@@ -134,6 +138,8 @@ class Recovery:
     async def _recover_dead(self) -> bool:
         """Whether a server had died."""
         dead = self._leases.find_dead(await self._store.query(queries.leases))
+        if self._prompted_only:
+            dead = [lease for lease in dead if self._turns.is_running(lease.session_id)]
         if dead:
             await asyncio.to_thread(marks.end_abandoned)  # a killed server's commands on this machine, before its turns go on
             self._taken_over |= await self._leases.take_over(dead)

@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 from sse_reader import EventReader
-from streaming_transport import StreamingTransport
+from app.terminal.asgi_transport import StreamingTransport
 
 from app.api.services import Services
 from app.main import create_app

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 from running_app import RunningApp
-from streaming_transport import StreamingTransport
+from app.terminal.asgi_transport import StreamingTransport
 
 from app.api.tokens import TokenStore
 from app.users.principal import Role

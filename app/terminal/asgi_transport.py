@@ -36,7 +36,7 @@ class _Exchange(httpx.AsyncByteStream):
     async def started(self) -> tuple[int, list[tuple[bytes, bytes]]]:
         message = await self._next()
         if message is None:
-            raise AssertionError("the application sent no answer")
+            raise httpx.RemoteProtocolError("the application sent no answer")
         return message["status"], list(message["headers"])
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

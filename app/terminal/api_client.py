@@ -1,0 +1,118 @@
+"""The API over httpx, for the commands: calls whose errors are sentences, and a directory's events, resumed by themselves."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import httpx
+import orjson
+
+Json = dict[str, Any]
+
+RECONNECT_SECONDS = 30.0
+_PAUSE_SECONDS = 0.5
+_SILENCE_SECONDS = 60.0
+"""Longer than a few of the server's heartbeats."""
+
+
+class ApiRefused(Exception):
+    """The server refused a request, or cannot be reached. Its text is for the user. `status` is 0 without an answer."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class ApiClient:
+    """`name` is how messages call the server."""
+
+    def __init__(self, http: httpx.AsyncClient, name: str) -> None:
+        self._http = http
+        self._name = name
+
+    async def get(self, path: str, **query: Any) -> Any:
+        return await self._call("GET", path, None, query)
+
+    async def post(self, path: str, body: Any = None, **query: Any) -> Any:
+        return await self._call("POST", path, body, query)
+
+    async def delete(self, path: str) -> Any:
+        return await self._call("DELETE", path, None, {})
+
+    async def _call(self, method: str, path: str, body: Any, query: Json) -> Any:
+        try:
+            answer = await self._http.request(method, path, json=body, params=query or None)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        if answer.is_error:
+            raise self._refused(answer.status_code, answer.content)
+        return orjson.loads(answer.content) if answer.content.strip() else None
+
+    def _unreachable(self, error: Exception) -> ApiRefused:
+        return ApiRefused(f"{self._name} cannot be reached: {error or type(error).__name__}")
+
+    def _refused(self, status: int, body: bytes) -> ApiRefused:
+        if status == 401:
+            hint = "set OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD (and OPENCODE_SERVER_USERNAME)"
+            return ApiRefused(f"{self._name} needs a login: {hint}.", status)
+        return ApiRefused(_message(body) or f"{self._name} answered with {status}", status)
+
+    async def events(self, directory: str) -> AsyncGenerator[Json, None]:
+        """Those of a directory, from the moment of the first, `server.connected`. Raises ApiRefused when the server is lost."""
+        cursor, last = "", time.monotonic()
+        while True:
+            lost: ApiRefused | None = None
+            try:
+                async for frame in self._stream(directory, cursor):
+                    cursor, last = frame[0], time.monotonic()
+                    yield frame[1]
+            except httpx.TransportError as error:
+                lost = self._unreachable(error)
+            if time.monotonic() - last > RECONNECT_SECONDS:
+                raise lost or ApiRefused(f"{self._name} has ended the stream of events.")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _stream(self, directory: str, cursor: str) -> AsyncIterator[tuple[str, Json]]:
+        """Each event with the id of the last one that had an id. An id alone, without data, belongs to no event."""
+        query, headers = {"directory": directory, "parts": "delta"}, {"last-event-id": cursor}
+        timeout = httpx.Timeout(30, read=_SILENCE_SECONDS)
+        async with self._http.stream("GET", "/event", params=query, headers=headers, timeout=timeout) as answer:
+            if answer.is_server_error:
+                raise httpx.RemoteProtocolError(f"it answers with {answer.status_code}")  # it stops, or starts
+            if answer.is_error:
+                raise self._refused(answer.status_code, await answer.aread())
+            async for line in _lines(answer.aiter_bytes()):
+                name, _, value = line.partition(b": ")
+                if name == b"id":
+                    cursor = value.decode()
+                elif name == b"data":
+                    yield cursor, orjson.loads(value)
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """httpx's own lines end at characters too that JSON has within a text."""
+    begun = b""
+    async for piece in pieces:
+        *lines, begun = (begun + piece).split(b"\n")
+        for line in lines:
+            yield line
+
+
+def _message(body: bytes) -> str | None:
+    """Of an error of the API: what it says, or the fields that were wrong."""
+    try:
+        error = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(error, dict):
+        return None
+    issues = [issue for issue in error.get("error") or error.get("errors") or [] if isinstance(issue, dict)]
+    if issues:
+        return "; ".join(f"{'.'.join(map(str, issue.get('path', [])))}: {issue.get('message')}" for issue in issues)
+    return error_text(error)
+
+
+def error_text(error: Json) -> str:
+    """Of an error as the API and the events carry it: `{name, data: {message}}`."""
+    return str((error.get("data") or {}).get("message") or error.get("name") or error)

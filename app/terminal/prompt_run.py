@@ -1,0 +1,181 @@
+"""One prompt, from its session until it is answered: sent, shown while it runs, its questions answered, stopped by Ctrl-C."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from app.terminal.api_client import ApiClient, ApiRefused
+from app.terminal.outcome import STOPPED, Outcome
+from app.util import ids
+
+Json = dict[str, Any]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """`session_id`: of one that goes on; `continues`: the newest one goes on. Without either there is a new one."""
+
+    parts: list[Json]
+    session_id: str | None = None
+    continues: bool = False
+    forks: bool = False
+    model: tuple[str, str] | None = None
+    agent: str | None = None
+    title: str | None = None
+
+    def prompt(self, message_id: str) -> Json:
+        model = {"model": {"providerID": self.model[0], "modelID": self.model[1]}} if self.model else {}
+        return {"messageID": message_id, "parts": self.parts, **model, **({"agent": self.agent} if self.agent else {})}
+
+
+class View(Protocol):
+    """What is done with the events, and who answers for the user: with the reply to a permission request, and with the answers to
+    each question of one, None to reject it."""
+
+    def show(self, event: Json) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    async def permit(self, request: Json) -> str: ...
+
+    async def choose(self, request: Json) -> list[list[str]] | None: ...
+
+
+async def open_session(api: ApiClient, options: PromptOptions) -> Json:
+    """The session that is prompted. Raises ApiRefused."""
+    if options.session_id is None and not options.continues:
+        return dict(await api.post("/session", {"title": options.title} if options.title else {}))
+    found = await _named(api, options)
+    if options.forks:
+        found = dict(await api.post(f"/session/{found['id']}/fork", {}))
+    return found
+
+
+async def _named(api: ApiClient, options: PromptOptions) -> Json:
+    if options.session_id is not None:
+        return dict(await api.get(f"/session/{options.session_id}"))
+    sessions = await api.get("/session", roots="true")
+    if not sessions:
+        raise ApiRefused("There is no session here to continue: leave --continue out.")
+    return dict(max(sessions, key=lambda session: session["time"]["updated"]))
+
+
+class PromptRun:
+    """`run` sends the prompt and returns the exit code. A first interrupt aborts the turn and waits for its end; the second
+    cancels this."""
+
+    def __init__(self, api: ApiClient, view: View, session: Json) -> None:
+        self._api = api
+        self._view = view
+        self._session = session
+        self._family = {session["id"]: True}
+        """Sessions of which it is known whether they are this one's or a subagent's of it."""
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._asking = asyncio.Lock()
+        self._abort: asyncio.Task[None] | None = None
+
+    async def run(self, options: PromptOptions) -> int:
+        message_id = ids.ascending("message")
+        outcome = Outcome(self._session["id"], message_id)
+        events = self._api.events(self._session["directory"])
+        try:
+            await anext(events)  # the greeting: from now on nothing is missed
+            await self._api.post(f"/session/{self._session['id']}/prompt_async", options.prompt(message_id))
+            with _interrupts(self._interrupt):
+                await self._follow(events, outcome)
+        finally:
+            for task in self._asked.values():
+                task.cancel()
+            await events.aclose()
+        return STOPPED if self._abort else outcome.exit_code
+
+    async def _follow(self, events: AsyncIterator[Json], outcome: Outcome) -> None:
+        await self._answer_waiting()
+        while not outcome.is_known:
+            event = await anext(events)
+            outcome.note(event)
+            self._view.show(event)
+            await self._answer(event)
+            self._raise_failures()
+
+    def _raise_failures(self) -> None:
+        """Of the tasks beside the events."""
+        for request_id, task in list(self._asked.items()):
+            if task.done():
+                del self._asked[request_id]
+                task.result()
+        if self._abort and self._abort.done():
+            self._abort.result()
+
+    def _interrupt(self) -> None:
+        self._view.say("Stopping the turn; Ctrl-C again quits at once.")
+        self._abort = asyncio.create_task(self._stop())
+
+    async def _stop(self) -> None:
+        await self._api.post(f"/session/{self._session['id']}/abort")
+
+    # What the agent asks.
+
+    async def _answer_waiting(self) -> None:
+        """What a turn that runs already has asked before."""
+        for kind in ("permission", "question"):
+            for request in await self._api.get(f"/{kind}", directory=self._session["directory"]):
+                await self._answer({"type": f"{kind}.asked", "properties": request})
+
+    async def _answer(self, event: Json) -> None:
+        properties = event["properties"]
+        if event["type"] in ("permission.replied", "question.replied", "question.rejected"):
+            if task := self._asked.pop(properties["requestID"], None):
+                task.cancel()
+        act = {"permission.asked": self._permit, "question.asked": self._choose}.get(event["type"])
+        if act and properties["id"] not in self._asked and await self._is_of_family(properties["sessionID"]):
+            self._asked[properties["id"]] = asyncio.create_task(act(properties))
+
+    async def _is_of_family(self, session_id: str) -> bool:
+        if session_id not in self._family:
+            parent = (await self._api.get(f"/session/{session_id}")).get("parentID")
+            self._family[session_id] = parent is not None and await self._is_of_family(parent)
+        return self._family[session_id]
+
+    async def _permit(self, request: Json) -> None:
+        async with self._asking:
+            reply = await self._view.permit(request)
+        await self._reply(f"/permission/{request['id']}/reply", {"reply": reply})
+
+    async def _choose(self, request: Json) -> None:
+        async with self._asking:
+            answers = await self._view.choose(request)
+        if answers is None:
+            await self._reply(f"/question/{request['id']}/reject")
+        else:
+            await self._reply(f"/question/{request['id']}/reply", {"answers": answers})
+
+    async def _reply(self, path: str, body: Json | None = None) -> None:
+        try:
+            await self._api.post(path, body)
+        except ApiRefused as refused:
+            if refused.status != 404:  # somebody else has answered
+                raise
+
+
+@contextmanager
+def _interrupts(first: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C, or a SIGTERM, calls `first`; the second one cancels the task."""
+    loop, task, calls = asyncio.get_running_loop(), asyncio.current_task(), iter([first])
+    assert task is not None
+
+    def interrupt() -> None:
+        next(calls, task.cancel)()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
