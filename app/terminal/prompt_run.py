@@ -76,6 +76,8 @@ class PromptRun:
         self._family = {session["id"]: True}
         """Sessions of which it is known whether they are this one's or a subagent's of it."""
         self._asked: dict[str, asyncio.Task[None]] = {}
+        self._answered: set[str] = set()
+        """Requests whose answer is on its way: what is announced of them may be this answer."""
         self._asking = asyncio.Lock()
         self._abort: asyncio.Task[None] | None = None
 
@@ -130,11 +132,15 @@ class PromptRun:
     async def _answer(self, event: Json) -> None:
         properties = event["properties"]
         if event["type"] in ("permission.replied", "question.replied", "question.rejected"):
-            if task := self._asked.pop(properties["requestID"], None):
-                task.cancel()
+            self._withdraw(properties["requestID"])
         act = {"permission.asked": self._permit, "question.asked": self._choose}.get(event["type"])
         if act and properties["id"] not in self._asked and await self._is_of_family(properties["sessionID"]):
             self._asked[properties["id"]] = asyncio.create_task(act(properties))
+
+    def _withdraw(self, request_id: str) -> None:
+        """Somebody else has answered, or nobody needs to any more."""
+        if request_id in self._asked and request_id not in self._answered:
+            self._asked.pop(request_id).cancel()
 
     async def _is_of_family(self, session_id: str) -> bool:
         if session_id not in self._family:
@@ -145,11 +151,13 @@ class PromptRun:
     async def _permit(self, request: Json) -> None:
         async with self._asking:
             reply = await self._view.permit(request)
+        self._answered.add(request["id"])
         await self._reply(f"/permission/{request['id']}/reply", {"reply": reply})
 
     async def _choose(self, request: Json) -> None:
         async with self._asking:
             answers = await self._view.choose(request)
+        self._answered.add(request["id"])
         if answers is None:
             await self._reply(f"/question/{request['id']}/reject")
         else:

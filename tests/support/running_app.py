@@ -25,7 +25,6 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 from sse_reader import EventReader
-from app.terminal.asgi_transport import StreamingTransport
 
 from app.api.services import Services
 from app.main import create_app
@@ -33,6 +32,7 @@ from app.provider.scripted.adapter import ScriptedAnswer, ScriptedProvider, Scri
 from app.settings import Settings
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
+from app.terminal.asgi_transport import StreamingTransport
 from app.wiring import Choices
 
 PATIENCE = 60.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 from running_app import RunningApp
-from app.terminal.asgi_transport import StreamingTransport
 
 from app.api.tokens import TokenStore
+from app.terminal.asgi_transport import StreamingTransport
 from app.users.principal import Role
 from app.users.users import User
 
