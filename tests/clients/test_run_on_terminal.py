@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from running_server import clean_environment, needed, new_workspace, serving, this_checkout
+from doc_snippets import blocks, matches
+from running_server import ROOT, clean_environment, needed, new_workspace, serving, this_checkout
 from terminal import Terminal, terminal
 
 SLOW = {"turns": [[{"text": "Let me think."}, {"sleep": 3600}]]}
@@ -40,21 +42,12 @@ def slow(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_tools_and_differences_are_shown_between_the_texts(tmp_path: Path) -> None:
-    with running(tmp_path, "edit a.txt: hello -> goodbye") as screen:
-        shown = screen.wait_for("code 0")
-    wanted = [
-        "I will read a.txt",
-        "✓ read a.txt",
-        "Now I will edit it.",
-        "✓ edit a.txt",
-        "  -hello",
-        "  +goodbye",
-        "Done:",
-        "code 0",
-    ]
-    assert [shown.find(text) for text in wanted] == sorted(shown.find(text) for text in wanted)
-    assert -1 not in [shown.find(text) for text in wanted]
+def test_tools_and_differences_are_shown_as_the_documentation_has_it(tmp_path: Path) -> None:
+    (block,) = [each for each in blocks((ROOT / "docs" / "cli.md").read_text()) if each.kind == "text terminal"]
+    command, shown = block.code.split("\n", 1)
+    with running(tmp_path, *shlex.split(command)[3:]) as screen:
+        seen = screen.wait_for("code 0")
+    assert matches(shown, seen.partition("code 0")[0])
 
 
 def test_a_text_is_shown_while_it_streams(tmp_path: Path, slow: str) -> None:

@@ -106,7 +106,15 @@ def _finished(command: list[str], server: RunningServer, directory: Path) -> str
     opensession.chmod(0o755)
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = clean_environment(home, OPENSESSION_DATA_DIR=str(server.data), PATH=path, PYTHONPATH=str(ROOT / "client"))
-    done = subprocess.run(command, cwd=server.workspace, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        command,
+        cwd=server.workspace,
+        env=environment,
+        stdin=subprocess.DEVNULL,  # a command that reads it ends
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
