@@ -20,7 +20,7 @@ T = TypeVar("T")
 INTERRUPTED = 130
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     DEFAULT = "default"
     JSON = "json"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_api import Attach, Format, Where, with_server
+from app.cli_api import Attach, OutputFormat, Where, with_server
 
 if TYPE_CHECKING:
     from app.terminal.api_client import ApiClient
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]
 Files = Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")]
-Model = Annotated[str | None, typer.Option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")]
+ModelName = Annotated[str | None, typer.Option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")]
 
 
 def run(
@@ -22,11 +22,11 @@ def run(
     session: Annotated[str | None, typer.Option("-s", "--session", metavar="ID", help="The session that goes on.")] = None,
     continues: Annotated[bool, typer.Option("-c", "--continue", help="The newest session here goes on.")] = False,
     fork: Annotated[bool, typer.Option("--fork", help="A copy of that session goes on (with -s or -c).")] = False,
-    model: Model = None,
+    model: ModelName = None,
     agent: Annotated[str | None, typer.Option(help="The agent that answers: build, plan, or one of yours.")] = None,
     files: Files = None,
     title: Annotated[str | None, typer.Option(help="Of the new session; without it a model makes one.")] = None,
-    format: Annotated[Format, typer.Option(help="json: a line for each part, tool call and error.")] = Format.DEFAULT,
+    format: Annotated[OutputFormat, typer.Option(help="json: a line for each part, tool call and error.")] = OutputFormat.DEFAULT,
     allow: Annotated[bool, typer.Option("--allow", help="Grant what the agent asks permission for, unasked.")] = False,
     attach: Attach = None,
     where: Where = None,
@@ -49,7 +49,9 @@ def run(
         agent=agent,
         title=title,
     )
-    raise typer.Exit(with_server(attach, where, lambda api: _run(api, options, as_json=format is Format.JSON, allows=allow)))
+    raise typer.Exit(
+        with_server(attach, where, lambda api: _run(api, options, as_json=format is OutputFormat.JSON, allows=allow))
+    )
 
 
 async def _run(api: "ApiClient", options: "PromptOptions", *, as_json: bool, allows: bool) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_api import Attach, Format, Where, print_json, with_server
+from app.cli_api import Attach, OutputFormat, Where, print_json, with_server
 from app.cli_support import fail
 
 if TYPE_CHECKING:
@@ -14,27 +14,29 @@ if TYPE_CHECKING:
 session = typer.Typer(help="Sessions: list, show and delete them.", no_args_is_help=True)
 mcp = typer.Typer(help="MCP servers.", no_args_is_help=True)
 
-AsFormat = Annotated[Format, typer.Option("--format", help="json: as the API has it.")]
+AsFormat = Annotated[OutputFormat, typer.Option("--format", help="json: as the API has it.")]
 Most = Annotated[int | None, typer.Option("-n", "--max-count", min=1, help="At most so many.")]
 SessionId = Annotated[str, typer.Argument(metavar="ID")]
 
 
 @session.command("list")
-def list_sessions(most: Most = None, form: AsFormat = Format.DEFAULT, attach: Attach = None, where: Where = None) -> None:
+def list_sessions(most: Most = None, form: AsFormat = OutputFormat.DEFAULT, attach: Attach = None, where: Where = None) -> None:
     """The sessions of this directory without those of subagents, the newest first."""
     found = with_server(attach, where, lambda api: api.get("/session", roots="true"))
     newest = sorted(found, key=lambda each: -each["time"]["updated"])[:most]
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         print_json(newest)
     else:
         _table([(each["id"], _when(each["time"]["updated"]), each["title"]) for each in newest])
 
 
 @session.command("show")
-def show_session(session_id: SessionId, form: AsFormat = Format.DEFAULT, attach: Attach = None, where: Where = None) -> None:
+def show_session(
+    session_id: SessionId, form: AsFormat = OutputFormat.DEFAULT, attach: Attach = None, where: Where = None
+) -> None:
     """A session with its messages: the texts, and what tools did."""
     info, messages = with_server(attach, where, lambda api: _conversation(api, session_id))
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         print_json({"info": info, "messages": messages})
         return
     from app.terminal.console import Screen

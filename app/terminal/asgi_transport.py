@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx
 
-Message = MutableMapping[str, Any]
-App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+AsgiMessage = MutableMapping[str, Any]
+App = Callable[[AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]]
 
 
 class StreamingTransport(httpx.AsyncBaseTransport):
@@ -30,7 +30,7 @@ class _Exchange(httpx.AsyncByteStream):
     def __init__(self, app: App, request: httpx.Request, body: bytes) -> None:
         self._body: bytes | None = body
         self._gone = asyncio.Event()
-        self._sent: asyncio.Queue[Message] = asyncio.Queue()
+        self._sent: asyncio.Queue[AsgiMessage] = asyncio.Queue()
         self._task = asyncio.create_task(self._run(app, _scope(request)))
 
     async def started(self) -> tuple[int, list[tuple[bytes, bytes]]]:
@@ -50,24 +50,24 @@ class _Exchange(httpx.AsyncByteStream):
         self._gone.set()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self, app: App, scope: Message) -> None:
+    async def _run(self, app: App, scope: AsgiMessage) -> None:
         try:
             await app(scope, self._receive, self._send)
         finally:
             self._sent.put_nowait({"type": "end"})
 
-    async def _receive(self) -> Message:
+    async def _receive(self) -> AsgiMessage:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: AsgiMessage) -> None:
         if not self._gone.is_set():
             self._sent.put_nowait(message)
 
-    async def _next(self) -> Message | None:
+    async def _next(self) -> AsgiMessage | None:
         """None at the end. Raises what the application raised."""
         message = await self._sent.get()
         if message["type"] != "end":
@@ -76,7 +76,7 @@ class _Exchange(httpx.AsyncByteStream):
         return None
 
 
-def _scope(request: httpx.Request) -> Message:
+def _scope(request: httpx.Request) -> AsgiMessage:
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

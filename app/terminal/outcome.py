@@ -8,7 +8,7 @@ _UNANSWERED = ("tool-calls", None)
 """How the last step of a turn finishes that a refused permission ended."""
 
 
-class Outcome:
+class PromptOutcome:
     """Of the prompt that is stored as `message_id`: what came before it in the session is not about it."""
 
     def __init__(self, session_id: str, message_id: str) -> None:

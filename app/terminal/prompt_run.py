@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.terminal.api_client import ApiClient, ApiRefused
-from app.terminal.outcome import STOPPED, Outcome
+from app.terminal.outcome import STOPPED, PromptOutcome
 from app.util import ids
 
 Json = dict[str, Any]
@@ -83,7 +83,7 @@ class PromptRun:
 
     async def run(self, options: PromptOptions) -> int:
         message_id = ids.ascending("message")
-        outcome = Outcome(self._session["id"], message_id)
+        outcome = PromptOutcome(self._session["id"], message_id)
         events = self._api.events(self._session["directory"])
         try:
             await anext(events)  # the greeting: from now on nothing is missed
@@ -96,7 +96,7 @@ class PromptRun:
             await events.aclose()
         return STOPPED if self._abort else outcome.exit_code
 
-    async def _follow(self, events: AsyncIterator[Json], outcome: Outcome) -> None:
+    async def _follow(self, events: AsyncIterator[Json], outcome: PromptOutcome) -> None:
         await self._answer_waiting()
         while not outcome.is_known:
             event = await anext(events)

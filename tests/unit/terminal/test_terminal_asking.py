@@ -7,11 +7,11 @@ import pytest
 from terminal_events import ANSWER, IDLE, PROMPT, PROMPTED, SESSION, event, message
 
 from app.terminal.asking import answers_of, permission_texts, question_texts, read_line, reply_of
-from app.terminal.outcome import Outcome
+from app.terminal.outcome import PromptOutcome
 
 
-def outcome(*events: dict[str, Any]) -> Outcome:
-    found = Outcome(SESSION, PROMPT)
+def outcome(*events: dict[str, Any]) -> PromptOutcome:
+    found = PromptOutcome(SESSION, PROMPT)
     for each in events:
         found.note(each)
     return found
