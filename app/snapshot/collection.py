@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from app.snapshot.lock import collection_lock
 from app.snapshot.repository import Repository
 from app.storage.locks import Locks
 
@@ -12,5 +13,5 @@ async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks
     for project_id in sorted(project_ids):
         for git_dir in sorted((data_dir / "snapshot" / project_id).glob("*")):
             if (git_dir / "refs" / "keep").is_dir():
-                async with locks.lock(f"collect {git_dir.absolute()}"):
+                async with collection_lock(git_dir.absolute(), locks).held():
                     await Repository(git_dir.absolute(), git_dir.absolute(), "", []).collect()

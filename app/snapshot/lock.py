@@ -22,6 +22,8 @@ _in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
 
 TIMEOUT_SECONDS = 120.0
+COLLECTION_TIMEOUT_SECONDS = 900.0
+"""A large repository is collected, or copied to a backup, for minutes."""
 
 
 class RepositoryLock(Protocol):
@@ -35,6 +37,14 @@ def repository_lock(git_dir: Path, locks: Locks | None) -> RepositoryLock:
     if locks is not None and locks.is_shared:
         return NamedRepositoryLock(locks, f"snapshots {git_dir}")
     return FileRepositoryLock(git_dir / "opensession.lock")
+
+
+def collection_lock(git_dir: Path, locks: Locks, timeout_seconds: float = COLLECTION_TIMEOUT_SECONDS) -> RepositoryLock:
+    """Held while objects are packed or deleted, and by who needs them to stay where they are, be it another process. Git refuses
+    to collect while another server does."""
+    if locks.is_shared:
+        return NamedRepositoryLock(locks, f"collect {git_dir}", timeout_seconds)
+    return FileRepositoryLock(git_dir / "opensession-collect.lock", timeout_seconds)
 
 
 class NamedRepositoryLock:

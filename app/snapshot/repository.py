@@ -210,7 +210,9 @@ class Repository:
         """Protects a tree from `collect` for seven days from now."""
         now = clock.now_ms() / 1000
         if now - self._kept.get(tree, 0) > _KEEP_AGAIN_SECONDS:
-            self._ref(tree).write_text(f"{tree}\n")
+            whole = self.git_dir / f"keep.{tree}"
+            whole.write_text(f"{tree}\n")
+            whole.replace(self._ref(tree))  # a backup never sees half of one
             self._kept[tree] = now
 
     def _ref(self, tree: str) -> Path:

@@ -18,7 +18,7 @@ from app.schema.session import FileDiff
 from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.later_run import CoalescedRun
-from app.snapshot.lock import repository_lock
+from app.snapshot.lock import collection_lock, repository_lock
 from app.snapshot.quota import SnapshotQuota
 from app.snapshot.repository import Entry, Repository, Signature
 from app.snapshot.restore import (
@@ -142,7 +142,7 @@ class Snapshots:
         """Deletes old snapshots. Does nothing if none was taken since the last time, unless the quota is exceeded."""
         if not self._has_new_trees and not self._quota.is_full:
             return
-        async with self._locks.lock(f"collect {self._repository.git_dir}"):  # git refuses to collect while another server does
+        async with collection_lock(self._repository.git_dir, self._locks).held():
             async with self._lock.held() as lock:
                 await self._repository.prepare()
                 await self._repository.refresh(lock)

@@ -5,7 +5,8 @@ The kernel releases the lock of a killed process. Containers that share the dire
 
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -47,6 +48,24 @@ class ServerLocks:
 
     def _path(self, server: str) -> Path:
         return self._directory / f"{server}.lock"
+
+
+@contextmanager
+def lock_directory(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Whether it is ours until the block ends, or the process does: another process may hold it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield _try_lock(descriptor, wait)
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, wait: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_locked(path: Path) -> bool | None:
