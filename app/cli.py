@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app import cli_data, cli_opencode, cli_run, cli_sessions, cli_users
+from app import cli_backup, cli_data, cli_opencode, cli_run, cli_sessions, cli_users
 from app.cli_support import database_must_do, fail, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
@@ -28,6 +28,8 @@ app.command("models")(cli_sessions.models)
 app.command("agents")(cli_sessions.agents)
 app.command("stats")(cli_data.stats)
 app.command("prune")(cli_data.prune)
+app.command("backup")(cli_backup.backup)
+app.command("restore")(cli_backup.restore)
 app.command("import-opencode")(cli_opencode.import_opencode)
 
 DEFAULT_PORT = 4096
@@ -51,22 +53,24 @@ def serve(
     settings = read_settings()
     if log_format is not None:
         settings = settings.model_copy(update={"log_format": log_format})
+    _require_data_dir(settings)
     login = _login(settings)
     if not is_loopback(hostname) and login is None:
         fail(
             f"Refusing to listen on {hostname} without a login: whoever reaches this server can run commands on this machine. "
             "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
-    _require_data_dir(settings)
     set_up_log(settings.log_format)
     _serve(settings, hostname, port, login or "")
 
 
 def _require_data_dir(settings: Settings) -> None:
+    from app.backup.placing import finish_restore
     from app.storage.engine import require_writable
 
     with database_must_do():
         require_writable(settings.data_dir)
+        finish_restore(settings.data_dir)
 
 
 def _login(settings: Settings) -> str | None:

@@ -22,6 +22,7 @@ from app.api.services import (
     TransferServices,
     UserServices,
 )
+from app.backup.placing import finish_restore
 from app.bus.base import EventBus
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
@@ -304,6 +305,7 @@ def _core(settings: Settings, choices: Choices, address: str) -> _Core:
 def _open_storage(settings: Settings, address: str, observer: Observer, bus: EventBus | None = None) -> _Storage:
     """The embedded database is migrated here; a shared one is by `opensession migrate`."""
     require_writable(settings.data_dir)
+    finish_restore(settings.data_dir)
     database = Database(settings.resolved_database_url)
     if settings.database_url is None:
         upgrade(database.engine)

@@ -56,6 +56,19 @@ def make_engine(url: str) -> Engine:
             raise DatabaseUnusable(f"{other} is not supported: use postgresql+psycopg://… or sqlite:///….")
 
 
+def sqlite_file(url: str) -> Path | None:
+    """None for another database."""
+    parsed = make_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def without_password(url: str) -> str:
+    """As PostgreSQL's programs read it; they ask for the password, or have it from PGPASSWORD."""
+    parsed = make_url(url)
+    query = {name: value for name, value in parsed.query.items() if name != "password"}
+    return parsed.set(drivername="postgresql", query=query)._replace(password=None).render_as_string(hide_password=False)
+
+
 def _postgres_engine(url: URL) -> Engine:
     try:
         from app.storage.postgres import postgres_engine

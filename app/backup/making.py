@@ -1,0 +1,153 @@
+"""Makes a backup while servers work: a directory, or one tar.gz. It appears under its name when it is whole.
+
+The database is copied first, then the rest: a snapshot or an output is written before the part that names it, so what the copied
+database names is there. A repository of snapshots is not collected while it is copied.
+"""
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app import __version__
+from app.backup.contents import DATABASE, SNAPSHOTS, belongings, files_below, repositories
+from app.backup.errors import BackupError
+from app.backup.manifest import BackupFile, BackupProgress, Manifest
+from app.backup.sinks import ArchiveSink, DirectorySink, MeasuredFile, Sink
+from app.snapshot.lock import collection_lock
+from app.storage import migrate
+from app.storage.backup import copy_database
+from app.storage.engine import Connection, Database
+from app.util import clock
+from app.util.server_locks import lock_directory
+
+ARCHIVES = (".tar.gz", ".tgz")
+COPYING = "Copying"
+
+
+def is_archive(target: Path) -> bool:
+    return target.name.endswith(ARCHIVES)
+
+
+async def back_up(data_dir: Path, database: Database, target: Path, progress: BackupProgress) -> Manifest:
+    """Raises BackupError, OSError, StorageError, SnapshotFailed; nothing stands at `target` then."""
+    _require_free(target, data_dir)
+    with _scratch(target) as scratch:
+        whole = await _write(data_dir, database, scratch, is_archive(target), progress)
+        os.sync()
+        (scratch / "backup").rename(target)
+    return whole
+
+
+def _require_free(target: Path, data_dir: Path) -> None:
+    if target.exists() and (not target.is_dir() or is_archive(target) or any(target.iterdir())):
+        raise BackupError(f"{target} exists already: name another.")
+    if target.resolve().is_relative_to(data_dir.resolve()):
+        raise BackupError(f"{target} is in the data directory: a backup belongs somewhere else.")
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """A directory beside the target, emptied of what a killed backup left there."""
+    path = target.with_name(f".{target.name}.partial")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with lock_directory(path) as is_ours:
+        if not is_ours:
+            raise BackupError(f"Another backup is writing {target}: wait until it ends.")
+        _empty(path)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+
+
+def _empty(directory: Path) -> None:
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+async def _write(data_dir: Path, database: Database, scratch: Path, as_archive: bool, progress: BackupProgress) -> Manifest:
+    manifest = Manifest(version=__version__, created=clock.now_ms(), database="sqlite", revision="")
+    sink: Sink = ArchiveSink(scratch / "backup") if as_archive else DirectorySink(scratch / "backup")
+    with sink:
+        collected = Collected(sink, manifest, data_dir, progress)
+        await _add_database(database, scratch / DATABASE, collected)
+        await _add_files(data_dir, database, collected)
+        sink.finish(manifest)
+    return manifest
+
+
+class Collected:
+    """What has been written to a backup so far."""
+
+    def __init__(self, sink: Sink, manifest: Manifest, data_dir: Path, progress: BackupProgress) -> None:
+        self.manifest = manifest
+        self.progress = progress
+        self._sink = sink
+        self._data_dir = data_dir
+        self._count = self._total = 0
+
+    def add_all(self, found: Iterable[Path], *, may_vanish: bool = False) -> None:
+        paths = list(found)
+        self._total += len(paths)
+        for path in paths:
+            try:
+                self.add(path, path.relative_to(self._data_dir).as_posix())
+            except FileNotFoundError:
+                if not may_vanish:
+                    raise
+            self._count += 1
+            self.progress(COPYING, self._count, self._total)
+
+    def add(self, path: Path, name: str) -> None:
+        if path.is_dir():
+            mode = stat.S_IMODE(path.stat().st_mode)
+            self._sink.add_directory(name, mode)
+            self.manifest.directories[name] = mode
+            return
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            measured, mode = MeasuredFile(file, status.st_size), stat.S_IMODE(status.st_mode)
+            self._sink.add_file(name, measured, mode)
+        self.manifest.files[name] = BackupFile(size=status.st_size, mode=mode, sha256=measured.checksum())
+
+
+async def _add_database(database: Database, copy: Path, collected: Collected) -> None:
+    manifest = collected.manifest
+    if database.dialect == "postgresql":
+        manifest.database, revision = "postgresql", await database.read(migrate.revision)
+    else:
+        revision = await database.read(lambda source: _add_sqlite(source, copy, collected))
+    if revision is None:
+        raise BackupError("There is nothing to back up: the database is empty.")
+    manifest.revision = revision
+
+
+def _add_sqlite(source: Connection, copy: Path, collected: Collected) -> str | None:
+    copy.touch(0o600)
+    revision = copy_database(source, copy, lambda done, total: collected.progress("Database", done, total))
+    collected.add(copy, DATABASE)
+    copy.unlink()
+    return revision
+
+
+async def _add_files(data_dir: Path, database: Database, collected: Collected) -> None:
+    own = Path(database.engine.url.database or "").name if database.dialect == "sqlite" else ""
+    for top in belongings(data_dir):
+        if top.name == SNAPSHOTS:
+            await _add_repositories(data_dir, database, collected)
+        elif not own or not top.name.startswith(own):
+            await asyncio.to_thread(collected.add_all, files_below(top), may_vanish=True)
+
+
+async def _add_repositories(data_dir: Path, database: Database, collected: Collected) -> None:
+    for repository in repositories(data_dir):
+        await asyncio.to_thread(collected.add_all, [data_dir / SNAPSHOTS, repository.parent])
+        async with collection_lock(repository.absolute(), database.locks).held():
+            await asyncio.to_thread(collected.add_all, files_below(repository))
