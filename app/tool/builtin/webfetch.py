@@ -1,10 +1,7 @@
 import asyncio
 import codecs
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, assert_never
+from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
@@ -12,21 +9,15 @@ from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.web import html
-from app.tool.web.pinned import AddressDenied, PinnedRequests
-
-if TYPE_CHECKING:
-    import httpx
+from app.tool.web.fetch import FetchFailed, WebPage, fetch
+from app.tool.web.pinned import PinnedRequests
 
 PageFormat = Literal["text", "markdown", "html"]
 
 DEFAULT_SECONDS = 30.0
 MAX_SECONDS = 120.0
-CONNECT_SECONDS = 10.0
 MAX_BYTES = 5 * 1024 * 1024
-MAX_REDIRECTS = 10
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BROWSER = "Mozilla/5.0 (compatible; Opensession)"
-_PLAIN_AGENT = "opensession"
 _ACCEPT: dict[PageFormat, str] = {
     "markdown": "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.1",
     "text": "text/plain, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.1",
@@ -47,13 +38,6 @@ class WebFetchParameters(Wire):
     timeout: Annotated[
         float | None, Field(gt=0, description=f"Seconds to wait, {DEFAULT_SECONDS:g} if absent, at most {MAX_SECONDS:g}")
     ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class WebPage:
-    url: str
-    content_type: str
-    body: bytes
 
 
 class WebFetchTool(Tool[WebFetchParameters]):
@@ -83,56 +67,11 @@ class WebFetchTool(Tool[WebFetchParameters]):
         return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
 
     async def _fetch(self, url: str, wanted: PageFormat) -> WebPage:
-        import httpx
-
         headers = {"Accept": _ACCEPT[wanted], "Accept-Language": "en-US,en;q=0.9", "User-Agent": _BROWSER}
         try:
-            async with self._requests.client(CONNECT_SECONDS, headers) as client:
-                return await self._follow(client, httpx.URL(url))
-        except AddressDenied as denied:
-            raise ToolError(str(denied)) from denied
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ToolError(f"The request to {url} failed: {error or type(error).__name__}") from error
-
-    async def _follow(self, client: "httpx.AsyncClient", url: "httpx.URL") -> WebPage:
-        for _ in range(MAX_REDIRECTS + 1):
-            async with self._get(client, url) as response:
-                location = response.headers.get("location")
-                if response.status_code not in _REDIRECTS or not location:
-                    return await _read(response, str(url))
-                url = url.join(location)
-        raise ToolError(f"Stopped after {MAX_REDIRECTS} redirects, the last one to {url}")
-
-    @asynccontextmanager
-    async def _get(self, client: "httpx.AsyncClient", url: "httpx.URL") -> AsyncIterator["httpx.Response"]:
-        response = await self._requests.send(client, "GET", url, {})
-        try:
-            if _is_browser_challenge(response):
-                await response.aclose()
-                response = await self._requests.send(client, "GET", url, {"User-Agent": _PLAIN_AGENT})
-            yield response
-        finally:
-            await response.aclose()
-
-
-def _is_browser_challenge(response: "httpx.Response") -> bool:
-    """Cloudflare challenges clients that claim to be a browser and fail its checks."""
-    return response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge"
-
-
-async def _read(response: "httpx.Response", url: str) -> WebPage:
-    if not response.is_success:
-        raise ToolError(f"Request failed with status code: {response.status_code}")
-    too_large = ToolError(f"The answer of {url} is larger than {MAX_BYTES // 1024 // 1024} MiB")
-    announced = response.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > MAX_BYTES:
-        raise too_large
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise too_large
-    return WebPage(url=url, content_type=response.headers.get("content-type", ""), body=bytes(body))
+            return await fetch(self._requests, url, headers, MAX_BYTES)
+        except FetchFailed as failed:
+            raise ToolError(str(failed)) from failed
 
 
 def _render(page: WebPage, wanted: PageFormat) -> str:
