@@ -1,17 +1,21 @@
-"""Export and import over HTTP: what is exported can be imported, elsewhere or here with new ids; what is wrong is named."""
+"""Export and import over HTTP, in SQLite and PostgreSQL: what is exported can be imported, elsewhere or here with new ids."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
+from sqlalchemy import Engine, event
 from user_logins import user
 
-from app.transfer import exports
+from app.transfer.exports import PAGE_MESSAGES
 
 WRITES = [
     [{"reasoning": "Hm."}, {"tool": "write", "args": {"filePath": "b.txt", "content": "new\n"}}],
@@ -21,15 +25,27 @@ IMAGE = {"type": "file", "mime": "image/png", "filename": "a.png", "url": "data:
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
 
 
+NewDatabase = Callable[[], dict[str, Any]]
+"""The settings of a server with a database of its own."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> NewDatabase:
+    if request.param == "sqlite":
+        return dict
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    return lambda: {"database_url": migrated(postgres)}
+
+
 @pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path / "one", turns=WRITES) as running:
+async def app(tmp_path: Path, database: NewDatabase) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path / "one", turns=WRITES, **database()) as running:
         yield running
 
 
 @pytest.fixture
-async def other(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path / "other", turns=[[{"text": "Going on."}]]) as running:
+async def other(tmp_path: Path, database: NewDatabase) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path / "other", turns=[[{"text": "Going on."}]], **database()) as running:
         yield running
 
 
@@ -93,13 +109,13 @@ async def test_a_second_import_is_refused_and_one_with_new_ids_is_not(app: Runni
     assert await exported(app, session["id"]) == document, "the original is as it was"
 
 
-async def test_children_come_along_and_are_named_anew(tmp_path: Path) -> None:
+async def test_children_come_along_and_are_named_anew(tmp_path: Path, database: NewDatabase) -> None:
     turns = [
         [{"tool": "task", "args": {"description": "look", "prompt": "Look", "subagent_type": "general"}}],
         [{"text": "Looked."}],
         [{"text": "Done."}],
     ]
-    async with running_app(tmp_path, turns=turns) as app:
+    async with running_app(tmp_path, turns=turns, **database()) as app:
         session = await app.create_session(permission=ALLOW)
         await app.prompt(session["id"], "Delegate")
         document = await exported(app, session["id"], children=True)
@@ -226,10 +242,12 @@ async def test_limits_are_of_the_document_and_its_parts(tmp_path: Path, app: Run
         await small.post("/session/import", document)
 
 
-async def test_an_import_belongs_to_who_imports_it_and_stays_within_their_roots(tmp_path: Path, app: RunningApp) -> None:
+async def test_an_import_belongs_to_who_imports_it_and_stays_within_their_roots(
+    tmp_path: Path, app: RunningApp, database: NewDatabase
+) -> None:
     document = await exported(app, (await session_with_a_file(app))["id"])
     document["info"]["owner"] = "bert"
-    async with running_app(tmp_path / "users") as shared:
+    async with running_app(tmp_path / "users", **database()) as shared:
         async with user(shared, "anna") as anna, user(shared, "bert") as bert:
             imported = await anna.post("/session/import", document)
             assert imported["info"]["owner"] == "anna"
@@ -240,21 +258,48 @@ async def test_an_import_belongs_to_who_imports_it_and_stays_within_their_roots(
             assert "owner" not in await exported(anna, document["info"]["id"])
 
 
-async def test_an_export_is_of_one_moment(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are read in one transaction: what is deleted between two of them is in the export."""
-    monkeypatch.setattr(exports, "PAGE_MESSAGES", 1)
-    session = await session_with_a_file(app)
+@contextmanager
+def held_at_its_second_page() -> Iterator[tuple[threading.Event, threading.Event]]:
+    """An export waits there. The first event is set when it does; setting the second lets it go on."""
+    reached, released, pages = threading.Event(), threading.Event(), 0
+
+    def hold(_connection: Any, _cursor: Any, statement: str, *_others: Any) -> None:
+        nonlocal pages
+        pages += "message.seq >" in statement
+        if pages == 2 and not reached.is_set():
+            reached.set()
+            assert released.wait(60)
+
+    event.listen(Engine, "before_cursor_execute", hold)
+    try:
+        yield reached, released
+    finally:
+        released.set()
+        event.remove(Engine, "before_cursor_execute", hold)
+
+
+async def test_an_export_is_of_one_moment(app: RunningApp) -> None:
+    """What changes between two of its pages is not in it."""
+    session = await app.create_session()
+    for number in range(PAGE_MESSAGES + 2):
+        last = await app.prompt(session["id"], f"Number {number}", noReply=True)
     document = await exported(app, session["id"])
-    response = app.client.stream("GET", f"/session/{session['id']}/export")
-    async with response as stream:
-        await app.call("DELETE", f"/session/{session['id']}")
-        body = b"".join([piece async for piece in stream.aiter_bytes()])
-    assert json.loads(body) == document
+    with held_at_its_second_page() as (reached, released):
+        export = asyncio.create_task(exported(app, session["id"]))
+        assert await asyncio.to_thread(reached.wait, 60)
+        await app.call("DELETE", f"/session/{session['id']}/message/{last['info']['id']}")
+        await app.prompt(session["id"], "A later one", noReply=True)
+        released.set()
+        assert await export == document
+    later = await exported(app, session["id"])
+    assert later["messages"][:-1] == document["messages"][:-1] and later["messages"][-1]["parts"][0]["text"] == "A later one"
 
 
-async def test_a_session_that_streams_is_exported_and_its_import_is_finished(tmp_path: Path, other: RunningApp) -> None:
+async def test_a_session_that_streams_is_exported_and_its_import_is_finished(
+    tmp_path: Path, other: RunningApp, database: NewDatabase
+) -> None:
     asks = [[{"tool": "bash", "args": {"command": "echo x", "description": "echo"}}]]
-    async with running_app(tmp_path / "asking", turns=asks) as app:
+    async with running_app(tmp_path / "asking", turns=asks, **database()) as app:
         session = await app.create_session(permission=[{"permission": "bash", "pattern": "*", "action": "ask"}])
         async with app.events() as events:
             await app.prompt_async(session["id"], "Run it")
