@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app import cli_backup, cli_data, cli_opencode, cli_run, cli_sessions, cli_users
+from app import cli_backup, cli_data, cli_opencode, cli_run, cli_sessions, cli_transfer, cli_users
 from app.cli_support import database_must_do, fail, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
@@ -26,6 +26,8 @@ app.add_typer(cli_sessions.mcp, name="mcp")
 app.command("run")(cli_run.run)
 app.command("models")(cli_sessions.models)
 app.command("agents")(cli_sessions.agents)
+app.command("export")(cli_transfer.export)
+app.command("import")(cli_transfer.import_document)
 app.command("stats")(cli_data.stats)
 app.command("prune")(cli_data.prune)
 app.command("backup")(cli_backup.backup)

@@ -12,6 +12,9 @@ Json = dict[str, Any]
 
 RECONNECT_SECONDS = 30.0
 _PAUSE_SECONDS = 0.5
+_LARGE_TIMEOUT = httpx.Timeout(30, read=900)
+"""For sessions with all their messages: the whole is read, checked and stored before there is an answer."""
+
 _SILENCE_SECONDS = 60.0
 """Longer than a few of the server's heartbeats."""
 
@@ -40,9 +43,25 @@ class ApiClient:
     async def delete(self, path: str) -> Any:
         return await self._call("DELETE", path, None, {})
 
-    async def _call(self, method: str, path: str, body: Any, query: Json) -> Any:
+    async def upload(self, path: str, content: bytes, **query: Any) -> Any:
+        """`content` is JSON."""
+        headers = {"content-type": "application/json"}
+        return await self._call("POST", path, None, query, content=content, headers=headers, timeout=_LARGE_TIMEOUT)
+
+    async def download(self, path: str, **query: Any) -> AsyncGenerator[bytes, None]:
+        """The answer in pieces, however large it is."""
         try:
-            answer = await self._http.request(method, path, json=body, params=query or None)
+            async with self._http.stream("GET", path, params=query, timeout=_LARGE_TIMEOUT) as answer:
+                if answer.is_error:
+                    raise self._refused(answer.status_code, await answer.aread())
+                async for piece in answer.aiter_bytes():
+                    yield piece
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    async def _call(self, method: str, path: str, body: Any, query: Json, **options: Any) -> Any:
+        try:
+            answer = await self._http.request(method, path, json=body, params=query or None, **options)
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
         if answer.is_error:
@@ -109,8 +128,15 @@ def _message(body: bytes) -> str | None:
         return None
     issues = [issue for issue in error.get("error") or error.get("errors") or [] if isinstance(issue, dict)]
     if issues:
-        return "; ".join(f"{'.'.join(map(str, issue.get('path', [])))}: {issue.get('message')}" for issue in issues)
+        return "; ".join(map(_issue_text, issues))
     return error_text(error)
+
+
+def _issue_text(issue: Json) -> str:
+    """The message names the field already where the server found the fault itself."""
+    path, message = issue.get("path") or [], str(issue.get("message"))
+    is_named = not path or issue.get("code") == "custom"
+    return message if is_named else f"{'.'.join(map(str, path))}: {message}"
 
 
 def error_text(error: Json) -> str:

@@ -10,7 +10,7 @@ from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.web import html
 from app.tool.web.fetch import FetchFailed, WebPage, fetch
-from app.tool.web.pinned import PinnedRequests
+from app.tool.web.pinned import AddressDenied, PinnedRequests
 
 PageFormat = Literal["text", "markdown", "html"]
 
@@ -70,8 +70,8 @@ class WebFetchTool(Tool[WebFetchParameters]):
         headers = {"Accept": _ACCEPT[wanted], "Accept-Language": "en-US,en;q=0.9", "User-Agent": _BROWSER}
         try:
             return await fetch(self._requests, url, headers, MAX_BYTES)
-        except FetchFailed as failed:
-            raise ToolError(str(failed)) from failed
+        except (FetchFailed, AddressDenied) as error:
+            raise ToolError(str(error)) from error
 
 
 def _render(page: WebPage, wanted: PageFormat) -> str:

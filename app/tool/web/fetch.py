@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.tool.web.pinned import AddressDenied, PinnedRequests
+from app.tool.web.pinned import PinnedRequests
 
 if TYPE_CHECKING:
     import httpx
@@ -30,14 +30,12 @@ class WebPage:
 
 
 async def fetch(requests: PinnedRequests, url: str, headers: dict[str, str], max_bytes: int) -> WebPage:
-    """Takes as long as the server does: the caller sets the timeout. Raises FetchFailed."""
+    """Takes as long as the server does: the caller sets the timeout. Raises FetchFailed, AddressDenied."""
     import httpx
 
     try:
         async with requests.client(CONNECT_SECONDS, headers) as client:
             return await _follow(requests, client, httpx.URL(url), max_bytes)
-    except AddressDenied as denied:
-        raise FetchFailed(str(denied)) from denied
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise FetchFailed(f"The request to {url} failed: {error or type(error).__name__}") from error
 
