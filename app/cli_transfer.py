@@ -28,21 +28,21 @@ class ImportedIds(StrEnum):
     NEW = "new"
 
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="Its id; `opensession session list` shows it.")]
-Children = Annotated[bool, typer.Option("--children", help="With all its descendants: the sessions of subagents.")]
-Form = Annotated[ExportFormat, typer.Option("--format", help="markdown: for people, not to be imported.")]
-Output = Annotated[Path | None, typer.Option(help="File to write, once the export is complete; standard output if absent.")]
-Source = Annotated[
+ExportedSession = Annotated[str, typer.Argument(metavar="SESSION", help="Its id; `opensession session list` shows it.")]
+WithChildren = Annotated[bool, typer.Option("--children", help="With all its descendants: the sessions of subagents.")]
+ExportForm = Annotated[ExportFormat, typer.Option("--format", help="markdown: for people, not to be imported.")]
+OutputFile = Annotated[Path | None, typer.Option(help="File to write, once the export is complete; standard output if absent.")]
+DocumentSource = Annotated[
     str, typer.Argument(metavar="FILE|-|URL", help="`-` is standard input; the address is that of a document, or a share link.")
 ]
-Ids = Annotated[ImportedIds, typer.Option("--ids", help="new: other ids for all sessions, messages and parts.")]
+IdsOption = Annotated[ImportedIds, typer.Option("--ids", help="new: other ids for all sessions, messages and parts.")]
 
 
 def export(
-    session_id: SessionId,
-    children: Children = False,
-    form: Form = ExportFormat.JSON,
-    output: Output = None,
+    session_id: ExportedSession,
+    children: WithChildren = False,
+    form: ExportForm = ExportFormat.JSON,
+    output: OutputFile = None,
     attach: Attach = None,
     where: Where = None,
 ) -> None:
@@ -79,7 +79,9 @@ async def _write_file(pieces: AsyncIterator[bytes], path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def import_document(source: Source, new_ids: Ids = ImportedIds.KEEP, attach: Attach = None, where: Where = None) -> None:
+def import_document(
+    source: DocumentSource, new_ids: IdsOption = ImportedIds.KEEP, attach: Attach = None, where: Where = None
+) -> None:
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
     from app.transfer.sources import UnreadableSource
 

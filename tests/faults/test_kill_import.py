@@ -1,0 +1,150 @@
+"""kill -9 while a server stores an imported document: all of it is there or nothing, and it can be sent again."""
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from killable import PATIENCE, Client, Servers
+from long_form import LONG
+from postgres import PostgresServer, migrated
+from sqlalchemy import Engine, func, select, text
+from sqlmodel import SQLModel
+
+from app.storage import tables
+from app.storage.engine import make_engine
+
+Figure = Callable[[str], None]
+
+KILLS = 12 if LONG else 2
+MESSAGES = 2_000
+SESSION, CHILD = "ses_kill", "ses_killchild"
+_WITH_SESSION = [table for table in SQLModel.metadata.sorted_tables if "session_id" in table.columns]
+_WRITING = text(
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL"
+)
+
+
+def message(session_id: str, number: int) -> dict[str, Any]:
+    here = {"sessionID": session_id, "messageID": f"msg_{number:05}"}
+    parts = [{"id": f"prt_{number:05}{n}", **here, "type": "text", "text": f"Grüße {number}.{n} " + "x" * 200} for n in range(3)]
+    model = {"providerID": "scripted", "modelID": "rules"}
+    info = {"id": here["messageID"], "sessionID": session_id, "role": "user", "agent": "build", "model": model}
+    return {"info": {**info, "time": {"created": number}}, "parts": parts}
+
+
+def history(session_id: str, messages: int, **fields: str) -> dict[str, Any]:
+    info: dict[str, Any] = {
+        "id": session_id,
+        "title": "Kept",
+        "version": "1",
+        "projectID": "p",
+        "directory": "/",
+        "time": {"created": 1, "updated": 2},
+    }
+    return {"info": {**info, **fields}, "messages": [message(session_id, number) for number in range(messages)]}
+
+
+DOCUMENT = orjson.dumps({**history(SESSION, MESSAGES), "children": [history(CHILD, 10, parentID=SESSION)]})
+
+
+def document(number: int) -> bytes:
+    """One of many that differ in their ids."""
+    return DOCUMENT.replace(SESSION.encode(), f"{SESSION}{number}x".encode())
+
+
+async def send(http: httpx.AsyncClient, number: int) -> httpx.Response:
+    return await http.post("/session/import", content=document(number), headers={"Content-Type": "application/json"})
+
+
+def is_writing(engine: Engine, data: Path) -> bool:
+    """Whether a transaction that writes is open."""
+    if engine.dialect.name == "postgresql":
+        with engine.connect() as connection:
+            return bool(connection.execute(_WRITING).scalar_one())
+    with closing(sqlite3.connect(data / "opensession.db", timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        return False
+
+
+async def kill_while_it_writes(client: Client, engine: Engine, data: Path, number: int, chance: random.Random) -> None:
+    sent = asyncio.create_task(send(client.http, number))
+    async with asyncio.timeout(PATIENCE):
+        while not sent.done() and not await asyncio.to_thread(is_writing, engine, data):
+            await asyncio.sleep(0.002)
+    await asyncio.sleep(chance.random() * 0.1)
+    os.kill(client.process.pid, signal.SIGKILL)
+    await asyncio.gather(sent, return_exceptions=True)
+    await client.ended()
+
+
+def stored(engine: Engine, number: int) -> dict[str, int]:
+    """The rows of a document's sessions, by table."""
+    with engine.connect() as connection:
+        found = {
+            table.name: connection.execute(
+                select(func.count()).select_from(table).where(table.c.session_id.startswith(f"{SESSION}{number}x"))
+            ).scalar_one()
+            for table in _WITH_SESSION
+        }
+        of_session = tables.SESSION.c.id.startswith(f"{SESSION}{number}x")
+        announced = text("SELECT count(*) FROM event_journal WHERE payload LIKE :created")
+        created = {"created": f'%"session.created"%{SESSION}{number}x%'}
+        return {
+            **found,
+            "session": connection.execute(select(func.count()).where(of_session)).scalar_one(),
+            "event_journal": connection.execute(announced, created).scalar_one(),
+        }
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_killed_import_is_whole_or_nothing(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, figure: Figure
+) -> None:
+    settings = {}
+    if kind == "postgresql":
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        settings = {"OPENSESSION_DATABASE_URL": migrated(postgres)}
+    servers, chance = Servers(tmp_path, **settings), random.Random(7)
+    engine = make_engine(settings.get("OPENSESSION_DATABASE_URL", f"sqlite:///{servers.data / 'opensession.db'}"))
+    for number in range(KILLS):
+        async with servers.start() as client:
+            await kill_while_it_writes(client, engine, servers.data, number, chance)
+    async with servers.start() as client:
+        left = [stored(engine, number) for number in range(KILLS)]
+        answers = [await send(client.http, number) for number in range(KILLS)]
+        for number in range(KILLS):
+            await has_all(client.http, number)
+    whole = stored(engine, 0)
+    assert (
+        whole["session"] == whole["event_journal"] == 2
+        and whole["message"] == MESSAGES + 10
+        and whole["part"] == 3 * (MESSAGES + 10)
+    )
+    assert [stored(engine, number) for number in range(KILLS)] == [whole] * KILLS, "nothing twice"
+    nothing = dict.fromkeys(whole, 0)
+    assert [answer.status_code for answer in answers] == [200 if each == nothing else 409 for each in left]
+    assert all(each in (nothing, whole) for each in left), left
+    assert nothing in left, "one was killed before its commit"
+    engine.dispose()
+    figure(f"{KILLS} imports killed while they were stored ({kind}): {left.count(nothing)} left nothing, 0 a part")
+
+
+async def has_all(http: httpx.AsyncClient, number: int) -> None:
+    """What is exported is what was sent."""
+    expected = orjson.loads(document(number))
+    exported = (await http.get(f"/session/{SESSION}{number}x/export", params={"children": "true"})).json()
+    assert exported["messages"] == expected["messages"]
+    assert [each["messages"] for each in exported["children"]] == [each["messages"] for each in expected["children"]]
