@@ -1,6 +1,7 @@
 """Measures searches in messages: `python scripts/bench_search.py [--messages 100000] [--url postgresql+psycopg://…/empty]`.
 
-Without a URL in an SQLite file of its own. The words are made up, by Zipf's law, every tenth message is Chinese."""
+Without a URL in an SQLite file of its own. The words are made up, by Zipf's law, every tenth message is Chinese. A database that
+was filled by an earlier run is taken as it is."""
 
 import argparse
 import asyncio
@@ -15,6 +16,7 @@ import orjson
 from sqlalchemy import text
 
 from app.bus.memory import MemoryBus
+from app.schema.part import TextPart
 from app.session.search import MessageSearch, words_of
 from app.session.search_index import SearchIndex
 from app.session.searched_text import text_row
@@ -26,7 +28,7 @@ from app.storage.part_texts import TextFilter
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 
-OF_SESSION, AT_ONCE, ROUNDS = 20, 2_000, 40
+OF_SESSION, AT_ONCE, ROUNDS, COMMITS = 20, 2_000, 40, 500
 
 
 class Speech:
@@ -62,8 +64,7 @@ def fill(database: Database, sql: Statements, speech: Speech, messages: int) -> 
         for statement, rows in (
             (sql.put_session, sessions),
             (sql.put_message, infos),
-            (sql.put_part, parts),
-            (sql.put_part_text, texts),
+            *sql.put_parts(parts, texts),
         ):
             if rows:
                 connection.execute(statement, rows)  # type: ignore[attr-defined]
@@ -71,6 +72,11 @@ def fill(database: Database, sql: Statements, speech: Speech, messages: int) -> 
     for first in range(0, messages, AT_ONCE):
         with database.engine.begin() as connection:
             some(connection, first)
+
+
+def is_empty(database: Database) -> bool:
+    with database.engine.begin() as connection:
+        return connection.execute(text("SELECT count(*) FROM part_text")).scalar_one() == 0
 
 
 def size(database: Database) -> str:
@@ -95,6 +101,27 @@ async def measure(search: MessageSearch, what: str, query: Callable[[int], str],
     print(f"{what:34} p50 {statistics.median(times):6.1f} ms  p95 {p95:6.1f} ms  {found / ROUNDS:4.1f} results")
 
 
+async def measure_commits(store: Store) -> None:
+    """Of one part each, in turn with a text to be found and with none."""
+    said = Speech().message
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(2 * COMMITS):
+        is_found = turn % 2 == 0
+        change = store.change("ses_0", "/projects/0")
+        ids = {"session_id": "ses_0", "message_id": "msg_0", "id": f"prt_commit_{turn}"}
+        part = TextPart(**ids, text=said(1), synthetic=None if is_found else True)
+        begun = time.perf_counter()
+        change.put_part(part)
+        await store.commit(change)
+        times[is_found].append((time.perf_counter() - begun) * 1000)
+    found, other = (statistics.median(times[is_found]) for is_found in (True, False))
+    print(f"commit of one part {found:.2f} ms, of one that is not searched {other:.2f} ms: {100 * (found / other - 1):+.0f} %")
+    removed = store.change("ses_0", "/projects/0")
+    for turn in range(2 * COMMITS):
+        removed.remove_part("msg_0", f"prt_commit_{turn}")
+    await store.commit(removed)
+
+
 async def main(url: str, messages: int) -> None:
     engine = make_engine(url)
     upgrade(engine)
@@ -102,13 +129,15 @@ async def main(url: str, messages: int) -> None:
     sql = Statements(database.dialect)
     sequencer = Sequencer(MemoryBus())
     store = Store(database, sql, Writer(database, sql, sequencer), sequencer)
-    fill(database, sql, speech, messages)
-    begun = time.perf_counter()
-    await SearchIndex(database, sql).catch_up()
-    print(f"{messages} messages indexed in {time.perf_counter() - begun:.0f} s: {size(database)}")
-    if database.dialect == "postgresql":
-        with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-            connection.execute(text("VACUUM ANALYZE"))
+    if is_empty(database):
+        fill(database, sql, speech, messages)
+        begun = time.perf_counter()
+        await SearchIndex(database, sql).catch_up()
+        print(f"{messages} messages indexed in {time.perf_counter() - begun:.0f} s")
+        if database.dialect == "postgresql":
+            with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+                connection.execute(text("VACUUM ANALYZE"))
+    print(size(database))
     search, words, signs = MessageSearch(store), [word for word in speech.words if len(word) > 4], speech.signs
     await measure(search, "common word", lambda turn: words[turn])
     await measure(search, "rare word", lambda turn: words[-1 - turn])
@@ -124,6 +153,7 @@ async def main(url: str, messages: int) -> None:
     await measure(search, "word, since", lambda turn: words[turn], since=messages - 500.0)
     await measure(search, "word, until", lambda turn: words[turn], until=messages / 2)
     await measure(search, "rare word, until", lambda turn: words[-1 - turn], until=messages / 10)
+    await measure_commits(store)
     database.close()
 
 

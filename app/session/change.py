@@ -108,8 +108,7 @@ class SessionChange:
 
     def put_part(self, part: Part) -> None:
         row = rows.part_row(part)
-        self.change.writes.append((self._sql.put_part, [row]))
-        self._put_texts([row])
+        self._put_parts([row])
         self.parts.append(part)
         self.final_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
@@ -125,11 +124,10 @@ class SessionChange:
         self.change.writes.append((self._sql.delete_part_text, [gone]))
         self.put_part(part)
 
-    def _put_texts(self, parts: Sequence[Mapping[str, Any]]) -> None:
+    def _put_parts(self, parts: Sequence[Mapping[str, Any]]) -> None:
         now = clock.now_ms()
         texts = [text_row(part, self._created.get(part["message_id"], now)) for part in parts]
-        if found := [row for row in texts if row is not None]:
-            self.change.writes.append((self._sql.put_part_text, found))
+        self.change.writes.extend(self._sql.put_parts(parts, texts))
 
     def remove_message(self, message_id: str) -> None:
         gone = {"of_session": self.session_id, "gone": message_id}
@@ -187,10 +185,11 @@ class SessionChange:
                 self.change.writes.append((statement, [{"session_id": self.session_id, "body": body}]))
 
     def _put_rows(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
-        writes = ((self._sql.put_message, messages), (self._sql.put_part, parts))
-        self.change.writes.extend((statement, rows) for statement, rows in writes if rows)
+        if messages:
+            self.change.writes.append((self._sql.put_message, messages))
         self._created.update((message["id"], created_time(message["body"])) for message in messages)
-        self._put_texts(parts)
+        if parts:
+            self._put_parts(parts)
 
     def close_prompts(self) -> None:
         """What was prompted up to the newest answer has been answered, or given up on."""

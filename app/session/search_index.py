@@ -10,6 +10,7 @@ from app.session.searched_text import created_time, text_row
 from app.storage import part_texts
 from app.storage.engine import Connection, Database
 from app.storage.statements import Statements
+from app.storage.text_index import LACKS_FTS5, lacks_fts5
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ class SearchIndex:
         """Returns when all is indexed. `tell` hears of the progress of what takes long."""
         if left := await self._database.read(part_texts.unsearched_parts):
             await self._fill(left, tell)
+        if await self._database.read(lacks_fts5):
+            log.error("%s", LACKS_FTS5)
+            return
         while True:
             if not await self._database.write(lambda connection: part_texts.index_some(connection, TEXTS, CHARACTERS)):
                 return

@@ -264,10 +264,10 @@ class Store:
         for streaming in parts:
             if isinstance(streaming, GrowingText):
                 streaming.write_after = now + streaming.size / MAX_CHARACTERS_PER_SECOND
-        put = (self._sql.put_part, [rows.part_row(_up_to_date(streaming)) for streaming in parts])
+        puts = self._sql.put_parts([rows.part_row(_up_to_date(part)) for part in parts])
         holding_back = session_id if ahead_of_deltas else None
         lease = self._leases.get(session_id)
-        return self._writer.post(Change(writes=[put], lease=lease, ahead_of_deltas_of=holding_back, chain=chain))
+        return self._writer.post(Change(writes=puts, lease=lease, ahead_of_deltas_of=holding_back, chain=chain))
 
     def _stop_streaming(self, session_id: str, final: Sequence[Part | GrowingText]) -> None:
         """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""

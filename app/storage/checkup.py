@@ -12,7 +12,7 @@ from app.storage import part_texts, queries, space, tables, webhooks
 from app.storage.bodies import is_valid_body
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision
-from app.storage.text_index import create_text_index, has_text_index
+from app.storage.text_index import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
 from app.storage.writer_lock import has_reset_bug
 from app.util.finding import Finding
 
@@ -138,7 +138,9 @@ def _open_message_findings(connection: Connection) -> Iterator[Finding]:
 
 
 def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    if not has_text_index(connection):
+    if lacks_fts5(connection):
+        yield Finding(SUBJECT, "fault", LACKS_FTS5)
+    elif not has_text_index(connection):
         missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
         text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
         yield Finding(SUBJECT, "note", text_, "create the index", partial(_create_text_index, engine))

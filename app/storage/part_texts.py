@@ -1,7 +1,7 @@
 """Looking for words in the texts of parts, and keeping the index of them. Portable between SQLite and PostgreSQL."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Float,
     LargeBinary,
     Row,
     Select,
@@ -31,17 +30,22 @@ from app.storage.text_index import FTS, facets, has_text_index
 ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")
 
+RECENT = 1_000
+"""Of the newest texts PostgreSQL reads so many before it takes its index, which knows no order: what occurs more often than once
+in fifty texts is found among them, and of what is left the index finds few."""
 SMALL_SCOPE = 2_000
 """Parts of a session or directory that are read through, rather than all that the index finds of others."""
 MEASURED_SCOPE = 20_000
 """Parts of which the oldest and newest are looked up, so that the index is read between them only."""
 MAX_TRIGRAMS = 64
 """That the index is asked for; the text is compared anyway."""
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TextFilter:
-    """`words` as the index has them. `before`: only older ones than this sequence. `owner` None: whoever they belong to."""
+    """`words` as the index has them. `before`: only older ones than this sequence. `owner` None: whoever they belong to. `since`,
+    `until`: in milliseconds."""
 
     words: tuple[str, ...]
     limit: int
@@ -83,50 +87,95 @@ _UNINDEXED = ~PART_TEXT.c.indexed
 """As the condition of the partial index says it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How many parts, and the sequences of the oldest and newest of them."""
+
+    count: float
+    oldest: int
+    newest: int
+
+    @property
+    def within(self) -> ColumnElement[bool]:
+        return PART_TEXT.c.part_seq.between(literal(self.oldest, BigInteger), literal(self.newest, BigInteger))
+
+
+_EVERYWHERE = _Extent(math.inf, 0, _LARGEST)
+
+
 def _indexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
+    scope = _scope_extent(connection, wanted)
+    if scope.count <= SMALL_SCOPE:
+        return connection.execute(_of_scope(connection, wanted)).scalars()
+    recent = _recent_extent(connection, wanted, scope)
+    if not recent.count:
+        return []
     if connection.dialect.name != "sqlite":
-        return connection.execute(_reading(wanted, _IS_INDEXED, _like(wanted.words))).scalars()
-    count, oldest, newest = _extent(connection, wanted)
-    if count <= SMALL_SCOPE:
-        return connection.execute(_of_scope(wanted).where(_IS_INDEXED)).scalars()
+        return _of_recent_or_trigrams(connection, wanted, scope, recent)
+    bounds = _Extent(math.inf, scope.oldest, recent.newest)
     match = _match(wanted)
     if match is None or not has_text_index(connection):
-        return connection.execute(_reading(wanted, _IS_INDEXED, _instr(wanted.words))).scalars()
-    query = _of_fts(wanted, match)
-    if count <= MEASURED_SCOPE:
-        query = query.where(_FTS.c.rowid.between(oldest, newest))
-    return connection.execute(query).scalars()
+        return connection.execute(_reading(connection, wanted, _IS_INDEXED, bounds)).scalars()
+    return connection.execute(_of_fts(connection, wanted, match, bounds)).scalars()
 
 
 def _unindexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
-    if connection.dialect.name == "sqlite":
-        return connection.execute(_reading(wanted, _SQLITE_UNINDEXED, _instr(wanted.words))).scalars()
-    return connection.execute(_reading(wanted, _UNINDEXED, _like(wanted.words))).scalars()
+    which = _SQLITE_UNINDEXED if connection.dialect.name == "sqlite" else _UNINDEXED
+    return connection.execute(_reading(connection, wanted, which, _EVERYWHERE)).scalars()
 
 
-def _reading(wanted: TextFilter, which: ColumnElement[bool], words: list[ColumnElement[bool]]) -> Select[Any]:
-    """The texts themselves, newest first; PostgreSQL takes its index where that is less."""
-    query = select(PART_TEXT.c.part_seq).where(which, *_plain(wanted), *words)
+def _of_recent_or_trigrams(connection: Connection, wanted: TextFilter, scope: _Extent, recent: _Extent) -> Iterable[int]:
+    found = connection.execute(_of_recent(connection, wanted, recent)).scalars().all()
+    if len(found) == wanted.limit or recent.count < RECENT:
+        return found
+    older = _Extent(math.inf, scope.oldest, recent.oldest - 1)
+    return [*found, *connection.execute(_of_trigrams(connection, wanted, older)).scalars()]
+
+
+def _reading(connection: Connection, wanted: TextFilter, which: ColumnElement[bool], bounds: _Extent) -> Select[Any]:
+    """The texts themselves, newest first."""
+    return _texts(connection, wanted, which, bounds).order_by(PART_TEXT.c.part_seq.desc()).limit(wanted.limit)
+
+
+def _of_recent(connection: Connection, wanted: TextFilter, recent: _Extent) -> Select[Any]:
+    """The texts themselves, newest first: the limit within keeps PostgreSQL from taking its index."""
+    texts = select(PART_TEXT.c.part_seq, PART_TEXT.c.text).where(_IS_INDEXED, recent.within, *_plain(wanted))
+    if scope := _scope(wanted):
+        texts = texts.join(PART, PART.c.seq == PART_TEXT.c.part_seq).where(*scope)
+    newest = texts.order_by(PART_TEXT.c.part_seq.desc()).limit(RECENT).subquery()
+    contained = [newest.c.text.contains(word, autoescape=True) for word in wanted.words]
+    return select(newest.c.part_seq).where(*contained).order_by(newest.c.part_seq.desc()).limit(wanted.limit)
+
+
+def _of_trigrams(connection: Connection, wanted: TextFilter, bounds: _Extent) -> Select[Any]:
+    """Apart from the limit, for which PostgreSQL would rather read texts than its index."""
+    found = _texts(connection, wanted, _IS_INDEXED, bounds).cte("found").prefix_with("MATERIALIZED")
+    return select(found.c.part_seq).order_by(found.c.part_seq.desc()).limit(wanted.limit)
+
+
+def _texts(connection: Connection, wanted: TextFilter, which: ColumnElement[bool], bounds: _Extent) -> Select[Any]:
+    query = select(PART_TEXT.c.part_seq).where(which, bounds.within, *_plain(wanted), *_contained(connection, wanted.words))
     if scope := _scope(wanted):
         query = query.join(PART, PART.c.seq == PART_TEXT.c.part_seq).where(*scope)
-    return query.order_by(PART_TEXT.c.part_seq.desc()).limit(wanted.limit)
+    return query
 
 
-def _of_scope(wanted: TextFilter) -> Select[Any]:
+def _of_scope(connection: Connection, wanted: TextFilter) -> Select[Any]:
     """From the parts of some sessions to their texts."""
     of_scope = select(PART.c.seq).where(*_scope(wanted))
-    query = select(PART_TEXT.c.part_seq).where(PART_TEXT.c.part_seq.in_(of_scope), *_plain(wanted), *_instr(wanted.words))
+    contained = _contained(connection, wanted.words)
+    query = select(PART_TEXT.c.part_seq).where(PART_TEXT.c.part_seq.in_(of_scope), _IS_INDEXED, *_plain(wanted), *contained)
     return query.order_by(PART_TEXT.c.part_seq.desc()).limit(wanted.limit)
 
 
-def _of_fts(wanted: TextFilter, match: str) -> Select[Any]:
+def _of_fts(connection: Connection, wanted: TextFilter, match: str, bounds: _Extent) -> Select[Any]:
     """From the index, newest first, to the texts: as many as it takes."""
-    is_wanted = exists().where(PART_TEXT.c.part_seq == _FTS.c.rowid, *_plain(wanted), *_instr(wanted.words))
+    contained = _contained(connection, wanted.words)
+    is_wanted = exists().where(PART_TEXT.c.part_seq == _FTS.c.rowid, *_plain(wanted), *contained)
     if scope := _scope(wanted):
         is_wanted = is_wanted.where(PART.c.seq == PART_TEXT.c.part_seq, *scope)
-    query = select(_FTS.c.rowid).where(_FTS.c[FTS].op("MATCH")(match), is_wanted)
-    if wanted.before is not None:
-        query = query.where(_FTS.c.rowid < wanted.before)
+    within = _FTS.c.rowid.between(bounds.oldest, bounds.newest)
+    query = select(_FTS.c.rowid).where(_FTS.c[FTS].op("MATCH")(match), within, is_wanted)
     return query.order_by(_FTS.c.rowid.desc()).limit(wanted.limit)
 
 
@@ -146,16 +195,14 @@ def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
 
 
-def _instr(words: Sequence[str]) -> list[ColumnElement[bool]]:
-    return [func.instr(PART_TEXT.c.text, word) > 0 for word in words]
-
-
-def _like(words: Sequence[str]) -> list[ColumnElement[bool]]:
+def _contained(connection: Connection, words: Sequence[str]) -> list[ColumnElement[bool]]:
+    if connection.dialect.name == "sqlite":
+        return [func.instr(PART_TEXT.c.text, word) > 0 for word in words]
     return [PART_TEXT.c.text.contains(word, autoescape=True) for word in words]
 
 
 def _plain(wanted: TextFilter) -> list[ColumnElement[bool]]:
-    """What the row of the text itself says."""
+    """What the row of the text itself says, and the index `part_text_facts`."""
     text = PART_TEXT.c
     return [
         condition
@@ -163,8 +210,8 @@ def _plain(wanted: TextFilter) -> list[ColumnElement[bool]]:
             (wanted.before, text.part_seq < literal(wanted.before, BigInteger)),
             (wanted.role, text.role == wanted.role),
             (wanted.kind, text.kind == wanted.kind),
-            (wanted.since, text.time >= literal(wanted.since, Float)),
-            (wanted.until, text.time <= literal(wanted.until, Float)),
+            (wanted.since, text.time >= _whole(math.ceil, wanted.since)),
+            (wanted.until, text.time <= _whole(math.floor, wanted.until)),
         )
         if value is not None
     ]
@@ -185,15 +232,29 @@ def _scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _extent(connection: Connection, wanted: TextFilter) -> tuple[float, int, int]:
-    """How many parts are in the scope, and the sequences of the oldest and newest of them. Counted up to MEASURED_SCOPE only,
-    beyond that, or without a scope, they are infinitely many."""
+def _whole(rounded: Callable[[float], int], time: float | None) -> ColumnElement[int]:
+    return literal(max(-_LARGEST, min(rounded(time or 0), _LARGEST)), BigInteger)
+
+
+def _scope_extent(connection: Connection, wanted: TextFilter) -> _Extent:
+    """Of the parts in the scope. Counted up to MEASURED_SCOPE only; beyond that, or without a scope, they may be anywhere."""
     scope = _scope(wanted)
     if not scope:
-        return math.inf, 0, 0
-    some = select(PART.c.seq).where(*scope).limit(MEASURED_SCOPE + 1).subquery()
-    row = connection.execute(select(func.count(), func.min(some.c.seq), func.max(some.c.seq))).one()
-    return (row[0] if row[0] <= MEASURED_SCOPE else math.inf), row[1] or 0, row[2] or 0
+        return _EVERYWHERE
+    extent = _extent(connection, select(PART.c.seq).where(*scope).limit(MEASURED_SCOPE + 1))
+    return extent if extent.count <= MEASURED_SCOPE else _EVERYWHERE
+
+
+def _recent_extent(connection: Connection, wanted: TextFilter, scope: _Extent) -> _Extent:
+    """Of the newest texts of which their rows say what is wanted: found in an index that has these columns."""
+    newest = select(PART_TEXT.c.part_seq.label("seq")).where(scope.within, *_plain(wanted))
+    return _extent(connection, newest.order_by(PART_TEXT.c.part_seq.desc()).limit(RECENT))
+
+
+def _extent(connection: Connection, of: Select[Any]) -> _Extent:
+    some = of.subquery()
+    count, oldest, newest = connection.execute(select(func.count(), func.min(some.c.seq), func.max(some.c.seq))).one()
+    return _Extent(count, oldest or 0, newest or 0)
 
 
 # Keeping the index.

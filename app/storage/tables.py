@@ -116,6 +116,7 @@ class PartTextRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "part_text"
     __table_args__ = (
         Index("part_text_unindexed", "part_seq", sqlite_where=text("indexed = 0"), postgresql_where=text("NOT indexed")),
+        Index("part_text_facts", "part_seq", "time", "role", "kind"),
     )
 
     part_seq: int = Field(

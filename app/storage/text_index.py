@@ -8,7 +8,12 @@ pg_trgm is missing there is no index, and searches read the texts.
 import logging
 
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+LACKS_FTS5 = (
+    "the SQLite of this Python has no FTS5, which the database's search index was made with: parts that are in it can be neither "
+    "changed nor deleted. Run the server with a Python whose SQLite has FTS5."
+)
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +63,27 @@ def drop_text_index(connection: Connection) -> None:
 
 def has_text_index(connection: Connection) -> bool:
     if _is_sqlite(connection):
-        query = text("SELECT count(*) FROM sqlite_master WHERE name = :name")
-        return bool(connection.execute(query, {"name": FTS}).scalar_one())
+        return _is_there(connection) and not lacks_fts5(connection)
     return any(index["name"] == TRIGRAMS for index in inspect(connection).get_indexes("part_text"))
+
+
+def lacks_fts5(connection: Connection) -> bool:
+    """Whether the index was made by another SQLite and this one cannot open it. Then no part that is in it can be changed or
+    removed, and searches read the texts."""
+    if not _is_sqlite(connection) or not _is_there(connection):
+        return False
+    try:
+        connection.exec_driver_sql(f"SELECT rowid FROM {FTS} LIMIT 0")
+    except OperationalError as error:
+        if "no such module" in str(error.orig):
+            return True
+        raise
+    return False
+
+
+def _is_there(connection: Connection) -> bool:
+    query = text("SELECT count(*) FROM sqlite_master WHERE name = :name")
+    return bool(connection.execute(query, {"name": FTS}).scalar_one())
 
 
 def facets(roles: list[str], kinds: list[str]) -> list[str]:

@@ -33,6 +33,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("indexed = 0"),
         postgresql_where=sa.text("NOT indexed"),
     )
+    op.create_index("part_text_facts", "part_text", ["part_seq", "time", "role", "kind"])
     create_text_index(op.get_bind())
     op.execute("INSERT INTO counter (name, value) SELECT 'unsearched_parts', coalesce(max(seq), 0) FROM part")
     op.create_index("session_by_directory", "session", ["directory", "owner"])

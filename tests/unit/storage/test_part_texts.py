@@ -2,7 +2,9 @@
 
 import re
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from app.storage.text_index import FTS, TRIGRAMS, drop_text_index, has_text_inde
 from app.storage.writer import Change
 
 MANY = 4_000
+EVERY = {"alike": 1, "seventh": 7, "hundred": 100}
+"""Words, and in every which text they are."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -55,8 +59,7 @@ async def put(storage: Storage, texts: list[str], **columns: Any) -> None:
     writes = [
         (sql.put_session, sessions),
         (sql.put_message, [message_row(message, session) for session, message, _ in ids]),
-        (sql.put_part, [part_row(part, message, session) for session, message, part in ids]),
-        (sql.put_part_text, found),
+        *sql.put_parts([part_row(part, message, session) for session, message, part in ids], found),
     ]
     await storage.writer.commit(Change(writes=writes))
 
@@ -68,6 +71,11 @@ async def index(storage: Storage) -> None:
 async def found(storage: Storage, *words: str, limit: int = 20, **wanted: Any) -> list[str]:
     asked = TextFilter(tuple(map(encode, words)), limit, **wanted)
     return [row.id for row in await storage.database.read(lambda connection: find_texts(connection, asked))]
+
+
+def _seq_of(found_ids: list[str]) -> int | None:
+    """Of the last one: `put` into an empty database numbers the parts from 1 on."""
+    return int(found_ids[-1].removeprefix("prt_")) + 1 if found_ids else None
 
 
 async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
@@ -100,12 +108,40 @@ async def test_a_search_takes_the_index(storage: Storage) -> None:
     await index(storage)
     await analyze(storage)
     for words in (["number77"], ["qwertyuiop"], ["吃饭"]):
-        of_index, of_rest, of_found = await plans(storage, *words)
-        assert ("VIRTUAL TABLE INDEX" in of_index) or (TRIGRAMS in of_index), of_index
+        *of_index, of_rest, of_found = await plans(storage, *words)
+        assert any("VIRTUAL TABLE INDEX" in plan or TRIGRAMS in plan for plan in of_index), of_index
         assert "part_text_unindexed" in of_rest
-        assert not re.search(
-            r"SCAN part(_text)?(?! USING INDEX part_text_unindexed|_text_fts)\b|Seq Scan", of_index + of_rest + of_found
-        )
+        scanned = r"SCAN part(_text)?(?! USING INDEX part_text_unindexed|_text_fts)\b|Seq Scan"
+        assert not re.search(scanned, "\n".join([*of_index, of_rest, of_found]))
+
+
+async def test_what_no_row_says_is_not_looked_for(storage: Storage) -> None:
+    await put(storage, [f"text number{number} is alike" for number in range(MANY)])
+    await index(storage)
+    await storage.database.write(lambda connection: connection.execute(text("UPDATE part_text SET role = 'user', time = 1000")))
+    await analyze(storage)
+    for nowhere in ({"kind": "reasoning"}, {"role": "assistant"}, {"until": 999.5}, {"since": 1000.5}):
+        assert await found(storage, "alike", **nowhere) == []
+        joined = "\n".join(await plans(storage, "alike", **nowhere))
+        assert "VIRTUAL TABLE INDEX" not in joined and TRIGRAMS not in joined
+        assert "part_text_facts" in joined or storage.database.dialect == "postgresql", "it takes any other that is as short"
+
+
+@pytest.mark.parametrize("word", EVERY)
+async def test_all_pages_hold_all_that_is_wanted(storage: Storage, word: str) -> None:
+    """Over the bounds between what is read and what the index finds."""
+    await put(storage, [" ".join(each for each, n in EVERY.items() if number % n == 0) for number in range(MANY)])
+    await index(storage)
+    for wanted, expected in (
+        ({}, range(MANY)),
+        ({"since": 500, "until": 2_500.5}, range(500, 2_501)),
+        ({"until": 1e300, "since": -1e300}, range(MANY)),
+        ({"kind": "text", "role": "user", "until": MANY / 2}, range(MANY // 2 + 1)),
+    ):
+        pages: list[str] = []
+        while page := await found(storage, word, limit=900, **wanted, before=_seq_of(pages)):
+            pages += page
+        assert pages == [f"prt_{number}" for number in reversed(expected) if number % EVERY[word] == 0]
 
 
 async def test_a_small_scope_is_read_through_its_own_parts(storage: Storage) -> None:
@@ -164,3 +200,22 @@ async def test_a_text_that_is_stored_again_as_it_was_stays_in_the_index(storage:
     await put(storage, ["as it is"])
     [row] = await storage.rows(PART_TEXT)
     assert not row.indexed and await found(storage, "was") == [] and await found(storage, "it is") == ["prt_0"]
+
+
+async def test_an_index_that_this_sqlite_cannot_open_is_named(tmp_path: Path, migrated_database: Path) -> None:
+    shutil.copy(migrated_database, tmp_path / "opensession.db")
+    storage = open_storage_at(f"sqlite:///{tmp_path / 'opensession.db'}")
+    await put(storage, ["go home"])
+    await index(storage)
+    storage.database.close()
+    with closing(sqlite3.connect(tmp_path / "opensession.db")) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(f"UPDATE sqlite_master SET sql = replace(sql, 'fts5', 'fts_of_elsewhere') WHERE name = '{FTS}'")
+    storage = open_storage_at(f"sqlite:///{tmp_path / 'opensession.db'}")
+    try:
+        await index(storage)
+        assert await found(storage, "home") == ["prt_0"]
+        findings = [each for each in checkup.check(storage.database.engine) if "FTS5" in each.text]
+        assert [(each.level, each.act) for each in findings] == [("fault", None)]
+    finally:
+        storage.database.close()

@@ -36,7 +36,7 @@ async def put_conversation(storage: Storage) -> None:
     writes = [
         (storage.sql.put_session, [session_row()]),
         (storage.sql.put_message, [message_row("msg_1"), answer]),
-        (storage.sql.put_part, parts),
+        *storage.sql.put_parts(parts),
     ]
     await storage.writer.commit(Change(writes))
 

@@ -225,7 +225,7 @@ async def test_rows_of_many_changes_keep_the_order_of_posting(storage: Storage) 
     for n in range(4):
         storage.writer.post(
             Change(
-                [(storage.sql.put_message, [message_row(f"msg_{n}")]), (storage.sql.put_part, [part_row(f"prt_{n}", f"msg_{n}")])]
+                [(storage.sql.put_message, [message_row(f"msg_{n}")]), *storage.sql.put_parts([part_row(f"prt_{n}", f"msg_{n}")])]
             )
         )
     database.gate.set()
@@ -246,10 +246,10 @@ async def test_a_row_put_again_keeps_its_place(storage: Storage) -> None:
 async def test_a_delete_stays_between_what_was_posted_before_and_after_it(storage: Storage) -> None:
     await put_session(storage)
     database = await begun(storage)
-    put = (storage.sql.put_part, [part_row("prt_1")])
+    [put] = storage.sql.put_parts([part_row("prt_1")])
     for writes in ([put], [(storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_1"}])], [put]):
         storage.writer.post(Change(writes))
-    storage.writer.post(Change([(storage.sql.put_part, [part_row("prt_2")])]))
+    storage.writer.post(Change(storage.sql.put_parts([part_row("prt_2")])))
     storage.writer.post(Change([(storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_2"}])]))
     database.gate.set()
     await storage.writer.drain()
