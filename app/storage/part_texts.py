@@ -97,7 +97,9 @@ class _Extent:
 
     @property
     def within(self) -> ColumnElement[bool]:
-        return PART_TEXT.c.part_seq.between(literal(self.oldest, BigInteger), literal(self.newest, BigInteger))
+        bounds = literal(self.oldest, BigInteger), literal(self.newest, BigInteger)
+        is_within: ColumnElement[bool] = PART_TEXT.c.part_seq.between(*bounds)
+        return is_within
 
 
 _EVERYWHERE = _Extent(math.inf, 0, _LARGEST)
