@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -23,10 +25,15 @@ from app.schema.session import FileDiff, Session
 from app.schema.tool_state import Completed, Failed, ToolState
 from app.tool.files.diff_text import compare
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
 _TICKS = re.compile("`+")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_HTML = re.compile(r"^( {0,3})<(?=[!?]|/?[a-z])", re.IGNORECASE)
-"""Begins a block of HTML, of which some last to the end of the page."""
+_LINE_END = re.compile("\r\n?")
+_HTML = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<(?=[!?/]|(?!https?:)[a-z])", re.IGNORECASE)
+"""Code, in which a tag is text already, or what may begin a tag."""
+_AFTERWARDS = "Afterwards"
+"""A paragraph after the text, which is code if the text leaves a fence open."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|&])")
 
 
@@ -121,25 +128,28 @@ def _folded(summary: str, block: str) -> str:
 
 
 def contained(text: str) -> str:
-    """Markdown that somebody wrote, with its open fence closed and without HTML."""
-    lines: list[str] = []
-    fence = ""
-    for line in text.split("\n"):
-        fence = _fence_after(line, fence)
-        lines.append(line if fence else _HTML.sub(r"\1&lt;", line))
-    return "\n".join([*lines, fence] if fence else lines)
+    """Markdown that somebody wrote, with its open fence closed and its HTML as text."""
+    text = _LINE_END.sub("\n", text)
+    lines = text.split("\n")
+    tokens = _parser().parse(f"{text}\n\n{_AFTERWARDS}")
+    for token in tokens:
+        if token.type == "inline" and token.map:
+            for number in range(token.map[0], min(token.map[1], len(lines))):
+                lines[number] = _HTML.sub(_without_html, lines[number])
+    is_open = tokens[-1].type == "fence"
+    return "\n".join([*lines, tokens[-1].markup] if is_open else lines)
 
 
-def _fence_after(line: str, fence: str) -> str:
-    """The fence that is open behind a line; empty for none."""
-    found = _FENCE.fullmatch(line)
-    if found is None:
-        return fence
-    marks, rest = found.groups()
-    if fence:
-        closes = marks[0] == fence[0] and len(marks) >= len(fence) and not rest.strip()
-        return "" if closes else fence
-    return "" if marks[0] == "`" and "`" in rest else marks
+@cache
+def _parser() -> "MarkdownIt":
+    """Takes HTML for text, as which it is written."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False})
+
+
+def _without_html(found: re.Match[str]) -> str:
+    return "&lt;" if found[0] == "<" else found[0]
 
 
 def _inline(text: str) -> str:
