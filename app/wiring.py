@@ -52,7 +52,7 @@ from app.runs.directory_follower import DirectoryFollower
 from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
-from app.runs.retention import Retention
+from app.runs.retention import REST, Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import Sandbox, open_sandbox
 from app.session.fork import Forks
@@ -503,8 +503,10 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
     )
 
 
-def _retention(settings: Settings, storage: _Storage, sessions: SessionService, gate: SessionGate) -> Retention:
-    return Retention(storage.database, storage.store, sessions, gate, storage.leases, settings.data_dir)
+def _retention(
+    settings: Settings, storage: _Storage, sessions: SessionService, gate: SessionGate, rest: float = REST
+) -> Retention:
+    return Retention(storage.database, storage.store, sessions, gate, storage.leases, settings.data_dir, rest)
 
 
 @asynccontextmanager
@@ -514,7 +516,8 @@ async def retention_by_itself(settings: Settings) -> AsyncIterator[Retention]:
     storage.writer.has_owners = True
     gate = SessionGate()
     try:
-        yield _retention(settings, storage, SessionService(storage.store, gate, storage.leases), gate)
+        rest = REST if storage.is_shared else 0
+        yield _retention(settings, storage, SessionService(storage.store, gate, storage.leases), gate, rest)
     finally:
         await storage.store.drain()
         await storage.leases.close()

@@ -5,6 +5,7 @@ A tree stays while anything runs in it, and where it is shared or pinned. Its de
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -27,8 +28,10 @@ from app.util import clock
 
 log = logging.getLogger(__name__)
 
-BATCH = 10
-"""Trees that are deleted at once: their transactions are grouped."""
+BATCH = 4
+"""Trees that are deleted at once: their transactions are grouped, and what others write waits for so many."""
+REST = 2.0
+"""How long a server rests after a batch, in the time that the batch took: others have the writer to themselves meanwhile."""
 DAY_MS = 86_400_000
 
 
@@ -51,14 +54,23 @@ class PruneRule:
 
 class Retention:
     def __init__(
-        self, database: Database, store: Store, sessions: SessionService, gate: SessionGate, leases: Leases, data_dir: Path
+        self,
+        database: Database,
+        store: Store,
+        sessions: SessionService,
+        gate: SessionGate,
+        leases: Leases,
+        data_dir: Path,
+        rest: float = REST,
     ) -> None:
+        """`rest`: 0 where nobody else uses the database."""
         self._database = database
         self._store = store
         self._sessions = sessions
         self._gate = gate
         self._leases = leases
         self._data_dir = data_dir
+        self.rest = rest
         self.on_deleted: Callable[[Session], None] = lambda _: None
         """Called with each session that was deleted, after the commit."""
 
@@ -69,10 +81,12 @@ class Retention:
             ages = await self._database.read(queries.session_ages)
             old = expiry.expired_trees(ages, rule.cutoff)
             for batch in (old[start : start + BATCH] for start in range(0, len(old), BATCH)):
+                began = time.monotonic()
                 trees = [tree for tree in await self._read(batch) if expiry.is_archived(tree[-1]) or not rule.archived_only]
                 for tree, outcome in zip(trees, await self._prune_some(trees, rule, dry_run), strict=True):
                     _count(report, outcome)
                     projects.update(session.project_id for session in tree if not dry_run)
+                await asyncio.sleep(0 if dry_run else self.rest * (time.monotonic() - began))
             if not dry_run:
                 await space.give_back(self._database)
                 await collect_repositories(self._data_dir, projects, self._database.locks)
