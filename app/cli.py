@@ -55,13 +55,15 @@ def serve(
     settings = read_settings()
     if log_format is not None:
         settings = settings.model_copy(update={"log_format": log_format})
-    _require_data_dir(settings)
+    if settings.data_dir.exists():
+        _require_data_dir(settings)  # first, as tokens may be among what a killed restore left to be done
     login = _login(settings)
     if not is_loopback(hostname) and login is None:
         fail(
             f"Refusing to listen on {hostname} without a login: whoever reaches this server can run commands on this machine. "
             "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
+    _require_data_dir(settings)
     set_up_log(settings.log_format)
     _serve(settings, hostname, port, login or "")
 

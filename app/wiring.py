@@ -202,9 +202,7 @@ class Server:
         if self._core.choices.recovers_all:
             await self._recovery.run()
         self._recovery.watch()
-        await self.services.runs.queue.resume()
-        if self._core.storage.is_shared:
-            self.services.runs.queue.watch()
+        await self._resume_queues()
         self.services.runs.runner.watch()
         if self._core.storage.locks:
             self._core.storage.locks.remove_unlocked()
@@ -212,6 +210,14 @@ class Server:
         self._housekeeping.start()
         self.telemetry.start()
         self._webhooks.start()
+
+    async def _resume_queues(self) -> None:
+        if not self._core.choices.recovers_all:
+            return
+        if self._core.storage.is_shared:
+            self.services.runs.queue.watch()
+        else:
+            await self.services.runs.queue.resume()
 
     async def _look_for_users(self) -> None:
         """Reads their roots, which sessions that are recovered may work in."""

@@ -120,20 +120,24 @@ class PromptQueue:
     # Beginning what waits.
 
     async def resume(self) -> None:
-        """Work on the queues that no server works on."""
-        for session_id in await self._store.query(queries.sessions_with_queue):
+        """Work on the queues that were left when the only server of the database stopped."""
+        for session_id, _ in await self._store.query(queries.waiting_queues):
             self._work_on(session_id)
 
     def watch(self) -> None:
-        """From now on, until `close`: resume what other servers of the database leave."""
+        """From now on, until `close`: resume what other servers of the database leave. A prompt that waits at two looks is left:
+        between two turns its own server begins it at once."""
         self._watching = asyncio.create_task(self._watch(), name="queues of other servers")
 
     async def _watch(self) -> None:
-        failures = FailureLog(log, "looking for queued prompts")
+        failures, seen = FailureLog(log, "looking for queued prompts"), set[tuple[str, int]]()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self.resume()
+                waiting = set(await self._store.query(queries.waiting_queues))
+                for session_id, _ in waiting & seen:
+                    self._work_on(session_id)
+                seen = waiting
                 failures.worked()
             except StorageError as error:
                 failures.failed(error)

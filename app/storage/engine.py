@@ -120,7 +120,9 @@ def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     """Transactions begin explicitly (`_begin_transaction`), so that reads are consistent and a write takes its lock at once."""
     connection.isolation_level = None
-    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file, before anything is written to it: see storage/space.py
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        # Before anything is written to a new file: see storage/space.py. On any other it would wait for who writes.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     _use_wal(connection)
     for pragma in (
         f"busy_timeout={_BUSY_TIMEOUT_MS}",

@@ -492,12 +492,16 @@ def is_queued(connection: Connection, session_id: str, queued_id: str) -> bool:
     return connection.execute(query).scalar_one_or_none() is not None
 
 
-def sessions_with_queue(connection: Connection) -> list[str]:
-    """Of sessions that no server works on."""
-    return list(connection.execute(_SESSIONS_WITH_QUEUE).scalars())
+def waiting_queues(connection: Connection) -> list[tuple[str, int]]:
+    """(session, `seq` of its first queued prompt) of sessions that no server works on."""
+    return [(row.session_id, row.first) for row in connection.execute(_WAITING_QUEUES).all()]
 
 
-_SESSIONS_WITH_QUEUE = select(QUEUED_PROMPT.c.session_id).where(QUEUED_PROMPT.c.session_id.not_in(_HELD_SESSIONS)).distinct()
+_WAITING_QUEUES = (
+    select(QUEUED_PROMPT.c.session_id, func.min(QUEUED_PROMPT.c.seq).label("first"))
+    .where(QUEUED_PROMPT.c.session_id.not_in(_HELD_SESSIONS))
+    .group_by(QUEUED_PROMPT.c.session_id)
+)
 
 
 # The rest.

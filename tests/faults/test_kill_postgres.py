@@ -32,7 +32,7 @@ async def messages(client: Client, session: str) -> list[dict[str, Any]]:
 
 
 async def test_what_a_killed_server_left_is_recovered_when_its_leases_are_stale(servers: Servers, figure: Figure) -> None:
-    servers.play([[bash("echo shown; echo ran >> log.txt; sleep 60")], [bash("make asked")]])
+    servers.play([[bash("echo ran >> log.txt; echo sh''own; sleep 60")], [bash("make asked")]])
     async with servers.start() as client:
         cut, asking = [await client.session() for _ in range(2)]
         await client.prompt(cut, path="prompt_async")

@@ -95,7 +95,7 @@ async def ended(app: RunningApp, session: str) -> list[Message]:
     return found
 
 
-LONG_TURN = [[bash("echo ran >> log.txt; echo shown; sleep 60")]]
+LONG_TURN = [[bash("echo ran >> log.txt; echo sh''own; sleep 60")]]
 
 
 async def test_a_turn_goes_on_in_a_new_step_without_running_its_tool_again(tmp_path: Path) -> None:

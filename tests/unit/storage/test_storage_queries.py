@@ -15,7 +15,8 @@ from app.storage.writer import Change
 async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
     """`session=[row…], message=[…], part=[…]`."""
     for kind, of_kind in rows.items():
-        await storage.writer.commit(Change([(getattr(storage.sql, f"put_{kind}"), of_kind)]))
+        writes = storage.sql.put_parts(of_kind) if kind == "part" else [(getattr(storage.sql, f"put_{kind}"), of_kind)]
+        await storage.writer.commit(Change([*writes]))
 
 
 async def listed(storage: Storage, **wanted: Any) -> list[str]:
