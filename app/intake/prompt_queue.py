@@ -104,9 +104,7 @@ class PromptQueue:
     async def remove(self, session_id: str, queued_id: str) -> None:
         """Raises NotFound, also for a prompt whose turn has begun."""
         session = await self._store.session(session_id)
-        change = self._store.change(session_id, session.directory)
-        change.dequeue_prompt(queued_id)
-        await self._store.commit(change)
+        await self._intake.dequeue(session_id, session.directory, queued_id)
         self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
 
     async def answer(self, waiting: Waiting) -> bytes:

@@ -99,6 +99,8 @@ class Intake:
         async with self._store.lock(session_id):
             if message is None or await self._is_known(session_id, prompt, prepared.content):
                 assert prompt.message_id is not None
+                if queued_id is not None:
+                    await self.dequeue(session_id, instance.location.directory, queued_id)
                 return StoredPrompt(await self._store.message(session_id, prompt.message_id), known=True)
             await self._commit(instance.location.directory, prepared, message, queued_id, rules_from_tools=rules_from_tools)
         return StoredPrompt(message)
@@ -107,7 +109,16 @@ class Intake:
         """Store a queued prompt whose directory may be out of use. Raises NotFound."""
         assert prepared.message is not None
         async with self._store.lock(session_id):
-            await self._commit(directory, prepared, prepared.message, queued_id, rules_from_tools=True)
+            if await self._store.query(queries.input_hash, session_id, prepared.message.info.id) is not None:
+                await self.dequeue(session_id, directory, queued_id)
+            else:
+                await self._commit(directory, prepared, prepared.message, queued_id, rules_from_tools=True)
+
+    async def dequeue(self, session_id: str, directory: str, queued_id: str) -> None:
+        """Without storing the message: it was removed, or sent again in the meantime and stored then. Raises NotQueued."""
+        change = self._store.change(session_id, directory)
+        change.dequeue_prompt(queued_id)
+        await self._store.commit(change)
 
     async def _is_known(self, session_id: str, prompt: PromptInput, content: str) -> bool:
         return prompt.message_id is not None and await self._is_stored(session_id, prompt.message_id, content)

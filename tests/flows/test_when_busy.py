@@ -114,6 +114,25 @@ async def test_a_queued_message_is_queued_once_and_says_one_thing(tmp_path: Path
         assert order(await app.messages(session_id)) == ["one", "One.", "two", "Two."]
 
 
+@pytest.mark.parametrize("again", ["two", "something else"])
+async def test_a_queued_message_that_joins_after_all_leaves_the_queue(tmp_path: Path, again: str) -> None:
+    """What is stored under its id stays, also where it says something else."""
+    async with busy(tmp_path, [say("Both.")], [say("Too many.")]) as (app, session_id, gate, first):
+        await app.prompt_async(session_id, "two", whenBusy="queue", messageID="msg_b")
+        await queue_of(app, session_id, 1)
+        joining = asyncio.create_task(app.prompt(session_id, again, messageID="msg_b"))
+        async with asyncio.timeout(20):
+            while len(await app.messages(session_id)) < 3:
+                await asyncio.sleep(0.01)
+        gate.set()
+        await asyncio.gather(first, joining)
+        await until_idle(app, session_id)
+        found = await app.messages(session_id)
+    assert [texts(message) for message in found if message["info"]["role"] == "user"] == [["one"], [again]]
+    assert "Too many." not in order(found)
+    assert_finished(found)
+
+
 async def test_a_queued_prompt_survives_a_restart(tmp_path: Path) -> None:
     async with busy(tmp_path) as (app, session_id, _, first):
         await app.prompt_async(session_id, "two", whenBusy="queue")
