@@ -150,20 +150,20 @@ async def require_rate(app: "Services", principal: Principal, who: str) -> None:
             raise RateLimited(limit, seconds)
 
 
-async def entered(app: "Services", principal: Principal, directory: str | None) -> str | None:
+async def directory_to_enter(app: "Services", principal: Principal, directory: str | None) -> str | None:
     """The directory to work in, None for the server's own: of a member whose roots do not have that, the first root. Raises
     DirectoryForbidden, whether there is such a directory or not."""
     if principal is OPERATOR:
         return directory
     await app.users.users.all()
     wanted = directory or app.directories.instances.workspaces.home
-    if enters(app, principal, os.path.realpath(wanted)):  # noqa: ASYNC240  no slower than the look-ups that follow
+    if may_enter(app, principal, os.path.realpath(wanted)):  # noqa: ASYNC240  no slower than the look-ups that follow
         return directory
     if directory is None and principal.roots:
         return principal.roots[0]
     raise DirectoryForbidden(f"{wanted} is not a directory that you may work in.", directory=directory)
 
 
-def enters(app: "Services", principal: Principal, real: str) -> bool:
+def may_enter(app: "Services", principal: Principal, real: str) -> bool:
     """Of a path without symlinks."""
     return app.directories.instances.workspaces.admits(principal, real)

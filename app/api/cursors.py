@@ -11,7 +11,7 @@ class PageCursors:
         """`field` takes a cursor that `source` gave."""
         self._field, self._source = field, source
         name = request.principal.visible_owner
-        self._sealed = None if name is None else request.services.users.cursors.of(name)
+        self._sealed = None if name is None else request.services.users.cursors.for_user(name)
 
     def write(self, seq: int) -> str:
         return self._sealed.seal(seq).decode() if self._sealed else str(seq)

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Path, Query, Request
 from fastapi.responses import Response
 
-from app.api.access import entered
+from app.api.access import directory_to_enter
 from app.api.json_route import ServerRequest
 from app.project.location import Location
 from app.schema.base import AnyID, Wire
@@ -34,7 +34,7 @@ PartIdPath = Annotated[AnyID, Path(alias="partID")]
 
 async def workspace_of(request: ServerRequest, directory: str | None) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
-    directory = await entered(request.services, request.principal, directory)
+    directory = await directory_to_enter(request.services, request.principal, directory)
     return await request.services.directories.instances.workspaces.get(directory)
 
 
@@ -44,7 +44,7 @@ async def location_of(request: ServerRequest, directory: str | None) -> Location
 
 async def instance_of(request: ServerRequest, directory: str | None) -> Instance:
     """The same with all that a turn needs."""
-    directory = await entered(request.services, request.principal, directory)
+    directory = await directory_to_enter(request.services, request.principal, directory)
     return await request.services.directories.instances.get(directory, request.principal.name)
 
 
@@ -56,8 +56,8 @@ async def session_location(request: ServerRequest, session_id: str, directory: s
 async def session_instance(request: ServerRequest, session_id: str, directory: str | None) -> Instance:
     """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
     session = await request.services.sessions.store.session(session_id)
-    entered_directory = await entered(request.services, request.principal, directory or session.directory)
-    return await request.services.directories.instances.get(entered_directory, session.owner or "")
+    own_directory = await directory_to_enter(request.services, request.principal, directory or session.directory)
+    return await request.services.directories.instances.get(own_directory, session.owner or "")
 
 
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:

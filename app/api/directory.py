@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from fastapi.responses import Response
 
-from app.api.access import enters
+from app.api.access import may_enter
 from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire, workspace_of
 from app.api.json_route import ServerRequest, router
 from app.intake.mcp_commands import all_commands
@@ -66,7 +66,7 @@ async def projects(request: ServerRequest) -> Response:
     app, principal = request.services, request.principal
     if principal.may_see_all:
         return json_bytes(await app.directories.projects.all_json())
-    return json_bytes(await app.directories.projects.entered_json(lambda path: enters(app, principal, path)))
+    return json_bytes(await app.directories.projects.visible_json(lambda path: may_enter(app, principal, path)))
 
 
 @routes.get(
@@ -75,7 +75,7 @@ async def projects(request: ServerRequest) -> Response:
 async def current_project(request: ServerRequest, where: Directory) -> Response:
     app, principal = request.services, request.principal
     project = await app.directories.projects.get((await location_of(request, where)).project_id)
-    return wire(project if principal.may_see_all else project.with_sandboxes_in(lambda path: enters(app, principal, path)))
+    return wire(project if principal.may_see_all else project.with_sandboxes_in(lambda path: may_enter(app, principal, path)))
 
 
 @routes.patch(

@@ -15,7 +15,7 @@ from fastapi import Header, Query
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.access import enters
+from app.api.access import may_enter
 from app.api.deps import Directory, documented, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.api.login import Login
@@ -136,7 +136,7 @@ def _audience(request: ServerRequest) -> Audience | None:
     app, principal = request.services, request.principal
     if principal.may_see_all:
         return None
-    return Audience(principal.name, lambda path: enters(app, principal, path), app.users.cursors.of(principal.name))
+    return Audience(principal.name, lambda path: may_enter(app, principal, path), app.users.cursors.for_user(principal.name))
 
 
 class EventToken(Wire):
@@ -239,7 +239,7 @@ async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
 def _number(app: Services, listener: Listener, cursor: str) -> int:
     """A cursor that was never given reads as one that is too old."""
     if listener.audience is not None:
-        return app.users.cursors.of(listener.audience.owner).open(cursor)
+        return app.users.cursors.for_user(listener.audience.owner).open(cursor)
     return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 19 else -1
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Query
 from fastapi.responses import Response
 
-from app.api.access import enters
+from app.api.access import may_enter
 from app.api.deps import Directory, documented, json_bytes, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.browse.content import view_file
@@ -28,7 +28,7 @@ FilePath = Annotated[str, Query(alias="path", description="From the directory on
 
 async def _reach(request: ServerRequest, where: str | None) -> AllowedPaths:
     app, principal = request.services, request.principal
-    return AllowedPaths(await location_of(request, where), lambda real: enters(app, principal, real))
+    return AllowedPaths(await location_of(request, where), lambda real: may_enter(app, principal, real))
 
 
 def _array(values: Sequence[Wire]) -> Response:

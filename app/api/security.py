@@ -101,7 +101,7 @@ class BodyLimits:
     of_any: int
     of_import: int
 
-    def of(self, path: str) -> "BodyLimit":
+    def for_path(self, path: str) -> "BodyLimit":
         if path == IMPORT_PATH:
             return BodyLimit(self.of_import, "OPENSESSION_MAX_IMPORT_BYTES")
         return BodyLimit(self.of_any, "OPENSESSION_MAX_BODY_BYTES")
@@ -140,17 +140,17 @@ class Guard:
         elif origin is not None and scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
         elif _may_be_large(headers):
-            await self._one_of_few(scope, _bounded(scope, receive, self._limits.of(scope["path"])), send)
+            await self._one_of_few(scope, _bounded(scope, receive, self._limits.for_path(scope["path"])), send)
         else:
-            await self._app(scope, _bounded(scope, receive, self._limits.of(scope["path"])), send)
+            await self._app(scope, _bounded(scope, receive, self._limits.for_path(scope["path"])), send)
 
     async def _one_of_few(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the answer begins: it may take its time, and the body has been dealt with."""
-        async with AsyncExitStack() as place:
-            await place.enter_async_context(self._large_bodies)
+        async with AsyncExitStack() as slot:
+            await slot.enter_async_context(self._large_bodies)
 
             async def sending(message: Message) -> None:
-                await place.aclose()
+                await slot.aclose()
                 await send(message)
 
             await self._app(scope, receive, sending)
@@ -178,7 +178,7 @@ class Guard:
         return await self._login.admit(scope, headers.get("authorization"))
 
     def _body_refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        length, limit = headers.get("content-length"), self._limits.of(scope["path"])
+        length, limit = headers.get("content-length"), self._limits.for_path(scope["path"])
         if length is not None and length.isascii() and length.isdigit() and int(length) > limit.most:
             return named(413, "PayloadTooLargeError", limit.refusal)
         has_body = (length not in (None, "0")) or "transfer-encoding" in headers

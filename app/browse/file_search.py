@@ -26,7 +26,7 @@ class FileNames:
     files: Sequence[str]
     directories: Sequence[str]
 
-    def of(self, kind: EntryKind) -> Sequence[str]:
+    def of_kind(self, kind: EntryKind) -> Sequence[str]:
         if kind == "all":
             return [*self.directories, *self.files]
         return self.files if kind == "file" else self.directories
@@ -46,7 +46,7 @@ class FileSearch:
             self._listings[directory].add_done_callback(lambda _: self._forget_later(directory))
         # A listing whose client went away is still what the next one waits for.
         names = await asyncio.shield(self._listings[directory])
-        return await asyncio.to_thread(best, query, names.of(kind), limit)
+        return await asyncio.to_thread(best, query, names.of_kind(kind), limit)
 
     def _forget_later(self, directory: Path) -> None:
         asyncio.get_running_loop().call_later(self._fresh_seconds, self._listings.pop, directory, None)

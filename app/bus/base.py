@@ -50,19 +50,19 @@ class CursorSeal(Protocol):
 @dataclass(frozen=True, slots=True)
 class Audience:
     """A user who does not hear of everybody's sessions: only of those of `owner`, and what is of no session in the directories
-    that `enters` allows. A gap between the ids, or how fast they grow, would tell of the others: `cursors` hides it."""
+    that `may_enter` allows. A gap between the ids, or how fast they grow, would tell of the others: `cursors` hides it."""
 
     owner: str
-    enters: Callable[[str], bool]
+    may_enter: Callable[[str], bool]
     cursors: CursorSeal
 
-    def hears(self, event: "Event | PartDelta") -> bool:
+    def receives(self, event: "Event | PartDelta") -> bool:
         """What concerns the whole server, or a sign-in to an MCP server, is for admins."""
         if event.owner is not None:
             return event.owner != "" and event.owner == self.owner
         if isinstance(event, PartDelta) or event.directory is None or _SIGN_IN in event.payload[:60]:
             return False
-        return self.enters(event.directory)
+        return self.may_enter(event.directory)
 
 
 _SIGN_IN = b'"mcp.browser.open.failed"'

@@ -100,7 +100,7 @@ class Listener:
         waiting = [frame for frame in self._frames if isinstance(frame, EventFrame)]
         self._clear()
         for frame in (*waiting, *map(EventFrame, streaming.events)):
-            if self.hears(frame):
+            if self.receives(frame):
                 self.push(frame)
 
     def _clear(self) -> None:
@@ -110,10 +110,10 @@ class Listener:
 
     # Into the queue.
 
-    def hears(self, frame: Frame) -> bool:
+    def receives(self, frame: Frame) -> bool:
         if self.audience is None:
             return True
-        return self.audience.hears(frame.event if isinstance(frame, EventFrame) else frame.delta)
+        return self.audience.receives(frame.event if isinstance(frame, EventFrame) else frame.delta)
 
     def push(self, frame: Frame) -> None:
         if self.closed or self._paused:

@@ -109,7 +109,7 @@ class MemoryBus:
     def _send(self, frame: Frame, deltas: bool) -> None:
         for listener in self._of(frame.directory, deltas):
             try:
-                if listener.hears(frame):
+                if listener.receives(frame):
                     listener.push(frame)
             except Exception:
                 log.exception("an event could not be put before a client; it is disconnected")

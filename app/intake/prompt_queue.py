@@ -1,4 +1,4 @@
-"""Prompts that wait for a turn of their own: stored in a queue, each begun when its session is idle.
+"""Prompts that wait for a turn of their own: stored in a queue, each started when its session is idle.
 
 Until its turn begins, a queued prompt is no message of its session. It leaves the queue in the transaction that stores the
 message, so that of several servers one begins it.
@@ -38,15 +38,15 @@ LONGEST_RETRY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A prompt that this server has put into the queue; `begun` is done when its turn begins, or it is known that none will."""
+    """A prompt that this server has put into the queue; `started` is done when its turn begins, or it is known that none will."""
 
     session_id: str
-    begun: asyncio.Future[AcceptedPrompt] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    started: asyncio.Future[AcceptedPrompt] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def refuse(self, error: ServiceError) -> None:
-        if not self.begun.done():
-            self.begun.set_exception(error)
-            self.begun.exception()  # nobody may wait for it
+        if not self.started.done():
+            self.started.set_exception(error)
+            self.started.exception()  # nobody may wait for it
 
 
 class PromptQueue:
@@ -102,14 +102,14 @@ class PromptQueue:
         return [_queued(row) for row in await self._rows(session_id)]
 
     async def remove(self, session_id: str, queued_id: str) -> None:
-        """Raises NotFound, also for a prompt whose turn has begun."""
+        """Raises NotFound, also for a prompt whose turn has started."""
         session = await self._store.session(session_id)
         await self._intake.dequeue(session_id, session.directory, queued_id)
         self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
 
     async def answer(self, waiting: Waiting) -> bytes:
         """The JSON of the message that answers, when its turn has come and ended."""
-        accepted = await asyncio.shield(waiting.begun)
+        accepted = await asyncio.shield(waiting.started)
         return await self._prompts.answer(waiting.session_id, accepted)
 
     async def _rows(self, session_id: str) -> Sequence[Any]:
@@ -198,11 +198,11 @@ class PromptQueue:
             await self._answer_with_error(row, prepared, error)
         else:
             if (waiting := self._waiting.pop(row.id, None)) is not None:
-                waiting.begun.set_result(accepted)
+                waiting.started.set_result(accepted)
 
     async def _answer_with_error(self, row: Any, prepared: PreparedPrompt, error: ServiceError) -> None:
         """Its directory cannot be used any more, or something of the kind: it is stored with that as its answer."""
-        log.warning("the queued prompt %s of %s could not be begun: %s", row.id, row.session_id, error.message)
+        log.warning("the queued prompt %s of %s could not be started: %s", row.id, row.session_id, error.message)
 
         async def store() -> None:
             await self._intake.store_in(row.directory, row.session_id, prepared, row.id)

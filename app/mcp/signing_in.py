@@ -63,7 +63,9 @@ async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
     server, states = servers.find(name), servers.settings.states
     if server.sign_in is not None and server.waits_for_user:
         return await _finish(servers, server, SignInAnswer(state=server.sign_in.state or "", code=code))
-    elsewhere = [state.value for state in await states.of(servers.directory) if state.name == SIGN_IN + name and state.value]
+    elsewhere = [
+        state.value for state in await states.in_directory(servers.directory) if state.name == SIGN_IN + name and state.value
+    ]
     if not elsewhere:
         raise BadRequest(f"No sign-in to the MCP server {name} waits for a code: start one first", ["name"], name)
     return await _hand_over(states, servers.directory, name, SignInAnswer(state=elsewhere[0], code=code))
@@ -126,7 +128,7 @@ async def _wait_for_result(states: DirectoryStates, directory: str, name: str, s
 
 async def _result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus | None:
     """None while the sign-in is not over."""
-    stored = [state.value for state in await states.of(directory) if state.name == RESULT + name]
+    stored = [state.value for state in await states.in_directory(directory) if state.name == RESULT + name]
     results = [SignInResult.model_validate_json(value) for value in stored]
     return next((result.status for result in results if result.state == sign_in), None)
 

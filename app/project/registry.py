@@ -37,12 +37,12 @@ class Projects:
         bodies = await self._database.read(queries.projects)
         return b"[%b]" % b",".join(body.encode() for body in bodies if is_valid_body(body))
 
-    async def entered_json(self, enters: Callable[[str], bool]) -> bytes:
-        """The projects whose checkout, or one of whose other checkouts, is in a directory that `enters` allows."""
+    async def visible_json(self, may_enter: Callable[[str], bool]) -> bytes:
+        """The projects whose checkout, or one of whose other checkouts, is in a directory that `may_enter` allows."""
         bodies = await self._database.read(queries.projects)
         projects = [Project.model_validate_json(body) for body in bodies if is_valid_body(body)]
-        shown = [each.with_sandboxes_in(enters) for each in projects if each.id != NO_PROJECT]
-        return b"[%b]" % b",".join(each.wire_json() for each in shown if enters(each.worktree) or each.sandboxes)
+        shown = [each.with_sandboxes_in(may_enter) for each in projects if each.id != NO_PROJECT]
+        return b"[%b]" % b",".join(each.wire_json() for each in shown if may_enter(each.worktree) or each.sandboxes)
 
     async def register(self, location: Location, found: ProjectInfo) -> None:
         """Stores the project of a directory in use, and moves the directory's sessions from before it was a repository to it."""

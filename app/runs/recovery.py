@@ -155,8 +155,10 @@ class Recovery:
         waiting = [session_id for session_id in found if not self._turns.is_running(session_id)]
         self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
         for_seconds = {session_id: now - since for session_id, since in self._abandoned.items()}
-        prompts = [each for each, seconds in for_seconds.items() if seconds >= ABANDONED_AFTER_SECONDS and not found[each].begun]
-        answers = [each for each, seconds in for_seconds.items() if seconds >= LEFT_OPEN_AFTER_SECONDS and found[each].begun]
+        prompts = [
+            each for each, seconds in for_seconds.items() if seconds >= ABANDONED_AFTER_SECONDS and not found[each].answered
+        ]
+        answers = [each for each, seconds in for_seconds.items() if seconds >= LEFT_OPEN_AFTER_SECONDS and found[each].answered]
         if prompts:
             await self._resume({session_id: found[session_id].directory for session_id in prompts})
         await self._leases.offer(answers)
@@ -205,7 +207,7 @@ class Recovery:
             directory = await self._recover_answer(message, calls, resumes=is_of_turn) or directory
         if directory or not left.prompts:
             return directory
-        if resumes or not await self._has_answer(left):
+        if resumes or not await self._answered(left):
             return session.directory
         await self._close_prompts(left.session_id, session.directory)
         return None
@@ -223,7 +225,7 @@ class Recovery:
         await mark_for_resumption(self._store, message, waiting)
         return info.path.cwd
 
-    async def _has_answer(self, left: Orphans) -> bool:
+    async def _answered(self, left: Orphans) -> bool:
         """Whether the newest prompt has an answer: an interrupted one, whose error says so."""
         return bool(await self._store.query(queries.answers_to, left.session_id, left.prompts[-1]))
 

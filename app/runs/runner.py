@@ -53,8 +53,8 @@ class Run:
     instance: Instance | None = None
     joined: bool = False
     nested: bool = False
-    begun: bool = False
-    waited: bool = False
+    started: bool = False
+    waited_for_lease: bool = False
     """Until another server's run of the session was over."""
     fenced: bool = False
     """Another server may go on with it: nothing more is to be written."""
@@ -74,7 +74,7 @@ class Run:
     async def begin(self) -> None:
         """Wait for the hold. Raises CancelledError when it was aborted by then."""
         await self.hold.granted
-        self.begun = True
+        self.started = True
         if self.aborted:
             raise asyncio.CancelledError
 
@@ -84,7 +84,7 @@ class Run:
         if not self.aborted:
             self.aborted = self.ending = True
             self.joined = False
-            if self.begun and self.task is not None:
+            if self.started and self.task is not None:
                 self.task.cancel()
 
     def join(self, instance: Instance) -> None:
@@ -252,7 +252,7 @@ class Runner:
     def _fence_unconfirmed(self) -> None:
         """The database has not heard of this server for so long that another takes its sessions over."""
         for session_id, runs in self._runs.items():
-            if any(run.begun for run in runs):
+            if any(run.started for run in runs):
                 log.error("%s: its run stops here, because no heartbeat could be written; another server goes on", session_id)
                 self._fence(session_id)
 
@@ -316,8 +316,8 @@ class Runner:
     async def _answer(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         await self._acquire_lease(session_id, run)
         await self._turn_end_retries.store_end(session_id)
-        unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id) if run.waited else None
-        if run.waited and unanswered is None:
+        unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id) if run.waited_for_lease else None
+        if run.waited_for_lease and unanswered is None:
             run.discarded = True  # the other server has answered
             return
         async with await self._slot(session_id, run):
@@ -328,7 +328,7 @@ class Runner:
         try:
             lease = await self._leases.acquire(session_id, status)
         except SessionBusy:
-            run.waited = True
+            run.waited_for_lease = True
             lease = await self._leases.acquire(session_id, status, wait=True)
         self._store.hold(lease)
 
@@ -368,7 +368,7 @@ class Runner:
             log.error("the end of the turn of %s could not be stored: %s", session_id, error)
             self._turn_end_retries.add(session_id, run.directory)
             return
-        if unanswered or not run.waited:
+        if unanswered or not run.waited_for_lease:
             await self._answer_with(session_id, run, aborted())
 
     async def _answer_with(self, session_id: str, run: Run, error: MessageError) -> None:
@@ -388,10 +388,10 @@ class Runner:
         open. It is stored under the lease: the prompts of a session that another server runs are not closed."""
         runs = self._runs[session_id]
         is_last = runs[-1] is run and not (run.discarded or run.fenced)
-        ends = announced and run.begun and is_last and not self.has_unstored_end(session_id)
+        ends = announced and run.started and is_last and not self.has_unstored_end(session_id)
         try:
             idle = self._statuses.set(session_id, run.directory, Idle()) if ends else None
-            if run.begun:
+            if run.started:
                 self._store.release(session_id)
                 self._leases.release(session_id)
             if idle is not None:

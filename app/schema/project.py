@@ -32,6 +32,6 @@ class Project(Wire):
     time: ProjectTime
     sandboxes: list[str] = []
 
-    def with_sandboxes_in(self, enters: Callable[[str], bool]) -> "Project":
-        """Without the checkouts in directories that `enters` does not allow."""
-        return self.model_copy(update={"sandboxes": [path for path in self.sandboxes if enters(path)]})
+    def with_sandboxes_in(self, may_enter: Callable[[str], bool]) -> "Project":
+        """Without the checkouts in directories that `may_enter` does not allow."""
+        return self.model_copy(update={"sandboxes": [path for path in self.sandboxes if may_enter(path)]})

@@ -49,7 +49,7 @@ class Replay:
                 return ReplayPage([], newest, resync=True)
             rows, last = queries.events_after(connection, cursor, directory, PAGE_BYTES, owner)
             events = [Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner) for row in rows]
-            heard = [event for event in events if audience is None or audience.hears(event)]
+            heard = [event for event in events if audience is None or audience.receives(event)]
             return ReplayPage(heard, newest if last else rows[-1].seq, last)
 
         return await self._database.read(read)

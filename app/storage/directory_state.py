@@ -49,7 +49,7 @@ class DirectoryStates(Protocol):
     async def dispose(self, directory: str, prefix: str, event: AnnouncedEvent) -> None:
         """Announces that a directory is disposed of, tells the other servers, and deletes its states that begin with `prefix`."""
 
-    async def of(self, directory: str) -> Sequence[DirectoryState]: ...
+    async def in_directory(self, directory: str) -> Sequence[DirectoryState]: ...
 
     async def find(self, prefix: str, value: str) -> DirectoryState | None:
         """The state of this value whose name begins with `prefix`."""
@@ -76,7 +76,7 @@ class LocalDirectoryStates:
     async def dispose(self, directory: str, prefix: str, event: AnnouncedEvent) -> None:
         await self._announce(directory, event)
 
-    async def of(self, directory: str) -> Sequence[DirectoryState]:
+    async def in_directory(self, directory: str) -> Sequence[DirectoryState]:
         return []
 
     async def find(self, prefix: str, value: str) -> DirectoryState | None:
@@ -123,7 +123,7 @@ class SharedDirectoryStates:
         outdated = (self._sql.delete_directory_states, [{"of_directory": directory, "prefix": prefix}])
         await self._writer.commit(Change([self._put(directory, DISPOSED, ""), outdated], [Event.of(event, directory)]))
 
-    async def of(self, directory: str) -> Sequence[DirectoryState]:
+    async def in_directory(self, directory: str) -> Sequence[DirectoryState]:
         return await self._read(lambda connection: queries.directory_states(connection, directory))
 
     async def find(self, prefix: str, value: str) -> DirectoryState | None:

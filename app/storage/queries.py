@@ -440,8 +440,7 @@ def orphaned_messages(connection: Connection, sessions: Collection[str] | None =
 
 
 def abandoned_sessions(connection: Connection) -> Sequence[Row[Any]]:
-    """(session_id, directory, begun) of sessions that no server works on with a prompt without any answer or, `begun`, an open
-    answer."""
+    """(session_id, directory, answered) of sessions that no server works on: with a prompt without an answer, or an open one."""
     return connection.execute(_ABANDONED_SESSIONS).all()
 
 
@@ -452,7 +451,9 @@ _ANSWER_TO_PROMPT = (
     .where(_ANSWER.c.parent_id == MESSAGE.c.id)
 )
 _ABANDONED_SESSIONS = (
-    select(MESSAGE.c.session_id, SESSION.c.directory, func.max(case((MESSAGE.c.role == "assistant", 1), else_=0)).label("begun"))
+    select(
+        MESSAGE.c.session_id, SESSION.c.directory, func.max(case((MESSAGE.c.role == "assistant", 1), else_=0)).label("answered")
+    )
     .join(SESSION, SESSION.c.id == MESSAGE.c.session_id)
     .where(MESSAGE.c.open, MESSAGE.c.session_id.not_in(_HELD_SESSIONS))
     .where(or_(MESSAGE.c.role == "assistant", ~_ANSWER_TO_PROMPT))

@@ -12,7 +12,7 @@ class BoundedLabels:
         self._most = most
         self._known: set[tuple[str, ...]] = set()
 
-    def of(self, *values: str) -> tuple[str, ...]:
+    def bounded(self, *values: str) -> tuple[str, ...]:
         if values in self._known:
             return values
         if len(self._known) >= self._most or sum(map(len, values)) > LONGEST:

@@ -96,7 +96,7 @@ class Metrics(Observer):
         try:
             yield
         finally:
-            self._count_model_call(record, self._models.of(record.provider, record.model))
+            self._count_model_call(record, self._models.bounded(record.provider, record.model))
 
     def _count_model_call(self, record: ModelCallRecord, model: tuple[str, ...]) -> None:
         self._model_calls.labels(*model, record.end).inc()
@@ -121,7 +121,7 @@ class Metrics(Observer):
         try:
             yield
         finally:
-            self._tool_calls.labels(*self._tools.of(record.tool), record.end).inc()
+            self._tool_calls.labels(*self._tools.bounded(record.tool), record.end).inc()
 
     @contextmanager
     def wait(self, kind: str) -> Iterator[None]:

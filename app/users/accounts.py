@@ -28,9 +28,9 @@ class ModelAccounts:
         self._budgets = budgets
         self._shared_keys = shared_keys
 
-    async def of(self, name: str) -> ModelAccount:
+    async def for_user(self, name: str) -> ModelAccount:
         """Of a user who is not stored, as one of an identity provider may be: a member's."""
         user = await self._users.get(name)
         principal = user.principal() if user else Principal(name, Role.MEMBER)
         shares = principal.role is Role.ADMIN if self._shared_keys is None else self._shared_keys
-        return ModelAccount(principal, await self._keys.of(name), shares, self._budgets)
+        return ModelAccount(principal, await self._keys.for_user(name), shares, self._budgets)

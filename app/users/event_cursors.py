@@ -45,7 +45,7 @@ class EventCursors:
     def __init__(self, secret: ServerSecret) -> None:
         self._secret = secret
 
-    def of(self, name: str) -> UserCursors:
+    def for_user(self, name: str) -> UserCursors:
         return _cursors(tuple(hmac.digest(key, _PURPOSE, "sha256") for key in self._secret.all_keys()), name)
 
 

@@ -38,7 +38,7 @@ class UserKeys:
         self._secret = secret
         self._read: OrderedDict[str, _ReadKeys] = OrderedDict()
 
-    async def of(self, name: str) -> Mapping[str, Auth]:
+    async def for_user(self, name: str) -> Mapping[str, Auth]:
         """By provider, as they were a second ago at most; the same object while they do not change."""
         known = self._read.get(name)
         if known is None or time.monotonic() - known.at > FRESH_SECONDS:

@@ -47,5 +47,5 @@ class WebhookOwners:
     def may_hear(self, principal: Principal, event: Event) -> bool:
         if principal.may_see_all:
             return True
-        cursors = self._cursors.of(principal.name)
-        return Audience(principal.name, lambda path: self._admits(principal, path), cursors).hears(event)
+        cursors = self._cursors.for_user(principal.name)
+        return Audience(principal.name, lambda path: self._admits(principal, path), cursors).receives(event)

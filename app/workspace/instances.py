@@ -112,7 +112,7 @@ class Instances:
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
         """As configuration and keys are now, those of the user `owner`. Raises what Workspaces.get and Workspace.config raise."""
         cached = await self._get(directory)
-        return self._owned(cached, await self._models.accounts.of(owner)) if owner else cached.instance
+        return self._owned(cached, await self._models.accounts.for_user(owner)) if owner else cached.instance
 
     async def _get(self, directory: str | None) -> _CachedInstance:
         workspace = await self.workspaces.get(directory)
@@ -171,7 +171,7 @@ class Instances:
         made = before or McpServers(sandbox, self._mcp_settings)
         made = made.configured(config.mcp, config.experimental.mcp_timeout, sandbox)
         if before is None:
-            made.follow(await self._mcp_settings.states.of(directory))
+            made.follow(await self._mcp_settings.states.in_directory(directory))
         return made
 
     def snapshots(self) -> list[Snapshots]:

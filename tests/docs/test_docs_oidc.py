@@ -12,7 +12,7 @@ SHOWN_ISSUER = "https://login.example.com/realms/work"
 SUBJECT = "248289761001"
 
 
-def shown(kind: str) -> Block:
+def documented(kind: str) -> Block:
     page = (ROOT / "docs" / "operations.md").read_text()
     return next(block for block in blocks(page) if block.kind == kind)
 
@@ -20,10 +20,12 @@ def shown(kind: str) -> Block:
 def test_the_settings_let_the_providers_users_in(tmp_path: Path) -> None:
     for program in ("curl", "jq"):
         needed(program)
-    commands = shown("sh oidc")
+    commands = documented("sh oidc")
     assert commands.shown is not None
     with identity_provider() as issuer:
-        settings = dict(line.split("=", 1) for line in shown("ini oidc").code.replace(SHOWN_ISSUER, issuer.issuer).splitlines())
+        settings = dict(
+            line.split("=", 1) for line in documented("ini oidc").code.replace(SHOWN_ISSUER, issuer.issuer).splitlines()
+        )
         command, environment = this_checkout()
         with serving(command, tmp_path, {**environment, **settings}) as server:
             token = issuer.token(SUBJECT, realm_access={"roles": ["member"]})

@@ -19,7 +19,7 @@ SECONDS = 5
 Command = list[str]
 
 
-def shown(language: str) -> str:
+def documented(language: str) -> str:
     page = (ROOT / "docs" / "operations.md").read_text()
     return next(block.code for block in blocks(page) if block.language == language)
 
@@ -32,7 +32,7 @@ def installed(program: str) -> str:
 def nginx(upstream: str, port: int, directory: Path) -> Command:
     """Without TLS, for which there is no certificate here."""
     program = installed("nginx")
-    server = re.sub(r"^\s*ssl_certificate.*\n", "", shown("nginx"), flags=re.MULTILINE)
+    server = re.sub(r"^\s*ssl_certificate.*\n", "", documented("nginx"), flags=re.MULTILINE)
     server = server.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};").replace(SHOWN_BASE, upstream)
     places = "".join(f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     config = directory / "nginx.conf"
@@ -43,7 +43,7 @@ def nginx(upstream: str, port: int, directory: Path) -> Command:
 
 def caddy(upstream: str, port: int, directory: Path) -> Command:
     program = installed("caddy")
-    site = shown("caddy").replace(NAME, f"http://{NAME}:{port}").replace(SHOWN_BASE.removeprefix("http://"), upstream[7:])
+    site = documented("caddy").replace(NAME, f"http://{NAME}:{port}").replace(SHOWN_BASE.removeprefix("http://"), upstream[7:])
     config = directory / "Caddyfile"
     config.write_text(f"{{\n\tadmin off\n\tgrace_period 1s\n\tstorage file_system {directory}/caddy\n}}\n{site}")
     return [program, "run", "--adapter", "caddyfile", "--config", str(config)]

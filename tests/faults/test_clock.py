@@ -90,7 +90,7 @@ def prompts_of(messages: list[Message]) -> dict[str, str]:
     return {message["info"]["id"]: texts(message)[0] for message in messages if message["info"]["role"] == "user"}
 
 
-def said(messages: list[Message]) -> list[str]:
+def all_texts(messages: list[Message]) -> list[str]:
     return [text for message in messages for text in texts(message)]
 
 
@@ -119,7 +119,7 @@ async def out_of_order(app: RunningApp, session: str, prompts: list[str]) -> int
     paged = await in_pages(app, session, 3)
     asked = [conversation(request) for request in app.provider.requests if request.session_id == session]
     unlike = [history for history in asked if history != expected(prompts)[: len(history)]]
-    return (said(messages) != expected(prompts)) + (paged != messages) + len(unlike)
+    return (all_texts(messages) != expected(prompts)) + (paged != messages) + len(unlike)
 
 
 async def goes_back(app: RunningApp, jumping: JumpingClock, session: str, prompts: list[str]) -> int:
@@ -131,8 +131,8 @@ async def goes_back(app: RunningApp, jumping: JumpingClock, session: str, prompt
     jumping.jump()
     await app.post(f"/session/{session}/revert", {"messageID": at})
     await ask(app, jumping, session, "again", 0)
-    left = said(await app.messages(session))
-    forked = said(await app.messages(fork["id"]))
+    left = all_texts(await app.messages(session))
+    forked = all_texts(await app.messages(fork["id"]))
     return (forked != expected(prompts[:middle])) + (left != expected([*prompts[:middle], "again"]))
 
 

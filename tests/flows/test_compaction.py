@@ -32,7 +32,7 @@ async def summarize(app: RunningApp, session: str, *, expect: int = 200, **field
     return await app.post(f"/session/{session}/summarize", {**BIG, **fields}, expect=expect)
 
 
-def said(request: Any) -> list[str]:
+def request_texts(request: Any) -> list[str]:
     """Who says what in a request, shortened."""
     found = []
     for turn in request.messages:
@@ -62,8 +62,8 @@ async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, sess
     assert info["parentID"] == question["info"]["id"]
     asked = requests(app)[-1]
     assert asked.tools == ()
-    assert [line.split(":")[0] for line in said(asked)] == ["user", "assistant", "user", "user"]
-    assert "The capital of France?" in said(asked)[0]
+    assert [line.split(":")[0] for line in request_texts(asked)] == ["user", "assistant", "user", "user"]
+    assert "The capital of France?" in request_texts(asked)[0]
 
 
 async def test_after_it_the_model_is_sent_the_summary_and_what_is_new_alone(app: RunningApp, session: str) -> None:
@@ -72,7 +72,7 @@ async def test_after_it_the_model_is_sent_the_summary_and_what_is_new_alone(app:
     await summarize(app, session)
     await app.prompt(session, "And of Italy?")
     await app.prompt(session, "And of Spain?")
-    assert said(requests(app)[-1]) == [
+    assert request_texts(requests(app)[-1]) == [
         "user: What did we do so far?",
         "assistant: They asked about France.",
         "user: And of Italy?",
@@ -224,7 +224,7 @@ async def test_a_full_window_is_compacted_and_the_turn_goes_on(app: RunningApp, 
     assert continuation["info"]["agent"] == "build"
     assert last == answer
     assert last["info"]["parentID"] == continuation["info"]["id"]
-    assert [line.split(":")[0] for line in said(requests(app)[-1])] == ["user", "assistant", "user"]
+    assert [line.split(":")[0] for line in request_texts(requests(app)[-1])] == ["user", "assistant", "user"]
     assert "Do something long" not in str(requests(app)[-1].messages)
 
 

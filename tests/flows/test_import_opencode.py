@@ -69,7 +69,7 @@ async def imported(*words: str | Path) -> list[str]:
     return output.splitlines()
 
 
-async def shown(app: RunningApp, session: str, kind: str = "") -> Any:
+async def over_http(app: RunningApp, session: str, kind: str = "") -> Any:
     return await app.get(f"/session/{session}{kind}")
 
 
@@ -81,10 +81,10 @@ async def test_a_server_shows_what_opencode_showed(app: RunningApp, version: str
     project = (await app.get("/project/current"))["id"]
     assert {each["id"] for each in await app.get("/session")} == {each["id"] for each in recorded["sessions"]}
     for session, info in recorded["one"].items():
-        assert await shown(app, session) == {**as_shown_here(version, "session", info), "projectID": project}
-        assert await shown(app, session, "/message") == as_shown_here(version, "messages", recorded["messages"][session])
-        assert await shown(app, session, "/todo") == as_shown_here(version, "todo", recorded["todo"][session])
-        children = {child["id"] for child in await shown(app, session, "/children")}
+        assert await over_http(app, session) == {**as_shown_here(version, "session", info), "projectID": project}
+        assert await over_http(app, session, "/message") == as_shown_here(version, "messages", recorded["messages"][session])
+        assert await over_http(app, session, "/todo") == as_shown_here(version, "todo", recorded["todo"][session])
+        children = {child["id"] for child in await over_http(app, session, "/children")}
         assert children == {child["id"] for child in recorded["children"][session]}
 
 
@@ -132,8 +132,8 @@ async def test_a_second_import_brings_what_is_new(app: RunningApp, data: Path) -
         "1 sessions left alone: changed here and in OpenCode since the last import",
         "1 sessions left out: deleted here since the last import",
     ]
-    assert (await shown(app, names["misc"]))["title"] == "Changed there"
-    assert (await shown(app, names["archived"]))["title"] == "Changed here"
+    assert (await over_http(app, names["misc"]))["title"] == "Changed there"
+    assert (await over_http(app, names["archived"]))["title"] == "Changed here"
     messages = await app.messages(grown)
     assert [each["info"]["id"] for each in messages[-2:]] == [message["id"], later["id"]]
     assert [each["parts"] for each in messages[-2:]] == [[], [part]]
@@ -154,7 +154,7 @@ async def test_another_session_of_the_same_id_is_left_alone(app: RunningApp, dat
         "12 sessions unchanged since the last import",
         "1 sessions left alone: another session has the same id here",
     ]
-    assert (await shown(app, names["misc"]))["title"] == "Ours"
+    assert (await over_http(app, names["misc"]))["title"] == "Ours"
 
 
 @pytest.mark.parametrize("version", ["1.1.34"], indirect=True)

@@ -13,7 +13,7 @@ from app.plugin.api import HOOK_NAMES
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 
 
-def shown(kind: str) -> str:
+def documented_code(kind: str) -> str:
     found = re.search(rf"^```python {kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
@@ -30,7 +30,7 @@ def test_the_page_names_every_hook() -> None:
 
 
 async def test_the_plugin_does_what_the_page_says(tmp_path: Path, files: PluginFiles, caplog: pytest.LogCaptureFixture) -> None:
-    files.put("mine", shown("plugin"))
+    files.put("mine", documented_code("plugin"))
     workspace = configured(tmp_path, {**priced(temperature=True), "agent": {"review": {"mode": "primary"}}})
     (workspace / ".env").write_text("SECRET=1")
     async with running_app(tmp_path, workspace=workspace) as app:
@@ -48,7 +48,7 @@ async def test_the_plugin_does_what_the_page_says(tmp_path: Path, files: PluginF
 
 
 async def test_the_tools_do_what_the_page_says(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("issue", shown("tool"), folder="tool")
+    files.put("issue", documented_code("tool"), folder="tool")
     workspace = configured(tmp_path, {**priced(), "permission": {"issue_close": "ask"}})
     async with running_app(tmp_path, workspace=workspace) as app:
         app.provider.add([call("issue", number=1), call("issue_close", number=1)], [say()])

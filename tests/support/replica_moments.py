@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from killable import Client
 from prompted_model import play
-from replica_turns import asked, let_go, messages, new_session, ran, request, shown, streaming, waits
+from replica_turns import asked, let_go, messages, new_session, ran, request, streaming, wait_until_stored, waits
 from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
 
@@ -99,7 +99,7 @@ class Streaming(Moment):
 
     async def reach(self) -> None:
         await self.prompt(streaming(self.key))
-        await shown(self.a, self.session, "Half")
+        await wait_until_stored(self.a, self.session, "Half")
 
 
 class Tool(Moment):
@@ -109,7 +109,7 @@ class Tool(Moment):
 
     async def reach(self) -> None:
         await self.prompt(play([bash(waits(self.key))], [say("Done.")]))
-        await shown(self.a, self.session, f"began {self.key}")
+        await wait_until_stored(self.a, self.session, f"began {self.key}")
 
     async def go_on(self) -> None:
         let_go(self.replicas, self.key)
@@ -194,7 +194,7 @@ class Compaction(Moment):
     async def reach(self) -> None:
         await self.a.prompt(self.session, play([say("Hi.")], [say("In short:", chunks=1), {"hold": self.key}, say(" hi.")]))
         self.later(self.a, "summarize", {"providerID": "fake", "modelID": "main"})
-        await shown(self.a, self.session, "In short")
+        await wait_until_stored(self.a, self.session, "In short")
 
     async def check(self, interrupts: bool) -> None:
         found = await self.same_everywhere()

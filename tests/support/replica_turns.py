@@ -28,7 +28,7 @@ async def request(client: Client, method: str, path: str, body: Any = None) -> i
     return (await client.http.request(method, path, json={} if body is None and method != "GET" else body)).status_code
 
 
-async def shown(client: Client, session: str, text: str) -> None:
+async def wait_until_stored(client: Client, session: str, text: str) -> None:
     await client.condition(f"/session/{session}/message", lambda found: text in str(found[1:]))
 
 
@@ -68,7 +68,7 @@ async def tool_running(replicas: Replicas, client: Client, name: str) -> AsyncIt
     session = await new_session(client)
     answering = asyncio.create_task(client.prompt(session, working(name)))
     try:
-        await shown(client, session, f"began {name}")
+        await wait_until_stored(client, session, f"began {name}")
         yield session, answering
     finally:
         let_go(replicas, name)

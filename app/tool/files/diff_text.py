@@ -99,7 +99,7 @@ def _anchors(old: Sequence[str], new: Sequence[str], region: Region) -> list[tup
     """The longest ascending series of index pairs of lines that occur exactly once on each side."""
     once_old = _indices_of_unique(old, region.old, region.old_end)
     once_new = _indices_of_unique(new, region.new, region.new_end)
-    pairs = [(place, once_new[line]) for line, place in once_old.items() if line in once_new]
+    pairs = [(position, once_new[line]) for line, position in once_old.items() if line in once_new]
     return _longest_ascending(pairs)
 
 

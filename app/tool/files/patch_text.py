@@ -196,9 +196,9 @@ def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
         if not chunk.expected:
             at_end += [line.text + ending for line in chunk.lines]
             continue
-        place = target.find(chunk, done)
-        new_lines, end = _changed(lines, place, ending)
-        result += lines[done : place.start] + new_lines
+        position = target.find(chunk, done)
+        new_lines, end = _changed(lines, position, ending)
+        result += lines[done : position.start] + new_lines
         done = end
     text = "".join(result + lines[done:] + at_end)
     return text.removesuffix(ending) if unterminated else text
@@ -209,11 +209,11 @@ class _HunkPosition(NamedTuple):
     lines: list[PatchLine]
 
 
-def _changed(lines: list[str], place: _HunkPosition, ending: str) -> tuple[list[str], int]:
+def _changed(lines: list[str], position: _HunkPosition, ending: str) -> tuple[list[str], int]:
     """The resulting lines, and the index of the line after the hunk."""
     result: list[str] = []
-    at = place.start
-    for kind, text in place.lines:
+    at = position.start
+    for kind, text in position.lines:
         if kind == "+":
             result.append(text + ending)
             continue

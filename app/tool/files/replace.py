@@ -323,7 +323,7 @@ def _raw_spans(content: str, spans: list[TextSpan]) -> list[TextSpan]:
     """Converts offsets in the text with LF to offsets in the original text."""
     newlines = [match.start() - index for index, match in enumerate(re.finditer("\r\n", content))]
 
-    def raw(place: int) -> int:
-        return place + bisect_left(newlines, place)
+    def raw(offset: int) -> int:
+        return offset + bisect_left(newlines, offset)
 
     return [(raw(start), raw(end)) for start, end in spans]

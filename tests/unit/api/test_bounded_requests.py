@@ -22,7 +22,7 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
         yield app
 
 
-async def said(port: int, sent: bytes) -> tuple[int, dict[str, Any]]:
+async def answer_to(port: int, sent: bytes) -> tuple[int, dict[str, Any]]:
     """Status and body of the first answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -56,7 +56,7 @@ async def test_addresses_and_headers_that_are_too_long(app: RunningApp) -> None:
             (b"\x00\x01\r\n\r\n", 400),
             (GET + b"X: " + b"a" * 2000 + b"\r\n\r\n", 200),
         ):
-            answered, body = await said(port, sent)
+            answered, body = await answer_to(port, sent)
             assert answered == status, sent[:40]
             assert status == 200 or ("name" in body and body["data"]["message"])
 
@@ -78,8 +78,8 @@ async def test_a_body_that_stops_coming_is_given_up(app: RunningApp, monkeypatch
     monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
     head = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
     async with listening(app) as port:
-        assert (await said(port, head + b'{"title": '))[0] == 408
-        assert (await said(port, head + b'{"title": "whole"}  '))[0] == 200
+        assert (await answer_to(port, head + b'{"title": '))[0] == 408
+        assert (await answer_to(port, head + b'{"title": "whole"}  '))[0] == 200
 
 
 async def test_connections_beyond_the_limit_are_told_so(app: RunningApp) -> None:
@@ -89,12 +89,12 @@ async def test_connections_beyond_the_limit_are_told_so(app: RunningApp) -> None
             writer.write(GET + b"\r\n")
         for reader, _ in held:
             assert (await answer(reader))[0] == 200
-        status, body = await said(port, GET + b"\r\n")
+        status, body = await answer_to(port, GET + b"\r\n")
         assert status == 429 and body["name"] == "TooManyConnectionsError"
         held[0][1].close()
         await held[0][1].wait_closed()
         async with asyncio.timeout(10):
-            while (await said(port, GET + b"\r\n"))[0] != 200:
+            while (await answer_to(port, GET + b"\r\n"))[0] != 200:
                 await asyncio.sleep(0.01)
         for _, writer in held:
             writer.close()

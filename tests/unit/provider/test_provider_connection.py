@@ -19,7 +19,7 @@ def chat(server: FakeServer, **options: object) -> OpenAIChat:
     return OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options=options)
 
 
-def said(text: str) -> dict[str, object]:
+def text_chunk(text: str) -> dict[str, object]:
     return {"choices": [{"index": 0, "delta": {"content": text}}]}
 
 
@@ -27,13 +27,13 @@ STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
 async def test_bytes_cut_anywhere_even_within_a_character(server: FakeServer) -> None:
-    stream = sse(said("wörld 🌍")) + sse(STOP) + sse("[DONE]")
+    stream = sse(text_chunk("wörld 🌍")) + sse(STOP) + sse("[DONE]")
     server.reply = Reply([stream[at : at + 1] for at in range(len(stream))])
     assert TextDelta("text-1", "wörld 🌍") in await events_of(chat(server))
 
 
 async def test_a_connection_cut_within_the_answer_may_be_retried(server: FakeServer) -> None:
-    server.plays(said("half"), end="cut")
+    server.plays(text_chunk("half"), end="cut")
     seen = []
     with pytest.raises(ApiFailure) as failed:
         async for event in chat(server).stream(ask()):
@@ -45,7 +45,7 @@ async def test_a_connection_cut_within_the_answer_may_be_retried(server: FakeSer
 
 
 async def test_a_reset_connection(server: FakeServer) -> None:
-    server.plays(said("half"), end="reset")
+    server.plays(text_chunk("half"), end="reset")
     with pytest.raises(ApiFailure) as failed:
         async for _ in chat(server).stream(ask()):
             server.may_reset.set()
@@ -56,7 +56,7 @@ async def test_a_reset_connection(server: FakeServer) -> None:
 
 
 async def test_a_silent_stream_fails_after_the_idle_time(server: FakeServer) -> None:
-    server.plays(said("half"), end="hang")
+    server.plays(text_chunk("half"), end="hang")
     provider = OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options={}, idle=0.05)
     with pytest.raises(ApiFailure, match="silent") as failed:
         await events_of(provider)
@@ -99,7 +99,7 @@ async def test_requests_at_once_share_one_client(server: FakeServer) -> None:
 
 
 async def test_closing_the_iterator_closes_the_connection(server: FakeServer) -> None:
-    server.plays(said("half"), end="hang")
+    server.plays(text_chunk("half"), end="hang")
     stream = chat(server).stream(ask())
     assert await anext(stream) == StreamStart()
     await stream.aclose()
@@ -107,7 +107,7 @@ async def test_closing_the_iterator_closes_the_connection(server: FakeServer) ->
 
 
 async def test_cancelling_the_reader_closes_the_connection(server: FakeServer) -> None:
-    server.plays(said("half"), end="hang")
+    server.plays(text_chunk("half"), end="hang")
     reading = asyncio.Event()
 
     async def read() -> None:
@@ -124,7 +124,7 @@ async def test_cancelling_the_reader_closes_the_connection(server: FakeServer) -
 
 
 async def test_the_connection_serves_the_next_request(server: FakeServer) -> None:
-    server.plays(said("x"), STOP, "[DONE]")
+    server.plays(text_chunk("x"), STOP, "[DONE]")
     provider = chat(server)
     await events_of(provider)
     await events_of(provider)
@@ -154,12 +154,12 @@ async def test_an_empty_stream_started_but_did_not_finish(server: FakeServer) ->
 
 
 async def test_a_last_event_that_is_cut_off_is_left_out(server: FakeServer) -> None:
-    server.reply = Reply([sse(said("a")), b'data: {"choices":[{"delta":{"content":"lo'])
+    server.reply = Reply([sse(text_chunk("a")), b'data: {"choices":[{"delta":{"content":"lo'])
     assert await events_of(chat(server)) == [StreamStart(), TextStart("text-1"), TextDelta("text-1", "a"), TextEnd("text-1")]
 
 
 async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServer) -> None:
-    server.reply = Reply([sse(said("a")) + sse("{oops}")])
+    server.reply = Reply([sse(text_chunk("a")) + sse("{oops}")])
     seen = []
     with pytest.raises(ApiFailure, match="oops"):
         async for event in chat(server).stream(ask()):

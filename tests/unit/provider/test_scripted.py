@@ -68,7 +68,7 @@ async def events(provider: ScriptedProvider, asked: ModelRequest | None = None) 
     return [event async for event in provider.stream(asked or request(user("hi")))]
 
 
-def said(stream: list[StreamEvent]) -> str:
+def streamed_text(stream: list[StreamEvent]) -> str:
     return "".join(event.text for event in stream if isinstance(event, TextDelta))
 
 
@@ -135,14 +135,14 @@ async def test_usage_and_finish_can_be_stated():
 async def test_turns_are_played_in_order_then_it_says_ok():
     provider = ScriptedProvider([[{"text": "one"}], [{"text": "two"}]])
     provider.add([{"text": "three"}])
-    assert [said(await events(provider)) for _ in range(4)] == ["one", "two", "three", "ok"]
+    assert [streamed_text(await events(provider)) for _ in range(4)] == ["one", "two", "three", "ok"]
     assert provider.turns_left == 0
 
 
 async def test_a_title_takes_no_turn_and_every_request_is_recorded():
     provider = ScriptedProvider([[{"text": "one"}]])
     asked = request(user("hi"), model="title")
-    assert said(await events(provider, asked)) == TITLE
+    assert streamed_text(await events(provider, asked)) == TITLE
     assert provider.turns_left == 1
     assert provider.requests == [asked]
 
@@ -331,7 +331,7 @@ def test_the_title_is_the_first_words():
 
 async def test_the_rules_provider_plays_a_script_first():
     provider = rules_provider([[Say("scripted")]])
-    assert said(await events(provider)) == "scripted"
+    assert streamed_text(await events(provider)) == "scripted"
     assert "no language model" in "".join(
         [event.text async for event in play((Say(steps(user("help"))[0].text),)) if isinstance(event, TextDelta)]
     )

@@ -24,14 +24,14 @@ def gate() -> SessionGate:
     return SessionGate()
 
 
-def begun(hold: Hold) -> bool:
+def is_granted(hold: Hold) -> bool:
     return hold.granted.done()
 
 
 @pytest.mark.parametrize("kind", HoldKind)
 async def test_a_session_that_nobody_holds_is_held_at_once(gate: SessionGate, kind: HoldKind) -> None:
     hold = gate.request(SESSION, kind)
-    assert begun(hold) and gate.is_held(SESSION) and not gate.is_held("ses_2")
+    assert is_granted(hold) and gate.is_held(SESSION) and not gate.is_held("ses_2")
     gate.release(hold)
     gate.release(hold)
     assert not gate.is_held(SESSION)
@@ -45,9 +45,9 @@ async def test_what_meets_what(gate: SessionGate, asked: HoldKind, held: HoldKin
             gate.request(SESSION, asked)
         return
     second = gate.request(SESSION, asked)
-    assert begun(second) is ((asked, held) in BESIDE)
+    assert is_granted(second) is ((asked, held) in BESIDE)
     gate.release(first)
-    assert begun(second)
+    assert is_granted(second)
     gate.release(second)
     assert not gate.is_held(SESSION)
 
@@ -58,7 +58,7 @@ async def test_the_turn_of_a_prompt_comes_before_what_waits_for_the_prompt(gate:
     prompt = gate.request(SESSION, HoldKind.PROMPT)
     refused = gate.request(SESSION, waiting)
     turn = gate.request(SESSION, HoldKind.TURN)
-    assert begun(turn)
+    assert is_granted(turn)
     with pytest.raises(SessionBusy):
         await refused.granted
     gate.release(prompt)
@@ -84,19 +84,19 @@ async def test_once_a_deletion_waits_nothing_new_begins(gate: SessionGate) -> No
     deletion = gate.request(SESSION, HoldKind.DELETE)
     later = [gate.request(SESSION, kind) for kind in (HoldKind.PROMPT, HoldKind.READ, HoldKind.TURN)]
     gate.release(running)
-    assert not begun(deletion)
+    assert not is_granted(deletion)
     gate.release(prompt)
-    assert begun(deletion) and not any(map(begun, later))
+    assert is_granted(deletion) and not any(map(is_granted, later))
     gate.release(deletion)
-    assert all(map(begun, later))
+    assert all(map(is_granted, later))
 
 
 async def test_turns_of_one_session_follow_each_other(gate: SessionGate) -> None:
     first, second = gate.request(SESSION, HoldKind.TURN), gate.request(SESSION, HoldKind.TURN)
     prompt = gate.request(SESSION, HoldKind.PROMPT)
-    assert begun(first) and begun(prompt) and not begun(second)
+    assert is_granted(first) and is_granted(prompt) and not is_granted(second)
     gate.release(first)
-    assert begun(second)
+    assert is_granted(second)
 
 
 async def test_who_is_cancelled_while_waiting_leaves_the_queue(gate: SessionGate) -> None:

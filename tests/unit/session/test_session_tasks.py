@@ -26,7 +26,7 @@ class Work:
         self.outcome = "done"
 
 
-async def begun(tasks: SessionTasks, *sessions: str) -> list[Work]:
+async def started_works(tasks: SessionTasks, *sessions: str) -> list[Work]:
     works = [Work() for _ in sessions]
     for session, work in zip(sessions, works, strict=True):
         tasks.start(session, "diff", work())
@@ -36,7 +36,7 @@ async def begun(tasks: SessionTasks, *sessions: str) -> list[Work]:
 
 async def test_the_tasks_of_a_deleted_session_are_cancelled_and_no_others() -> None:
     tasks = SessionTasks()
-    gone, also_gone, other = await begun(tasks, "ses_1", "ses_1", "ses_2")
+    gone, also_gone, other = await started_works(tasks, "ses_1", "ses_1", "ses_2")
     await tasks.cancel("ses_1")
     await tasks.cancel("ses_nope")
     other.gate.set()
@@ -46,10 +46,10 @@ async def test_the_tasks_of_a_deleted_session_are_cancelled_and_no_others() -> N
 
 async def test_all_that_is_started_is_waited_for() -> None:
     tasks = SessionTasks()
-    (first,) = await begun(tasks, "ses_1")
+    (first,) = await started_works(tasks, "ses_1")
     finished = asyncio.create_task(tasks.finished())
     await asyncio.sleep(0)
-    (second,) = await begun(tasks, "ses_2")
+    (second,) = await started_works(tasks, "ses_2")
     first.gate.set()
     await asyncio.sleep(0)
     assert not finished.done()
@@ -60,7 +60,7 @@ async def test_all_that_is_started_is_waited_for() -> None:
 
 async def test_closing_cancels_also_what_has_not_begun() -> None:
     tasks = SessionTasks()
-    (begun_work,) = await begun(tasks, "ses_1")
+    (begun_work,) = await started_works(tasks, "ses_1")
     tasks.start("ses_1", "title", Work()())
     await tasks.close()
     await tasks.finished()

@@ -37,12 +37,12 @@ IDS: dict[str, Any] = {"id": "prt_1", "session_id": "ses_1", "message_id": "msg_
 NAMED = SourceText(value="@a.txt", start=0, end=6)
 
 
-def shown(info: Message, *parts: Part, revert: Revert | None = None) -> list[dict[str, Any]]:
+def shared(info: Message, *parts: Part, revert: Revert | None = None) -> list[dict[str, Any]]:
     return [message.wire() for message in shared_messages([MessageWithParts(info=info, parts=list(parts))], revert)]
 
 
 def shown_parts(*parts: Part) -> list[dict[str, Any]]:
-    answers = shown(assistant("msg_1", "msg_0"), *parts)
+    answers = shared(assistant("msg_1", "msg_0"), *parts)
     found: list[dict[str, Any]] = answers[0]["parts"]
     return found
 
@@ -63,7 +63,7 @@ def test_a_session_tells_its_title_and_no_place() -> None:
 
 def test_a_prompt_keeps_its_words_and_not_its_instructions() -> None:
     prompt = user("msg_1", system=SECRET, tools={SECRET: True}, summary={"diffs": [diff(SECRET)]})
-    (message,) = shown(prompt, text_part("prt_1", "Hello"))
+    (message,) = shared(prompt, text_part("prt_1", "Hello"))
     assert message["parts"][0]["text"] == "Hello" and message["info"]["agent"] == "build"
     assert SECRET not in json.dumps(message)
 
@@ -81,7 +81,7 @@ def test_an_answer_does_not_tell_where_it_ran_nor_what_the_provider_sent_with_an
         response_body=SECRET,
         metadata={"url": SECRET},
     )
-    (message,) = shown(assistant("msg_1", "msg_0", error=APIError(data=data)))
+    (message,) = shared(assistant("msg_1", "msg_0", error=APIError(data=data)))
     assert message["info"]["path"] == {"cwd": "", "root": ""}
     assert message["info"]["error"]["data"] == {"message": "Overloaded", "statusCode": 529, "isRetryable": True}
 
@@ -101,7 +101,7 @@ def test_an_answer_does_not_tell_where_it_ran_nor_what_the_provider_sent_with_an
 )
 def test_what_is_no_part_of_the_conversation_is_left_out(part: Part) -> None:
     assert shown_parts(part) == []
-    assert shown(user("msg_1"), part) == []
+    assert shared(user("msg_1"), part) == []
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ async def test_each_server_finds_what_the_others_have_put_since_it_looked_last(s
     await a.put("/d", "mcp x", "on")
     assert await names(c) == [("/e", "configuration", ""), ("/d", "mcp x", "on")], "an older value is not told any more"
     assert await names(c) == []
-    assert [(state.name, state.value) for state in await b.of("/d")] == [("before", "1"), ("mcp x", "on")]
+    assert [(state.name, state.value) for state in await b.in_directory("/d")] == [("before", "1"), ("mcp x", "on")]
 
 
 async def test_a_disposal_is_found_and_deletes_what_was_chosen(storage: Storage, servers: list[SharedDirectoryStates]) -> None:
@@ -52,8 +52,8 @@ async def test_a_disposal_is_found_and_deletes_what_was_chosen(storage: Storage,
     await b.changes()
     await a.dispose("/d", "mcp ", EventServerInstanceDisposed(properties=OfDirectory(directory="/d")))
     assert await names(b) == [("/d", DISPOSED, "")]
-    assert [state.name for state in await b.of("/d")] == ["branch", DISPOSED]
-    assert [state.name for state in await b.of("/e")] == ["mcp x"]
+    assert [state.name for state in await b.in_directory("/d")] == ["branch", DISPOSED]
+    assert [state.name for state in await b.in_directory("/e")] == ["mcp x"]
     assert await announced(storage) == [{"directory": "/d"}]
     await a.put("/d", "mcp z", "v")
     assert await names(b) == [("/d", "mcp z", "v")], "its revision is a new one although the newest rows are gone"
@@ -85,5 +85,5 @@ async def test_a_server_that_works_alone_stores_nothing(storage: Storage) -> Non
     states.announce_change("/d", "branch", "main", branch("main"), seen=False)
     states.announce_change("/d", "branch", "main", branch("main"))
     await states.put("/d", "configuration")
-    assert (heard, await states.changes(), await states.of("/d")) == ([("/d", branch("main"))], [], [])
+    assert (heard, await states.changes(), await states.in_directory("/d")) == ([("/d", branch("main"))], [], [])
     assert await storage.count(DIRECTORY_STATE) == 0

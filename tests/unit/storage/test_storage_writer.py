@@ -21,7 +21,7 @@ def held(storage: Storage) -> HeldDatabase:
     return storage.database
 
 
-async def begun(storage: Storage) -> HeldDatabase:
+async def held_first_commit(storage: Storage) -> HeldDatabase:
     """A first change is on its way to the disk and held there: whatever is posted now waits behind it."""
     database = held(storage)
     storage.writer.post(saying("first", session_id="ses_first"))
@@ -41,7 +41,7 @@ async def put_session(storage: Storage, session_id: str = "ses_1") -> None:
 
 
 async def test_changes_that_arrive_during_a_commit_share_the_next_one(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     waiting = [storage.writer.post(saying(f"{n}", session_id=f"ses_{n}")) for n in range(50)]
     database.gate.set()
     await asyncio.gather(*waiting)
@@ -49,7 +49,7 @@ async def test_changes_that_arrive_during_a_commit_share_the_next_one(storage: S
 
 
 async def test_events_are_announced_after_their_commit_in_the_order_of_posting(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     done = [storage.writer.post(saying(f"{n}a", f"{n}b", session_id=f"ses_{n % 2}")) for n in range(3)]
     assert storage.bus.published == []
     database.gate.set()
@@ -66,7 +66,7 @@ async def test_journal_numbers_are_contiguous_and_journaled_events_alone_have_on
 
 
 async def test_a_refused_change_leaves_no_gap_in_the_journal(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     refused = storage.writer.post(saying("no", work=refusing(Conflict("no"))))
     stored = storage.writer.post(saying("yes"))
     database.gate.set()
@@ -76,7 +76,7 @@ async def test_a_refused_change_leaves_no_gap_in_the_journal(storage: Storage) -
 
 @pytest.mark.parametrize("error", [Conflict("taken"), StaleLease("stale"), KeyError("a bug")])
 async def test_one_bad_change_takes_no_other_down(storage: Storage, error: Exception) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     before = storage.writer.post(saying("before"))
     bad = storage.writer.post(saying("bad", work=refusing(error)))
     after = storage.writer.post(saying("after"))
@@ -88,7 +88,7 @@ async def test_one_bad_change_takes_no_other_down(storage: Storage, error: Excep
 
 
 async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     failures: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
     storage.writer.post(saying("1")).add_done_callback(lambda _: 1 / 0)
@@ -100,7 +100,7 @@ async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> N
 
 
 async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     stopped = [storage.writer.post(saying(f"{n}")) for n in range(2)]
     storage.sequencer.delta(delta("text"))
     (worker,) = [task for task in asyncio.all_tasks() if task.get_name() == "writer"]
@@ -116,7 +116,7 @@ async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage
 
 async def test_what_is_behind_a_failed_change_of_its_chain_is_not_stored(storage: Storage) -> None:
     await put_session(storage)
-    database, chain = await begun(storage), Chain()
+    database, chain = await held_first_commit(storage), Chain()
     posts = [
         Change(work=refusing(Conflict("no")), chain=chain, ahead_of_deltas_of="ses_1"),
         Change([(storage.sql.put_message, [message_row("msg_behind")])], chain=chain),
@@ -156,7 +156,7 @@ async def test_a_database_that_is_away_is_tried_no_longer_than_agreed(
 
 
 async def test_the_work_of_a_change_sees_what_was_posted_before_it(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     seen: list[list[str]] = []
 
     def look(connection: Any) -> None:
@@ -171,7 +171,7 @@ async def test_the_work_of_a_change_sees_what_was_posted_before_it(storage: Stor
 
 
 async def test_a_row_that_the_database_refuses_fails_its_own_writer_alone(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     good = storage.writer.post(Change([(storage.sql.put_session, [session_row()])], [event("good")]))
     orphan = storage.writer.post(Change([(storage.sql.put_message, [message_row("msg_1", "ses_none")])], [event("orphan")]))
     database.gate.set()
@@ -209,7 +209,7 @@ async def test_a_cancelled_waiter_does_not_undo_its_change(storage: Storage) -> 
 
 
 async def test_a_failed_change_whose_waiter_was_cancelled_holds_nobody_up(storage: Storage) -> None:
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     bad = storage.writer.post(saying("bad", work=refusing(Conflict("no"))))
     bad.cancel()
     good = storage.writer.post(saying("good"))
@@ -221,7 +221,7 @@ async def test_a_failed_change_whose_waiter_was_cancelled_holds_nobody_up(storag
 
 async def test_rows_of_many_changes_keep_the_order_of_posting(storage: Storage) -> None:
     await put_session(storage)
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     for n in range(4):
         storage.writer.post(
             Change(
@@ -245,7 +245,7 @@ async def test_a_row_put_again_keeps_its_place(storage: Storage) -> None:
 
 async def test_a_delete_stays_between_what_was_posted_before_and_after_it(storage: Storage) -> None:
     await put_session(storage)
-    database = await begun(storage)
+    database = await held_first_commit(storage)
     [put] = storage.sql.put_parts([part_row("prt_1")])
     for writes in ([put], [(storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_1"}])], [put]):
         storage.writer.post(Change(writes))

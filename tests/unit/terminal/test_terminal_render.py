@@ -13,7 +13,7 @@ from app.terminal.tool_lines import MOST_LINES, MOST_OUTPUT_LINES, tool_lines
 DIFF = "Index: a.txt\n=====\n--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n-hello\n+goodbye\n world\n"
 
 
-def shown(*events: dict[str, Any], live: bool = False) -> list[Output]:
+def rendered(*events: dict[str, Any], live: bool = False) -> list[Output]:
     renderer = Renderer(SESSION, live=live)
     return [output for each in (PROMPTED, ANSWERING, *events) for output in renderer.show(each)]
 
@@ -27,7 +27,7 @@ def notes(outputs: list[Output]) -> list[str]:
 
 
 def test_on_a_terminal_a_text_is_shown_as_it_streams_and_once() -> None:
-    outputs = shown(
+    outputs = rendered(
         text("Hel"), delta("lo "), delta("you"), text("Hello you", ended=True), text("Hello you", ended=True), live=True
     )
     assert [each.text for each in outputs] == ["Hel", "lo ", "you", ""]
@@ -35,36 +35,36 @@ def test_on_a_terminal_a_text_is_shown_as_it_streams_and_once() -> None:
 
 
 def test_without_one_it_is_shown_when_it_is_finished() -> None:
-    assert shown(text("Hel"), delta("lo")) == []
-    assert on_stdout(shown(text("Hel"), delta("lo"), text("Hello", ended=True))) == "Hello\n"
+    assert rendered(text("Hel"), delta("lo")) == []
+    assert on_stdout(rendered(text("Hel"), delta("lo"), text("Hello", ended=True))) == "Hello\n"
 
 
 def test_a_text_that_a_plugin_has_replaced_is_shown_too() -> None:
-    assert on_stdout(shown(delta("secret"), text("masked", ended=True), live=True)) == "secret\nmasked\n"
+    assert on_stdout(rendered(delta("secret"), text("masked", ended=True), live=True)) == "secret\nmasked\n"
 
 
 def test_an_end_that_was_trimmed_is_not_shown_again() -> None:
-    assert on_stdout(shown(delta("Hello \n"), text("Hello", ended=True), live=True)) == "Hello \n\n"
+    assert on_stdout(rendered(delta("Hello \n"), text("Hello", ended=True), live=True)) == "Hello \n\n"
 
 
 def test_what_a_failed_request_has_streamed_is_said_to_be_taken_back() -> None:
     removed = event("message.part.removed", sessionID=SESSION, messageID="msg_2", partID="prt_1")
-    outputs = shown(delta("Half"), removed, live=True)
+    outputs = rendered(delta("Half"), removed, live=True)
     assert on_stdout(outputs) == "Half\n"
     assert notes(outputs) == ["(This was taken back: the request failed on the way.)"]
 
 
 def test_the_prompt_and_other_sessions_are_not_shown() -> None:
     others = [text("Hi", ended=True, message_id=PROMPT), text("Other", ended=True, session="ses_2"), delta("x", session="ses_2")]
-    assert shown(*others, live=True) == []
+    assert rendered(*others, live=True) == []
 
 
 def test_a_message_that_began_before_is_shown() -> None:
-    assert on_stdout(shown(text("Joined", ended=True, message_id="msg_0"))) == "Joined\n"
+    assert on_stdout(rendered(text("Joined", ended=True, message_id="msg_0"))) == "Joined\n"
 
 
 def test_a_tool_begins_a_line_of_its_own() -> None:
-    outputs = shown(delta("I write."), tool("edit", completed({}, "a.txt", diff=DIFF), part_id="prt_2"), live=True)
+    outputs = rendered(delta("I write."), tool("edit", completed({}, "a.txt", diff=DIFF), part_id="prt_2"), live=True)
     assert on_stdout(outputs) == "I write.\n"
     assert notes(outputs) == ["✓ edit a.txt", "  @@ -1,2 +1,2 @@", "  -hello", "  +goodbye", "   world"]
 
@@ -72,17 +72,17 @@ def test_a_tool_begins_a_line_of_its_own() -> None:
 def test_a_tool_call_is_shown_once_and_only_when_it_is_finished() -> None:
     running = tool("bash", {"status": "running", "input": {"command": "ls"}})
     done = tool("bash", completed({"command": "ls"}, output="a.txt\n"))
-    assert notes(shown(running, done, done)) == ["✓ bash ls", "  a.txt"]
+    assert notes(rendered(running, done, done)) == ["✓ bash ls", "  a.txt"]
 
 
 def test_a_retry_and_an_error_are_said() -> None:
     retry = event("session.status", sessionID=SESSION, status={"type": "retry", "attempt": 2, "message": "Too many", "next": 1})
     failed = event("session.error", sessionID=SESSION, error={"name": "APIError", "data": {"message": "Bad key"}})
-    assert notes(shown(retry, failed)) == ["The request is sent again (attempt 2): Too many", "Error: Bad key"]
+    assert notes(rendered(retry, failed)) == ["The request is sent again (attempt 2): Too many", "Error: Bad key"]
 
 
 def test_the_error_of_an_abort_is_not() -> None:
-    assert shown(event("session.error", sessionID=SESSION, error={"name": "MessageAbortedError", "data": {}})) == []
+    assert rendered(event("session.error", sessionID=SESSION, error={"name": "MessageAbortedError", "data": {}})) == []
 
 
 def lines(name: str, state: dict[str, Any]) -> list[str]:
