@@ -29,9 +29,9 @@ from replica_turns import (
     new_session,
     ran,
     request,
-    shown,
     streaming,
     tool_running,
+    wait_until_stored,
     waits,
 )
 from replicas import Replicas
@@ -150,7 +150,7 @@ async def test_an_abort_on_another_replica_ends_the_turn(
     if at in ("permission", "question"):
         await asked(a, session, at)
     else:
-        await shown(a, session, "Half" if at == "stream" else "began")
+        await wait_until_stored(a, session, "Half" if at == "stream" else "began")
     began = time.monotonic()
     assert await b.post(f"/session/{session}/abort") is True
     took = time.monotonic() - began
@@ -282,7 +282,7 @@ async def test_what_excludes_a_turn_is_refused_on_every_replica(replicas: Replic
     part = before[0]["parts"][0]
     name = f"excluded-{excluded.replace(' ', '-')}"
     await a.prompt(session, play([bash(waits(name))], [say("Done.")]), "prompt_async")
-    await shown(a, session, f"began {name}")
+    await wait_until_stored(a, session, f"began {name}")
     method, path, body = EXCLUDED[excluded]
     path = path.replace("MESSAGE", prompt).replace("PART", part["id"])
     if body and "text" in body:
@@ -304,7 +304,7 @@ async def test_a_fork_on_another_replica_copies_what_is_finished(replicas: Repli
     session = await new_session(a)
     await a.prompt(session, "Hi")
     await a.prompt(session, play([bash(waits("forked"))], [say("Done.")]), "prompt_async")
-    await shown(a, session, "began forked")
+    await wait_until_stored(a, session, "began forked")
     fork = (await b.post(f"/session/{session}/fork"))["id"]
     copied = await messages(c, fork)
     assert_finished(copied)

@@ -8,7 +8,7 @@ from journal_checks import changed_after_their_end, not_heard
 from postgres import PostgresServer
 from prompted_model import play
 from redis_server import RedisServer
-from replica_turns import Message, idle_everywhere, let_go, messages, new_session, ran, shown, waits
+from replica_turns import Message, idle_everywhere, let_go, messages, new_session, ran, wait_until_stored, waits
 from replicas import Replicas, running_replicas
 from running_server import ROOT
 from turns import assert_finished, bash, say, texts
@@ -41,7 +41,7 @@ async def test_what_one_clock_shows_is_no_reason_to_take_a_session_over(replicas
         sessions = [await new_session(client) for client in clients]
         for number, (client, session) in enumerate(zip(clients, sessions, strict=True)):
             await client.prompt(session, play([bash(waits(f"clock{number}"))], [say("Done.")]), "prompt_async")
-            await shown(client, session, f"began clock{number}")
+            await wait_until_stored(client, session, f"began clock{number}")
         leases = replicas.rows("SELECT session_id, owner, generation FROM run_lease ORDER BY session_id")
         await asyncio.sleep(LONGER_THAN_A_LEASE)
         assert replicas.rows("SELECT session_id, owner, generation FROM run_lease ORDER BY session_id") == leases
