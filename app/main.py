@@ -41,6 +41,7 @@ from app.api.login import Login
 from app.api.security import Access, BodyLimits, Guard, is_loopback
 from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
+from app.api.v2.all_routes import ROUTES as V2_ROUTES
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
 from app.settings import Settings
@@ -144,6 +145,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     first = (session, message, event, server_routes, request, ask, config, directory, file)
     for part in (*first, search, mcp, share, transfer, usage, retention, webhook, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
+    app.router.routes.extend(V2_ROUTES)
     errors.install(app)
     return app
 

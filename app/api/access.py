@@ -58,7 +58,8 @@ _READ = (
     "project.list project.current vcs.get app.agents command.list app.skills tool.ids tool.list find.text find.files "
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
     "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
-    "session.queue"
+    "session.queue "
+    "v2.location.get"
 )
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "

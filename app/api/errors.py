@@ -39,8 +39,11 @@ def named(status: int, name: str, message: str, headers: dict[str, str] | None =
 
 async def _service_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany | ServerStopping) else None
-    return rendered(error.status, masked(error.body()), headers)
+    return rendered(error.status, masked(error.body()), headers_of(error))
+
+
+def headers_of(error: ServiceError) -> dict[str, str] | None:
+    return {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany | ServerStopping) else None
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
@@ -66,7 +69,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"There is no route {request.method} {request.url.path}" if error.status_code in (404, 405) else str(error.detail)
     headers = dict(error.headers) if error.headers else None
-    return named(error.status_code, _NAMES.get(error.status_code, "HTTPError"), message, headers)
+    return named(error.status_code, name_of(error), message, headers)
+
+
+def name_of(error: HTTPException) -> str:
+    return _NAMES.get(error.status_code, "HTTPError")
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:
@@ -78,10 +85,17 @@ async def _storage_error(_request: Request, error: Exception) -> Response:
     return storage_unavailable(error)
 
 
+STORAGE_MESSAGE = "The server's database cannot do this now. Nothing was stored; try again later."
+
+
 def storage_unavailable(error: Exception) -> Response:
     """The disk is full, or the database is locked or unreachable: nothing was stored."""
+    log_storage_error(error)
+    return named(503, "StorageError", STORAGE_MESSAGE)
+
+
+def log_storage_error(error: Exception) -> None:
     log.error("database error: %s", error)
-    return named(503, "StorageError", "The server's database cannot do this now. Nothing was stored; try again later.")
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

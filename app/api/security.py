@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.access import PRINCIPAL
 from app.api.audit import WHO
 from app.api.bounded_requests import WHOLE
-from app.api.errors import named, storage_unavailable
 from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
+from app.api.refusal import Refusal, storage_refusal
 from app.storage.engine import StorageError
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -155,16 +155,18 @@ class Guard:
 
             await self._app(scope, receive, sending)
 
-    async def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Response | None:
+    async def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
         """None for what may go on; whom it comes from is noted in the scope."""
         if not self._access.knows_host(headers.get("host")):
-            return named(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
+            return Refusal(
+                403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one."
+            )
         if _is_preflight(scope, headers):
             return None
         try:
             admission = await self._admission(scope, headers)
         except StorageError as error:
-            return storage_unavailable(error)
+            return storage_refusal(error)
         match admission:
             case LoginDenied(retry_after=seconds):
                 return _denied(seconds, asks_itself=_PAGE in headers)
@@ -177,14 +179,14 @@ class Guard:
             return AcceptedLogin(ANYONE)
         return await self._login.admit(scope, headers.get("authorization"))
 
-    def _body_refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    def _body_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         length, limit = headers.get("content-length"), self._limits.for_path(scope["path"])
         if length is not None and length.isascii() and length.isdigit() and int(length) > limit.most:
-            return named(413, "PayloadTooLargeError", limit.refusal)
+            return Refusal(413, "PayloadTooLargeError", limit.refusal)
         has_body = (length not in (None, "0")) or "transfer-encoding" in headers
         if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
             return None
-        return named(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
+        return Refusal(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
 
 
 def _may_be_large(headers: Headers) -> bool:
@@ -201,19 +203,19 @@ _PAGE = "x-opensession-page"
 """The page sends it: it asks for the login, not the browser."""
 
 
-def _denied(retry_after: int, *, asks_itself: bool) -> Response:
+def _denied(retry_after: int, *, asks_itself: bool) -> Refusal:
     if retry_after:
         message = f"Too many wrong logins from this address. Try again in {retry_after} s."
-        return named(429, "TooManyLoginsError", message, {"Retry-After": str(retry_after)})
+        return Refusal(429, "TooManyLoginsError", message, {"Retry-After": str(retry_after)})
     challenge = {"WWW-Authenticate": "Bearer" if asks_itself else 'Basic realm="Secure Area", Bearer'}
-    return named(401, "UnauthorizedError", "This server needs a login: its password (basic auth) or a bearer token.", challenge)
+    return Refusal(401, "UnauthorizedError", "This server needs a login: its password (basic auth) or a bearer token.", challenge)
 
 
-def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Response | None:
+def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
     if listed or "origin" not in headers or scope["method"] in _READING:
         return None
     message = "Pages of that origin may not write here. OPENSESSION_CORS_ORIGINS lists those that may."
-    return named(403, "OriginForbiddenError", message)
+    return Refusal(403, "OriginForbiddenError", message)
 
 
 def _is_json(content_type: str | None) -> bool:

@@ -42,6 +42,7 @@ MAX_RETRY_SECONDS = 60.0
 
 class RequestNotPending(NotFound):
     def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
         super().__init__(f"No request {request_id} is waiting: it was answered already, or its turn is over")
 
 

@@ -6,7 +6,7 @@ What is stored with a message or sent as `session.error` is a value, closed in `
 What a request is answered with is an exception that carries its facts, its HTTP status and its wire name:
     ServiceError
     ├── BadRequest            400
-    ├── NotFound              404  NotFoundError
+    ├── NotFound              404  NotFoundError: SessionNotFound, MessageNotFound and others
     ├── Busy                  409  SessionBusyError
     ├── Conflict              409  ConflictError
     ├── DirectoryForbidden    403  DirectoryForbiddenError
@@ -128,11 +128,25 @@ class NotFound(ServiceError):
     name = "NotFoundError"
 
 
+class SessionNotFound(NotFound):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session not found: {session_id}")
+        self.session_id = session_id
+
+
+class MessageNotFound(NotFound):
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Message not found: {message_id} in session {session_id}")
+        self.session_id = session_id
+        self.message_id = message_id
+
+
 class SessionBusy(ServiceError):
     status = 409
     name = "SessionBusyError"
 
     def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
         super().__init__(f"Session {session_id} is busy", sessionID=session_id)
 
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.project.location import Location
-from app.schema.errors import NotFound
+from app.schema.errors import MessageNotFound, SessionNotFound
 from app.schema.session import Session
 from app.session import rows, title
 from app.session.gate import HoldKind, SessionGate
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
-from app.session.store import Store, read_session, unknown_session
+from app.session.store import Store, read_session
 from app.storage import queries
 from app.storage.engine import Connection
 from app.util import ids
@@ -48,7 +48,7 @@ class Forks:
 def _source(connection: Connection, session_id: str) -> tuple[str, queries.StoredMessages]:
     body = queries.session_body(connection, session_id)
     if body is None:
-        raise unknown_session(session_id)
+        raise SessionNotFound(session_id)
     return body, queries.rows_to_copy(connection, session_id)
 
 
@@ -59,7 +59,7 @@ def _until(stored: queries.StoredMessages, session_id: str, message_id: str | No
         return finished
     places = [index for index, row in enumerate(stored.messages) if row.id == message_id]
     if not places:
-        raise NotFound(f"Message not found: {message_id} in session {session_id}")
+        raise MessageNotFound(session_id, message_id)
     boundary = stored.messages[places[0]].seq
     return queries.StoredMessages([row for row in finished.messages if row.seq < boundary], stored.parts)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from app.schema.errors import NotFound, SessionBusy
+from app.schema.errors import NotFound, SessionBusy, SessionNotFound
 from app.storage import queries
 from app.storage.engine import Connection, Database
 from app.storage.statements import Statements
@@ -187,7 +187,7 @@ class Leases:
     def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
         held = queries.lease_of(connection, session_id)
         if held is None and queries.session_body(connection, session_id) is None:
-            raise NotFound(f"Session not found: {session_id}")
+            raise SessionNotFound(session_id)
         if session_id in self._recovering:
             raise LateLease(session_id)
         if held is not None and held.owner not in ("", self.owner):

@@ -8,7 +8,7 @@ from app import __version__
 from app.permission.inheritance import inherited_rules, with_rules_appended, within_limits
 from app.project.location import Location
 from app.schema.base import Wire
-from app.schema.errors import BadRequest, NotFound, ServiceError, TooLarge
+from app.schema.errors import BadRequest, NotFound, ServiceError, SessionNotFound, TooLarge
 from app.schema.message import UserMessage
 from app.schema.part import Part
 from app.schema.permission import Ruleset
@@ -18,7 +18,7 @@ from app.session.change import SessionChange
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.rows import json_array
-from app.session.store import Store, unknown_session
+from app.session.store import Store
 from app.storage import queries, tables
 from app.storage.engine import Connection
 from app.storage.queries import SessionFilter
@@ -83,7 +83,7 @@ class SessionService:
         """`may_see` is told the session's owner. Raises NotFound."""
         owners = await self._store.query(queries.owners, [session_id])
         if session_id not in owners or not may_see(owners[session_id]):
-            raise unknown_session(session_id)
+            raise SessionNotFound(session_id)
 
     async def owned(self, session_ids: Iterable[str], owner: str) -> frozenset[str]:
         """Those of the sessions that belong to a user."""
@@ -173,7 +173,7 @@ class SessionService:
                 await locks.enter_async_context(self._store.lock(session.id))
             tree = await self._store.session_tree(session_id)
             if not tree:
-                raise NotFound(f"Session not found: {session_id}")
+                raise SessionNotFound(session_id)
             yield tree
 
     async def todos_json(self, session_id: str) -> bytes:

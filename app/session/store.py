@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from app.bus.base import PartDelta
-from app.schema.errors import NotFound, ServiceError
+from app.schema.errors import MessageNotFound, NotFound, ServiceError, SessionNotFound
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.schema.session import Session
@@ -313,7 +313,7 @@ class Store:
     async def session_json(self, session_id: str) -> bytes:
         body = await self.query(queries.session_body, session_id)
         if body is None:
-            raise unknown_session(session_id)
+            raise SessionNotFound(session_id)
         if not is_valid_body(body):
             raise DamagedSession(session_id)
         return body.encode()
@@ -421,7 +421,7 @@ class Store:
     async def _read_message(self, session_id: str, message_id: str) -> tuple[str, queries.StoredMessages]:
         body, stored = await self._read(session_id, lambda c, s: queries.one_message(c, s, message_id))
         if not stored.messages:
-            raise NotFound(f"Message not found: {message_id} in session {session_id}")
+            raise MessageNotFound(session_id, message_id)
         return body, stored
 
     async def _read(
@@ -451,7 +451,7 @@ class Store:
         def both(connection: Connection) -> tuple[str, T]:
             body = queries.session_body(connection, session_id)
             if body is None:
-                raise unknown_session(session_id)
+                raise SessionNotFound(session_id)
             return body, query(connection, session_id)
 
         return await self._database.read(both)
@@ -493,7 +493,3 @@ def _readable(body: bytes) -> Session | None:
     except ValidationError as error:
         log.error("skipped a damaged session: %s", error)
         return None
-
-
-def unknown_session(session_id: str) -> NotFound:
-    return NotFound(f"Session not found: {session_id}")

@@ -14,10 +14,10 @@ from typing import IO, Literal
 
 from pydantic import TypeAdapter
 
-from app.schema.errors import ServiceError
+from app.schema.errors import ServiceError, SessionNotFound
 from app.schema.session import FileDiff, Session
 from app.session import rows
-from app.session.store import Store, read_session, unknown_session
+from app.session.store import Store, read_session
 from app.storage import queries, tables
 from app.storage.engine import Connection
 from app.transfer import markdown
@@ -88,7 +88,7 @@ def _sessions(connection: Connection, session_id: str, children: bool) -> list[S
     tree = queries.session_tree(connection, session_id) if children else [queries.session_body(connection, session_id)]
     bodies = [body for body in reversed(tree) if body is not None]
     if not bodies:
-        raise unknown_session(session_id)
+        raise SessionNotFound(session_id)
     root, *others = [_portable(read_session(session_id, body)) for body in bodies]
     return [root, *_parents_first(root, others)]
 

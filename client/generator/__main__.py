@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from generator.first_api import first_api
 from generator.models import models_module
 from generator.operations import operations_module
 from generator.sync import sync_module
@@ -16,7 +17,7 @@ RUFF = Path(sys.executable).with_name("ruff")
 
 
 def generated() -> dict[Path, str]:
-    api = yaml.load((CLIENT.parent / "openapi.yaml").read_text(), yaml.CSafeLoader)
+    api = first_api(yaml.load((CLIENT.parent / "openapi.yaml").read_text(), yaml.CSafeLoader))
     modules = {PACKAGE / "models.py": models_module(api), PACKAGE / "operations.py": operations_module(api)}
     for source in sorted((PACKAGE / "_async").glob("*.py")):
         if source.name != "callbacks.py":  # in both clients a text of its own

@@ -16,6 +16,7 @@ from running_server import ROOT
 
 import opensession_client
 from generator.annotations import annotation, python_name, snake
+from generator.first_api import SECOND_API
 from generator.operations import STREAMS
 from generator.sync import sync_module
 from opensession_client import AsyncOpensession, Opensession, operations
@@ -27,9 +28,9 @@ API: dict[str, Any] = yaml.load((ROOT / "openapi.yaml").read_text(), yaml.CSafeL
 def test_every_operation_is_there() -> None:
     described = {
         operation["operationId"]
-        for methods in API["paths"].values()
+        for path, methods in API["paths"].items()
         for operation in methods.values()
-        if isinstance(operation, dict)
+        if isinstance(operation, dict) and not path.startswith(SECOND_API)
     }
     missing = [each for each in described - set(STREAMS) if not hasattr(operations, snake(each))]
     assert missing == [] and len(described) > 70

@@ -1,0 +1,7 @@
+"""The modules of the second API, in the order in which a request is matched against them."""
+
+from app.api.v2 import location
+
+MODULES = (location,)
+
+ROUTES = [route for module in MODULES for route in module.routes.routes]

@@ -1,0 +1,39 @@
+"""The two forms of an answer, and the routes that give them."""
+
+from typing import Any, Generic, TypeVar
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from app.api.deps import json_bytes
+from app.api.v2.errors import TaggedRoute
+from app.api.v2.place import LocationInfo
+from app.project.location import Location
+from app.schema.base import Wire
+
+T = TypeVar("T")
+
+
+class Data(Wire, Generic[T]):
+    """What belongs to no directory."""
+
+    data: T
+
+
+class Located(Wire, Generic[T]):
+    """What belongs to the directory that was named."""
+
+    location: LocationInfo
+    data: T
+
+
+def data(json: bytes) -> Response:
+    return json_bytes(b'{"data":%b}' % json)
+
+
+def located(location: Location, json: bytes) -> Response:
+    return json_bytes(b'{"location":%b,"data":%b}' % (LocationInfo.of(location).wire_json(), json))
+
+
+def router(**options: Any) -> APIRouter:
+    return APIRouter(prefix="/api", route_class=TaggedRoute, **options)

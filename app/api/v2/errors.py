@@ -1,0 +1,187 @@
+"""The second API's errors: `{_tag, message}` and what the tag brings with it.
+
+What the services raise is given its tag here; what this API alone knows is a `TaggedError`.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, ClassVar, Literal
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from app.api.errors import STORAGE_MESSAGE, headers_of, log_storage_error, name_of, rendered
+from app.api.json_route import Handler, StrictRoute
+from app.pending.requests import RequestNotPending
+from app.schema.base import Wire
+from app.schema.errors import BadRequest, MessageNotFound, ServiceError, SessionBusy, SessionNotFound
+from app.storage.engine import StorageError
+from app.util.secrets import masked
+
+RequestPart = Literal["Query", "Params", "Headers", "Payload"]
+_PARTS: dict[Any, RequestPart] = {"query": "Query", "path": "Params", "header": "Headers", "body": "Payload"}
+
+
+class TaggedAnswer(Wire):
+    status: ClassVar[int]
+
+    tag: str = Field(alias="_tag")
+    message: str
+
+
+class InvalidRequestError(TaggedAnswer):
+    """`kind`: the part of the request that is wrong. `field`: what in it; the message says it too."""
+
+    status = 400
+    tag: Literal["InvalidRequestError"] = Field("InvalidRequestError", alias="_tag")
+    kind: RequestPart | None = None
+    field: str | None = None
+
+
+class UnauthorizedError(TaggedAnswer):
+    status = 401
+    tag: Literal["UnauthorizedError"] = Field("UnauthorizedError", alias="_tag")
+
+
+class ForbiddenError(TaggedAnswer):
+    status = 403
+    tag: Literal["ForbiddenError"] = Field("ForbiddenError", alias="_tag")
+
+
+class SessionNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["SessionNotFoundError"] = Field("SessionNotFoundError", alias="_tag")
+    session_id: str
+
+
+class MessageNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["MessageNotFoundError"] = Field("MessageNotFoundError", alias="_tag")
+    session_id: str
+    message_id: str
+
+
+class PermissionNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["PermissionNotFoundError"] = Field("PermissionNotFoundError", alias="_tag")
+    request_id: str
+
+
+class QuestionNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["QuestionNotFoundError"] = Field("QuestionNotFoundError", alias="_tag")
+    request_id: str
+
+
+class SessionBusyError(TaggedAnswer):
+    status = 409
+    tag: Literal["SessionBusyError"] = Field("SessionBusyError", alias="_tag")
+    session_id: str
+
+
+class ServiceUnavailableError(TaggedAnswer):
+    status = 503
+    tag: Literal["ServiceUnavailableError"] = Field("ServiceUnavailableError", alias="_tag")
+    service: str | None = None
+
+
+class TaggedError(ServiceError):
+    """Raised by the routes of this API for what it alone calls an error."""
+
+    def __init__(self, answer: TaggedAnswer) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+class TaggedRoute(StrictRoute):
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def tag_errors(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (RequestValidationError, ServiceError, HTTPException, StorageError) as error:
+                return _response(error)
+
+        return tag_errors
+
+
+def _response(error: Exception) -> Response:
+    match error:
+        case RequestValidationError():
+            return _rendered(400, _invalid(error))
+        case TaggedError():
+            return _rendered(error.answer.status, error.answer)
+        case ServiceError():
+            return _rendered(error.status, _answer(error), headers_of(error))
+        case HTTPException():
+            return tagged(error.status_code, name_of(error), error.detail)
+    log_storage_error(error)
+    return _rendered(503, ServiceUnavailableError(message=STORAGE_MESSAGE, service="database"))
+
+
+def _rendered(status: int, answer: TaggedAnswer, headers: dict[str, str] | None = None) -> Response:
+    return rendered(status, masked(answer.wire()), headers)
+
+
+def _invalid(error: RequestValidationError) -> InvalidRequestError:
+    """Of the first thing that is wrong, as OpenCode's."""
+    issue = error.errors()[0]
+    if issue["type"] == "json_invalid":
+        return InvalidRequestError(message=f"The body is no JSON: {issue['ctx']['error']}", kind="Payload")
+    part, *path = issue["loc"]
+    at = "".join(f"[{step}]" if isinstance(step, int) else f'["{step}"]' for step in path)
+    message = f"{issue['msg']}\n  at {at}" if at else issue["msg"]
+    return InvalidRequestError(message=message, kind=_PARTS[part], field=_field(path))
+
+
+def _field(path: Sequence[str | int]) -> str | None:
+    return ".".join(map(str, path)) or None
+
+
+def _answer(error: ServiceError) -> TaggedAnswer:
+    match error:
+        case BadRequest():
+            return InvalidRequestError(message=error.message, field=_field(error.issues[0]["path"]))
+        case SessionNotFound():
+            return SessionNotFoundError(message=error.message, session_id=error.session_id)
+        case MessageNotFound():
+            return MessageNotFoundError(message=error.message, session_id=error.session_id, message_id=error.message_id)
+        case RequestNotPending(request_id=request_id) if request_id.startswith("que"):
+            return QuestionNotFoundError(message=error.message, request_id=request_id)
+        case RequestNotPending(request_id=request_id):
+            return PermissionNotFoundError(message=error.message, request_id=request_id)
+        case SessionBusy():
+            return SessionBusyError(message=error.message, session_id=error.session_id)
+    if error.status == ForbiddenError.status:
+        return ForbiddenError(message=error.message)
+    return TaggedAnswer(tag=_TAGS.get(error.status, error.name), message=error.message)
+
+
+_TAGS = {400: "InvalidRequestError", 503: "ServiceUnavailableError"}
+
+
+def tagged(status: int, name: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error by the name that it has in the first API."""
+    return _rendered(status, TaggedAnswer(tag=_TAGS.get(status, name), message=message), headers)
+
+
+def is_second_api(path: str) -> bool:
+    return path.startswith("/api/")
+
+
+def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
+    """The error answers that a route gives, for the API's description: beside these, any may be a 400 or 401."""
+    always: tuple[type[TaggedAnswer], ...] = (InvalidRequestError, UnauthorizedError)
+    found: dict[int, list[type[TaggedAnswer]]] = {}
+    for answer in (*always, *answers):
+        found.setdefault(answer.status, []).append(answer)
+    return {status: _description(each) for status, each in found.items()}
+
+
+def _description(answers: list[type[TaggedAnswer]]) -> dict[str, Any]:
+    return {"description": " or ".join(answer.__name__ for answer in answers), "model": reduce(or_, answers)}

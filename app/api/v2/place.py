@@ -1,0 +1,52 @@
+"""The place that a request names: `location[directory]`, else the header that OpenCode's clients send, else the server's own."""
+
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import Depends, Query, Request
+
+from app.api.deps import location_of
+from app.api.json_route import ServerRequest
+from app.project.location import Location
+from app.schema.base import Wire
+from app.schema.errors import BadRequest
+
+
+class PlaceProject(Wire):
+    """`directory`: the root of its checkout, `/` outside git."""
+
+    id: str
+    directory: str
+
+
+class LocationInfo(Wire):
+    directory: str
+    project: PlaceProject
+
+    @classmethod
+    def of(cls, location: Location) -> "LocationInfo":
+        project = PlaceProject(id=location.project_id, directory=location.worktree)
+        return cls(directory=location.directory, project=project)
+
+
+def named_place(
+    request: Request,
+    directory: Annotated[str | None, Query(alias="location[directory]", description="Directory to work in")] = None,
+    workspace: Annotated[str | None, Query(alias="location[workspace]", description="There are none")] = None,
+    location: Annotated[str | None, Query(include_in_schema=False)] = None,
+) -> str | None:
+    """Raises BadRequest for a workspace: OpenCode makes them elsewhere than in the directories that a server works in."""
+    if location is not None:
+        raise BadRequest("A location is named by location[directory]=…", ["location"], location)
+    if workspace or request.headers.get("x-opencode-workspace"):
+        raise BadRequest("There are no workspaces here; leave it out", ["location", "workspace"], workspace)
+    header = request.headers.get("x-opencode-directory")
+    return directory or (unquote(header) if header else None)
+
+
+Place = Annotated[str | None, Depends(named_place)]
+
+
+async def place_of(request: ServerRequest, place: str | None) -> Location:
+    """Raises DirectoryForbidden, BadRequest."""
+    return await location_of(request, place)
