@@ -30,6 +30,7 @@ from app.api import (
     share,
     transfer,
     usage,
+    vcs,
     webhook,
 )
 from app.api import server as server_routes
@@ -142,7 +143,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redirect_slashes=False,
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
-    first = (session, message, event, server_routes, request, ask, config, directory, file)
+    first = (session, message, event, server_routes, request, ask, config, directory, vcs, file)
     for part in (*first, search, mcp, share, transfer, usage, retention, webhook, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     app.router.routes.extend(V2_ROUTES)

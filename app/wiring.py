@@ -21,6 +21,7 @@ from app.api.services import (
     SessionServices,
     TransferServices,
     UserServices,
+    VcsServices,
 )
 from app.backup.placing import finish_restore
 from app.bus.base import EventBus
@@ -47,6 +48,7 @@ from app.provider.base import Provider
 from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import shared_scripted
 from app.question.service import Questions
+from app.runs.busy_directories import BusyDirectories
 from app.runs.deletion import Deletion
 from app.runs.directory_follower import DirectoryFollower
 from app.runs.disposal import Disposal
@@ -101,6 +103,7 @@ from app.users.users import Users
 from app.util import marks
 from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
+from app.vcs.patching import Patching
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.journal_pages import JournalPages
 from app.webhook.owners import WebhookOwners
@@ -353,15 +356,17 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
     sessions = _sessions(core)
     pending = _pending(core)
     turns = _turns(core, directories, sessions, pending)
+    runs = _runs(core, directories, sessions, turns)
     return Services(
         settings=core.settings,
         directories=directories,
         sessions=sessions,
         pending=pending,
-        runs=_runs(core, directories, sessions, turns),
+        runs=runs,
         events=_events(core),
         users=core.storage.users,
         transfer=_transfer(core),
+        vcs=_vcs(core, directories, runs),
         draining=Draining(),
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),
@@ -465,6 +470,11 @@ def _transfer(core: _Core) -> TransferServices:
     store, settings = core.storage.store, core.settings
     imports = Imports(Importer(store, core.quota), settings.max_part_bytes)
     return TransferServices(Exports(store, settings.data_dir), imports)
+
+
+def _vcs(core: _Core, directories: DirectoryServices, runs: RunServices) -> VcsServices:
+    busy = BusyDirectories(runs.runner, core.storage.store)
+    return VcsServices(Patching(busy, directories.toolbox.locks))
 
 
 def _pending(core: _Core) -> PendingServices:

@@ -56,6 +56,7 @@ _READ = (
     "share.session permission.list question.list event.subscribe global.event auth.eventToken global.health lsp.status "
     "formatter.status mcp.status experimental.resource.list config.get config.providers provider.list provider.auth path.get "
     "project.list project.current vcs.get app.agents command.list app.skills tool.ids tool.list find.text find.files "
+    "vcs.status vcs.diff vcs.diff.raw "
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
     "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
     "session.queue "
@@ -64,6 +65,7 @@ _READ = (
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "
     "session.deleteMessage part.update part.delete session.command session.shell session.init session.summarize session.revert "
+    "vcs.apply "
     "session.unrevert session.share session.unshare permission.reply permission.respond question.reply question.reject app.log "
     "auth.set auth.remove webhook.create webhook.update webhook.delete webhook.test "
     "session.dequeue"

@@ -1,4 +1,4 @@
-"""A directory's paths, project, branch, agents, commands, skills and tools."""
+"""A directory's paths, project, agents, commands, skills and tools."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ from fastapi import Path, Query
 from fastapi.responses import Response
 
 from app.api.access import may_enter
-from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire, workspace_of
+from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.intake.mcp_commands import all_commands
 from app.schema.agent import Agent, Command, Skill
@@ -25,10 +25,6 @@ class Paths(Wire):
     config: str
     worktree: str
     directory: str
-
-
-class VcsInfo(Wire):
-    branch: str
 
 
 class ToolListItem(Wire):
@@ -90,13 +86,6 @@ async def update_project(
 ) -> Response:
     projects = request.services.directories.projects
     return wire(await projects.update(project_id, name=body.name, icon=body.icon, commands=body.commands))
-
-
-@routes.get("/vcs", operation_id="vcs.get", response_model=VcsInfo, tags=["vcs"], responses=documented(400, 403))
-async def vcs(request: ServerRequest, where: Directory) -> Response:
-    """An empty name: HEAD is detached, or the directory lies outside git."""
-    workspace = await workspace_of(request, where)
-    return wire(VcsInfo(branch=await request.services.directories.branches.current(workspace)))
 
 
 @routes.get("/agent", operation_id="app.agents", response_model=list[Agent], tags=["agent"], responses=documented(400, 403))

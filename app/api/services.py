@@ -38,6 +38,7 @@ from app.transfer.imports import Imports
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.users import Users
+from app.vcs.patching import Patching
 from app.webhook.service import Webhooks
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances
@@ -95,6 +96,11 @@ class DirectoryServices:
 
 
 @dataclass(frozen=True)
+class VcsServices:
+    patching: Patching
+
+
+@dataclass(frozen=True)
 class EventServices:
     bus: EventBus
     replay: Replay
@@ -125,6 +131,7 @@ class Services:
     events: EventServices
     users: UserServices
     transfer: TransferServices
+    vcs: VcsServices
     draining: Draining
     replicas: Replicas
     health: HealthCheck

@@ -737,6 +737,13 @@ def held_sessions(connection: Connection, directory: str | None) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
+def held_directories(connection: Connection) -> list[str]:
+    """Where servers work on sessions."""
+    directory = func.coalesce(LEASE.c.directory, SESSION.c.directory)
+    query = select(directory).join(SESSION, SESSION.c.id == LEASE.c.session_id).where(_IS_HELD).distinct()
+    return list(connection.execute(query).scalars())
+
+
 def database_bytes(connection: Connection) -> int:
     """The bytes in use, of the whole database."""
     if connection.dialect.name == "sqlite":

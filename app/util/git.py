@@ -8,12 +8,14 @@ import asyncio
 import os
 import signal
 import subprocess
+import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from app.util import environment
 
@@ -28,11 +30,12 @@ _KEPT_VARIABLES = {
 }
 NOT_STARTED = 127
 TIMED_OUT = 124
+TOO_MUCH_OUTPUT = 123
 
 
 @dataclass(frozen=True)
 class GitResult:
-    """`code` is git's exit status, negative for a signal, or NOT_STARTED or TIMED_OUT."""
+    """`code` is git's exit status, negative for a signal, or NOT_STARTED, TIMED_OUT or TOO_MUCH_OUTPUT."""
 
     code: int
     stdout: bytes
@@ -59,7 +62,19 @@ async def git(
     """Runs `git *args` in `cwd`, with `env` added to the safe environment. Never raises for a failure of git; kills it when
     cancelled."""
     child = _GitProcess(args, cwd, {**safe_environment(), **(env or {})}, pass_fds)
-    running = asyncio.get_running_loop().run_in_executor(_THREADS, child.run, stdin, timeout)
+    return await _in_thread(child, lambda: child.run(stdin, timeout))
+
+
+async def git_at_most(
+    max_bytes: int, args: Sequence[str | Path], cwd: Path, *, env: Mapping[str, str] | None = None, timeout: float = 60
+) -> GitResult:
+    """The same for a command that may print any amount: with TOO_MUCH_OUTPUT, `stdout` is its first `max_bytes`."""
+    child = _GitProcess(args, cwd, {**safe_environment(), **(env or {})}, ())
+    return await _in_thread(child, lambda: child.run_at_most(max_bytes, timeout))
+
+
+async def _in_thread(child: "_GitProcess", run: Callable[[], GitResult]) -> GitResult:
+    running = asyncio.get_running_loop().run_in_executor(_THREADS, run)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -74,7 +89,8 @@ def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str
     The user's own configuration applies (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
     """
     kept = {name: value for name, value in inherited.items() if name in _KEPT_VARIABLES}
-    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    # A repository of which parts are missing may name a program to fetch them with: no protocol is allowed.
+    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
     return {**environment.minimal(inherited), **kept, **fixed, **overrides()}
 
 
@@ -89,7 +105,7 @@ def overrides(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
 
 async def without_filters(checkout: Path) -> dict[str, str]:
     """The variables with which git runs none of the filters that the repository's own configuration names."""
-    wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|process)$"]
+    wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
     fields = (await git(wanted, checkout)).stdout.decode("utf-8", "surrogateescape").split("\0")
     own = [name for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in ("local", "worktree")]
     required = {f"{name.rpartition('.')[0]}.required": "false" for name in own}
@@ -109,21 +125,51 @@ class _GitProcess:
         self._killed = False
 
     def run(self, stdin: bytes, timeout: float) -> GitResult:
-        try:
-            process = self._start()
-        except OSError as error:
-            return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
-        if process is None:
-            return GitResult(-signal.SIGTERM, b"", "cancelled")
+        process = self._started()
+        if isinstance(process, GitResult):
+            return process
         try:
             out, err = process.communicate(stdin, timeout)
         except subprocess.TimeoutExpired:
             self.kill()
             process.communicate()
-            return GitResult(TIMED_OUT, b"", f"{' '.join(self._command)} took longer than {timeout:g} s")
+            return self._timed_out(timeout)
         return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
 
-    def _start(self) -> "subprocess.Popen[bytes] | None":
+    def run_at_most(self, max_bytes: int, timeout: float) -> GitResult:
+        """Kills git when it prints more. Its messages go to a file: nobody reads them while its output is read."""
+        with tempfile.TemporaryFile() as messages:
+            process = self._started(messages)
+            if isinstance(process, GitResult):
+                return process
+            deadline = threading.Timer(timeout, self.kill)
+            deadline.start()
+            with process:
+                assert process.stdin is not None and process.stdout is not None
+                process.stdin.close()
+                out = process.stdout.read(max_bytes + 1)
+                if len(out) > max_bytes:
+                    self.kill()
+            deadline.cancel()
+            messages.seek(0)
+            told = messages.read().decode("utf-8", "replace").strip()
+        if len(out) > max_bytes:
+            return GitResult(TOO_MUCH_OUTPUT, out[:max_bytes], told)
+        return (
+            self._timed_out(timeout) if deadline.finished.is_set() and self._killed else GitResult(process.returncode, out, told)
+        )
+
+    def _timed_out(self, timeout: float) -> GitResult:
+        return GitResult(TIMED_OUT, b"", f"{' '.join(self._command)} took longer than {timeout:g} s")
+
+    def _started(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | GitResult":
+        try:
+            process = self._start(stderr)
+        except OSError as error:
+            return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
+        return process or GitResult(-signal.SIGTERM, b"", "cancelled")
+
+    def _start(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | None":
         with self._guard:
             if self._killed:
                 return None
@@ -133,7 +179,7 @@ class _GitProcess:
                 env=self._env,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=stderr,
                 pass_fds=self._pass_fds,
                 start_new_session=True,
             )

@@ -1747,8 +1747,48 @@ class VariantConfig(Wire):
     disabled: bool | None = None
 
 
+class VcsApplied(Wire):
+    applied: Literal[True] = True
+
+
+class VcsApplyData(Wire):
+    message: str
+    reason: Literal["non-git", "not-clean"]
+
+
+class VcsApplyError(Wire):
+    name: Literal["VcsApplyError"] = "VcsApplyError"
+    data: VcsApplyData
+
+
+class VcsFileDiff(Wire):
+    """`patch` is a header alone where there is too much to show."""
+
+    file: str
+    additions: int
+    deletions: int
+    status: Literal["added", "deleted", "modified"]
+    patch: str
+
+
+class VcsFileStatus(Wire):
+    """`file` is from the top of the checkout. Counts are lines, 0 for a binary file."""
+
+    file: str
+    additions: int
+    deletions: int
+    status: Literal["added", "deleted", "modified"]
+
+
 class VcsInfo(Wire):
+    """`branch` is empty if HEAD is detached, and outside git."""
+
     branch: str
+    default_branch: str | None = None
+
+
+class VcsPatch(Wire):
+    patch: str
 
 
 class ViewedFile(Wire):

@@ -335,14 +335,6 @@ def project_update(project_id: str, body: models.ProjectUpdate) -> Operation[mod
     return Operation("PATCH", f"/project/{segment(project_id)}", models.Project, body=body)
 
 
-def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
-    """GET /vcs
-
-    An empty name: HEAD is detached, or the directory lies outside git.
-    """
-    return Operation("GET", "/vcs", models.VcsInfo, query={"directory": directory})
-
-
 def app_agents(*, directory: str | None = None) -> Operation[list[models.Agent]]:
     """GET /agent"""
     return Operation("GET", "/agent", list[models.Agent], query={"directory": directory})
@@ -382,6 +374,50 @@ def instance_dispose(*, directory: str | None = None) -> Operation[bool]:
     Stop what runs in a directory and close it; the next request opens it anew.
     """
     return Operation("POST", "/instance/dispose", bool, query={"directory": directory})
+
+
+def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
+    """GET /vcs
+
+    An empty branch: HEAD is detached, or the directory lies outside git.
+    """
+    return Operation("GET", "/vcs", models.VcsInfo, query={"directory": directory})
+
+
+def vcs_status(*, directory: str | None = None) -> Operation[list[models.VcsFileStatus]]:
+    """GET /vcs/status
+
+    What differs from HEAD in the directory, files that git does not know yet included.
+    """
+    return Operation("GET", "/vcs/status", list[models.VcsFileStatus], query={"directory": directory})
+
+
+def vcs_diff(
+    *, mode: Literal["git", "branch"], context: int | None = None, directory: str | None = None
+) -> Operation[list[models.VcsFileDiff]]:
+    """GET /vcs/diff
+
+    The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`).
+    """
+    return Operation(
+        "GET", "/vcs/diff", list[models.VcsFileDiff], query={"mode": mode, "context": context, "directory": directory}
+    )
+
+
+def vcs_diff_raw(*, directory: str | None = None) -> Operation[bytes]:
+    """GET /vcs/diff/raw
+
+    What differs from HEAD as one patch, which `POST /vcs/apply` takes.
+    """
+    return Operation("GET", "/vcs/diff/raw", bytes, query={"directory": directory})
+
+
+def vcs_apply(body: models.VcsPatch, *, directory: str | None = None) -> Operation[models.VcsApplied]:
+    """POST /vcs/apply
+
+    Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout.
+    """
+    return Operation("POST", "/vcs/apply", models.VcsApplied, query={"directory": directory}, body=body)
 
 
 def find_text(*, pattern: str, directory: str | None = None) -> Operation[list[models.TextMatch]]:

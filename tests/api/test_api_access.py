@@ -58,6 +58,7 @@ BODIES: Mapping[str, Any] = {
     "mcp.auth.callback": {"code": "x"},
     "webhook.create": {"url": NEVER_CALLED, "events": ["webhook.disabled"]},
     "webhook.update": {"events": ["webhook.disabled"]},
+    "vcs.apply": {"patch": "none"},
 }
 QUERIES: Mapping[str, Mapping[str, str]] = {
     "tool.list": {"provider": "scripted", "model": "rules"},
@@ -66,6 +67,7 @@ QUERIES: Mapping[str, Mapping[str, str]] = {
     "find.messages": {"query": SECRET},
     "find.symbols": {"query": "a"},
     "file.list": {"path": "."},
+    "vcs.diff": {"mode": "git"},
     "file.read": {"path": "a.txt"},
     "/mcp/oauth/callback": {"state": "none"},
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.util.git import NOT_STARTED, TIMED_OUT, _GitProcess, git, overrides, safe_environment
+from app.util.git import NOT_STARTED, TIMED_OUT, TOO_MUCH_OUTPUT, _GitProcess, git, git_at_most, overrides, safe_environment
 
 # A git alias runs a shell, with git's own process waiting for it: a git command that takes as long as we like.
 WAIT = ["-c", "alias.wait=!echo $$ > pid; exec sleep 60", "wait"]
@@ -31,6 +31,23 @@ async def test_a_time_limit(tmp_path: Path) -> None:
     assert result.code == TIMED_OUT
     assert "took longer than 0.3 s" in result.stderr
     await until(lambda: is_gone(tmp_path))
+
+
+async def test_output_beyond_a_limit_is_cut_off(tmp_path: Path) -> None:
+    endless = ["-c", "alias.endless=!echo $$ > pid; exec yes", "endless"]
+    result = await git_at_most(9, endless, tmp_path)
+    assert (result.code, result.stdout) == (TOO_MUCH_OUTPUT, b"y\ny\ny\ny\ny")
+    await until(lambda: is_gone(tmp_path))
+
+
+async def test_what_stays_below_the_limit_is_as_ever(tmp_path: Path) -> None:
+    version = await git(["version"], tmp_path)
+    assert await git_at_most(len(version.stdout), ["version"], tmp_path) == version
+    failed = await git_at_most(10, ["rev-parse", "--verify", "nonsense"], tmp_path)
+    assert failed.code == 128 and failed.stderr.startswith("fatal:")
+    assert (await git_at_most(10, WAIT, tmp_path, timeout=0.3)).code == TIMED_OUT
+    await until(lambda: is_gone(tmp_path))
+    assert (await git_at_most(10, ["version"], tmp_path / "missing")).code == NOT_STARTED
 
 
 async def test_a_cancelled_call_leaves_no_process(tmp_path: Path) -> None:
@@ -79,6 +96,7 @@ def test_the_environment_is_safe() -> None:
     }
     safe = safe_environment(inherited)
     plain = {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    plain["GIT_ALLOW_PROTOCOL"] = "none"
     assert safe == {**plain, **overrides()}
 
 

@@ -1,0 +1,32 @@
+"""Which directories sessions work in: what changes a directory's files by itself is refused there meanwhile."""
+
+import os
+
+from app.runs.runner import Runner
+from app.schema.errors import ServiceError
+from app.session.store import Store
+from app.storage import queries
+from app.users.principal import is_within
+
+
+class DirectoryBusy(ServiceError):
+    status = 409
+    name = "DirectoryBusyError"
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"A session works in {directory}. Abort it or wait for its end, then try again.", directory=directory)
+
+
+class BusyDirectories:
+    """On all servers of the database."""
+
+    def __init__(self, runner: Runner, store: Store) -> None:
+        self._runner = runner
+        self._store = store
+
+    async def require_idle(self, tree: str) -> None:
+        """Raises DirectoryBusy if a session works in a directory or below it."""
+        here, real = self._runner.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
+        for directory in here.union(await self._store.query(queries.held_directories)):
+            if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
+                raise DirectoryBusy(directory)

@@ -1,0 +1,203 @@
+"""What a directory's files differ in from a commit, files that git does not know yet included.
+
+The comparison is git's own, with a copy of the index in which the unknown files stand as empty ones: nothing is written to the
+repository. Renames are a deletion and an addition.
+"""
+
+import ast
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from app.browse.status import MAX_UNTRACKED, GitChange, parse_changes
+from app.project.discovery import branch
+from app.project.location import Location
+from app.schema.errors import TooLarge
+from app.schema.vcs import VcsFileDiff, VcsFileStatus
+from app.tool.files.text_file import json_text
+from app.util.git import TOO_MUCH_OUTPUT, GitResult, git, git_at_most, without_filters
+from app.vcs.default_branch import default_branch
+from app.vcs.errors import GitFailed
+
+MAX_PATCH_BYTES = 10_000_000
+"""Of all patches of an answer together."""
+MAX_LISTED_BYTES = 64_000_000
+"""Of the names of changed files."""
+WHOLE_FILE = 100_000_000
+"""Lines of context that no file has."""
+Mode = Literal["git", "branch"]
+_OPTIONS = (
+    *("--literal-pathspecs", "-c", "core.quotePath=false", "-c", "core.splitIndex=false"),
+    *("-c", f"core.bigFileThreshold={MAX_PATCH_BYTES}"),  # larger files are compared as binaries, of which nothing is shown
+)
+_DIFF = (
+    *("diff-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--submodule=short"),
+    *("--ignore-submodules=dirty", "--src-prefix=a/", "--dst-prefix=b/"),
+)
+_NOT_ALL_REFRESHED = 1
+_CHUNK = b"diff --git "
+_RULE = "=" * 67
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """`scope`: the directory from the top of the checkout on, empty for all of it. `env` names the copied index."""
+
+    checkout: Path
+    scope: Sequence[str]
+    env: dict[str, str]
+
+    async def changes(self, base: str) -> list[GitChange]:
+        """By name; a file in conflict is listed twice by git. Raises TooLarge."""
+        result = await self._diff(base, ["--raw", "--numstat", "-z"], MAX_LISTED_BYTES)
+        if result.code == TOO_MUCH_OUTPUT:
+            raise TooLarge("More files differ than can be listed. Name a directory further down.")
+        return list({change.name: change for change in parse_changes(result.stdout)}.values())
+
+    async def patches(self, base: str, *options: str) -> GitResult:
+        """With TOO_MUCH_OUTPUT the first of them."""
+        return await self._diff(base, ["--patch", *options], 3 * MAX_PATCH_BYTES)
+
+    async def _diff(self, base: str, options: Sequence[str], max_bytes: int) -> GitResult:
+        args = [*_OPTIONS, *_DIFF, *options, base, "--", *self.scope]
+        result = await git_at_most(max_bytes, args, self.checkout, env=self.env)
+        if not result.ok and result.code != TOO_MUCH_OUTPUT:
+            raise GitFailed("git diff-index", result.stderr)
+        return result
+
+
+async def changed_files(location: Location) -> list[VcsFileStatus]:
+    """Since HEAD, by path."""
+    if not location.is_git:
+        return []
+    async with _comparing(location) as comparison:
+        changes = await comparison.changes(await _head(comparison.checkout))
+    return [VcsFileStatus(**_facts(change)) for change in changes]
+
+
+async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> list[VcsFileDiff]:
+    """The same with a patch for each file; with `branch` since the directory's branch left the default branch."""
+    if not location.is_git:
+        return []
+    checkout = Path(location.worktree)
+    base = await (_head(checkout) if mode == "git" else _fork_point(checkout))
+    if base is None:
+        return []
+    async with _comparing(location) as comparison:
+        changes = await comparison.changes(base)
+        patches = await comparison.patches(base, f"--unified={min(context, WHOLE_FILE)}")
+    return await asyncio.to_thread(_with_patches, changes, patches)
+
+
+async def raw_patch(location: Location) -> bytes:
+    """Since HEAD, as `git apply` takes it, binaries too. Raises TooLarge."""
+    if not location.is_git:
+        return b""
+    async with _comparing(location) as comparison:
+        result = await comparison.patches(await _head(comparison.checkout), "--binary")
+    if len(result.stdout) > MAX_PATCH_BYTES:
+        raise TooLarge(f"The patch of all changes has more than {MAX_PATCH_BYTES} bytes. Name a directory further down.")
+    return result.stdout
+
+
+async def _head(checkout: Path) -> str:
+    """The commit, or the empty tree before the first one."""
+    head = await git(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], checkout)
+    return head.text if head.ok else (await git(["hash-object", "-t", "tree", "--stdin"], checkout)).text
+
+
+async def _fork_point(checkout: Path) -> str | None:
+    """None on the default branch itself, and where there is none or nothing is in common."""
+    default, current = await asyncio.gather(default_branch(checkout), branch(checkout))
+    if default is None or default.name == current:
+        return None
+    result = await git(["merge-base", "HEAD", default.ref], checkout)
+    return result.text if result.ok else None
+
+
+@asynccontextmanager
+async def _comparing(location: Location) -> AsyncIterator[_Comparison]:
+    checkout, scope = Path(location.worktree), _scope(location)
+    with tempfile.TemporaryDirectory(prefix="opensession-index-") as folder:
+        index = Path(folder) / "index"
+        await asyncio.to_thread(_copy, checkout / (await _git_path(checkout, "index")), index)
+        env = {**await without_filters(checkout), "GIT_INDEX_FILE": str(index)}
+        await _add_untracked(checkout, scope, env)
+        yield _Comparison(checkout, scope, env)
+
+
+def _scope(location: Location) -> list[str]:
+    below = os.path.relpath(os.path.realpath(location.directory), os.path.realpath(location.worktree))
+    return [] if below == os.curdir else [below]
+
+
+async def _git_path(checkout: Path, name: str) -> str:
+    return os.fsdecode((await git(["rev-parse", "--git-path", name], checkout)).stdout.rstrip(b"\n"))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """With its time, by which git knows of which entries it cannot trust the files' times. There is none before the first add."""
+    if source.exists():
+        shutil.copy2(source, target)
+
+
+async def _add_untracked(checkout: Path, scope: Sequence[str], env: dict[str, str]) -> None:
+    listed = await git([*_OPTIONS, "ls-files", "--others", "--exclude-standard", "-z", "--", *scope], checkout, env=env)
+    # A name that ends with `/` is a repository of its own.
+    names = [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")]
+    empty = (await git(["hash-object", "-t", "blob", "--stdin"], checkout)).stdout.strip()
+    lines = b"".join(b"100644 %b\t%b\0" % (empty, name) for name in names[:MAX_UNTRACKED])
+    args = [*_OPTIONS, "update-index", "-q", "--unmerged", "--refresh", "--replace", "-z", "--index-info"]
+    added = await git(args, checkout, env=env, stdin=lines)
+    if added.code not in (0, _NOT_ALL_REFRESHED):
+        raise GitFailed("git update-index", added.stderr)
+
+
+def _with_patches(changes: Sequence[GitChange], patches: GitResult) -> list[VcsFileDiff]:
+    texts, left = _by_name(patches), MAX_PATCH_BYTES
+    found = []
+    for change in changes:
+        patch = texts.get(change.name, b"")
+        if not patch or len(patch) > left:
+            patch = _header(change.name)
+        else:
+            left -= len(patch)
+        found.append(VcsFileDiff(**_facts(change), patch=json_text(patch.decode("utf-8", "surrogateescape"))))
+    return found
+
+
+def _by_name(patches: GitResult) -> dict[str, bytes]:
+    """Every line of a patch that is none of its headers begins with a space, a sign or a backslash. The last one that git was
+    killed at is not whole."""
+    chunks = (b"\n" + patches.stdout).split(b"\n" + _CHUNK)[1:]
+    if patches.code == TOO_MUCH_OUTPUT:
+        chunks = chunks[:-1]
+    found: dict[str, bytes] = {}
+    for chunk in chunks:
+        name = _name(chunk.partition(b"\n")[0])
+        found[name] = found.get(name, b"") + _CHUNK + chunk.removesuffix(b"\n") + b"\n"
+    return found
+
+
+def _name(header: bytes) -> str:
+    """Of `a/name b/name`; git quotes unusual names as C does, which Python reads."""
+    first = header[: len(header) // 2]
+    name = ast.literal_eval(first.decode("latin-1")).encode("latin-1") if first.startswith(b'"') else first
+    return os.fsdecode(name.removeprefix(b"a/"))
+
+
+def _header(name: str) -> bytes:
+    """What stands for a patch that is not shown, as OpenCode has it."""
+    shown = os.fsencode(name)
+    return b"Index: %b\n%b\n--- %b\t\n+++ %b\t\n" % (shown, _RULE.encode(), shown, shown)
+
+
+def _facts(change: GitChange) -> dict[str, object]:
+    file = json_text(change.name)
+    return {"file": file, "additions": change.added, "deletions": change.removed, "status": change.status}
