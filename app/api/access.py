@@ -60,7 +60,8 @@ _READ = (
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
     "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
     "session.queue "
-    "v2.location.get"
+    "v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
+    "v2.provider.get v2.fs.find v2.fs.list v2.fs.read"
 )
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "

@@ -26,7 +26,7 @@ files = FileSearch()
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
 
 
-async def _reach(request: ServerRequest, where: str | None) -> AllowedPaths:
+async def allowed_paths(request: ServerRequest, where: str | None) -> AllowedPaths:
     app, principal = request.services, request.principal
     return AllowedPaths(await location_of(request, where), lambda real: may_enter(app, principal, real))
 
@@ -64,15 +64,15 @@ async def find_symbols(request: ServerRequest, where: Directory, query: Annotate
 
 @routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"])
 async def list_files(request: ServerRequest, where: Directory, path: FilePath) -> Response:
-    return _array(await list_directory(await _reach(request, where), path))
+    return _array(await list_directory(await allowed_paths(request, where), path))
 
 
 @routes.get("/file/content", operation_id="file.read", response_model=ViewedFile, tags=["file"], responses=documented(413))
 async def read_file(request: ServerRequest, where: Directory, path: FilePath) -> Response:
     """Empty when there is no such file."""
-    return wire(await view_file(await _reach(request, where), path))
+    return wire(await view_file(await allowed_paths(request, where), path))
 
 
 @routes.get("/file/status", operation_id="file.status", response_model=list[ChangedFile], tags=["file"])
 async def status(request: ServerRequest, where: Directory) -> Response:
-    return _array(await changed_files(await _reach(request, where)))
+    return _array(await changed_files(await allowed_paths(request, where)))

@@ -70,6 +70,7 @@ QUERIES: Mapping[str, Mapping[str, str]] = {
     "vcs.diff": {"mode": "git"},
     "file.read": {"path": "a.txt"},
     "/mcp/oauth/callback": {"state": "none"},
+    "v2.fs.find": {"query": "a"},
 }
 
 
@@ -111,6 +112,7 @@ UNKNOWN = {
     "name": "unknown",
     "shareID": "0" * 40,
     "webhookID": "whk_unknown",
+    "path": "a.txt",
 }
 
 

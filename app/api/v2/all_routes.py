@@ -1,7 +1,7 @@
 """The modules of the second API, in the order in which a request is matched against them."""
 
-from app.api.v2 import location
+from app.api.v2 import catalogue, files, location, models
 
-MODULES = (location,)
+MODULES = (location, catalogue, models, files)
 
 ROUTES = [route for module in MODULES for route in module.routes.routes]

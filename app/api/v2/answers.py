@@ -1,5 +1,6 @@
 """The two forms of an answer, and the routes that give them."""
 
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from fastapi import APIRouter
@@ -10,6 +11,7 @@ from app.api.v2.errors import TaggedRoute
 from app.api.v2.place import LocationInfo
 from app.project.location import Location
 from app.schema.base import Wire
+from app.session.rows import json_array
 
 T = TypeVar("T")
 
@@ -33,6 +35,14 @@ def data(json: bytes) -> Response:
 
 def located(location: Location, json: bytes) -> Response:
     return json_bytes(b'{"location":%b,"data":%b}' % (LocationInfo.of(location).wire_json(), json))
+
+
+def data_list(values: Iterable[Wire]) -> Response:
+    return data(json_array([value.wire_json() for value in values]))
+
+
+def located_list(location: Location, values: Iterable[Wire]) -> Response:
+    return located(location, json_array([value.wire_json() for value in values]))
 
 
 def router(**options: Any) -> APIRouter:

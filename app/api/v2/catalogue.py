@@ -1,0 +1,137 @@
+"""What a directory offers to its sessions: agents, commands, skills and references."""
+
+import asyncio
+from typing import Any, Literal
+
+from fastapi.responses import Response
+
+from app.api.deps import instance_of
+from app.api.json_route import ServerRequest
+from app.api.v2.answers import Located, located_list, router
+from app.api.v2.errors import ForbiddenError, described
+from app.api.v2.place import Place
+from app.config.markdown import skill_body
+from app.intake.mcp_commands import all_commands
+from app.provider.models.selection import parse_model
+from app.schema.agent import Agent, AgentMode, Command, Skill
+from app.schema.base import Wire
+from app.schema.permission import Action, Ruleset
+from app.schema.session import SessionModel
+from app.util.secrets import masked
+
+routes = router(responses=described(ForbiddenError))
+
+
+class ProviderRequest(Wire):
+    """What is added to each request to the provider."""
+
+    headers: dict[str, str] = {}
+    body: dict[str, Any] = {}
+
+
+class PermissionV2Rule(Wire):
+    action: str
+    resource: str
+    effect: Action
+
+
+class AgentV2Info(Wire):
+    id: str
+    model: SessionModel | None = None
+    request: ProviderRequest
+    system: str | None = None
+    description: str | None = None
+    mode: AgentMode
+    hidden: bool
+    color: str | None = None
+    steps: int | None = None
+    permissions: list[PermissionV2Rule]
+
+
+class CommandV2Info(Wire):
+    name: str
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: SessionModel | None = None
+    subtask: bool | None = None
+
+
+class SkillV2Info(Wire):
+    name: str
+    description: str | None = None
+    location: str
+    content: str
+
+
+class ReferenceLocalSource(Wire):
+    type: Literal["local"] = "local"
+    path: str
+
+
+class ReferenceInfo(Wire):
+    name: str
+    path: str
+    source: ReferenceLocalSource
+
+
+@routes.get("/agent", operation_id="v2.agent.list", response_model=Located[list[AgentV2Info]], tags=["agent"])
+async def agents(request: ServerRequest, place: Place) -> Response:
+    instance = await instance_of(request, place)
+    return located_list(instance.location, map(_agent, instance.agents.values()))
+
+
+@routes.get("/command", operation_id="v2.command.list", response_model=Located[list[CommandV2Info]], tags=["command"])
+async def commands(request: ServerRequest, place: Place) -> Response:
+    instance = await instance_of(request, place)
+    return located_list(instance.location, map(_command, await all_commands(instance)))
+
+
+@routes.get("/skill", operation_id="v2.skill.list", response_model=Located[list[SkillV2Info]], tags=["skill"])
+async def skills(request: ServerRequest, place: Place) -> Response:
+    instance = await instance_of(request, place)
+    found = await asyncio.to_thread(lambda: [_skill(skill) for skill in instance.extensions.skills])
+    return located_list(instance.location, found)
+
+
+@routes.get("/reference", operation_id="v2.reference.list", response_model=Located[list[ReferenceInfo]], tags=["reference"])
+async def references(request: ServerRequest, place: Place) -> Response:
+    """Always empty: the configuration names no directories beside the project's."""
+    return located_list((await instance_of(request, place)).location, [])
+
+
+def _agent(agent: Agent) -> AgentV2Info:
+    sampling = {"temperature": agent.temperature, "topP": agent.top_p}
+    body = {name: value for name, value in sampling.items() if value is not None}
+    return AgentV2Info(
+        id=agent.name,
+        model=SessionModel(id=agent.model.model_id, provider_id=agent.model.provider_id) if agent.model else None,
+        request=ProviderRequest(body=masked({**agent.options, **body})),
+        system=agent.prompt,
+        description=agent.description,
+        mode=agent.mode,
+        hidden=bool(agent.hidden),
+        color=agent.color,
+        steps=agent.steps,
+        permissions=_rules(agent.permission),
+    )
+
+
+def _rules(rules: Ruleset) -> list[PermissionV2Rule]:
+    return [PermissionV2Rule(action=rule.permission, resource=rule.pattern, effect=rule.action) for rule in rules]
+
+
+def _command(command: Command) -> CommandV2Info:
+    model = parse_model(command.model) if command.model else None
+    return CommandV2Info(
+        name=command.name,
+        template=command.template,
+        description=command.description,
+        agent=command.agent,
+        model=SessionModel(id=model.model_id, provider_id=model.provider_id) if model else None,
+        subtask=command.subtask,
+    )
+
+
+def _skill(skill: Skill) -> SkillV2Info:
+    return SkillV2Info(name=skill.name, description=skill.description, location=skill.location, content=skill_body(skill))
