@@ -341,9 +341,9 @@ def _directory_states(database: Database, sql: Statements, writer: Writer, lease
 
 
 def _bus(settings: Settings, database: Database) -> EventBus:
-    if database.dialect == "sqlite":
-        return MemoryBus()
     journal = Journal(database)
+    if database.dialect == "sqlite":
+        return MemoryBus(journal.head)
     return SharedBus(settings.redis_url, journal.identity, journal.head, journal.after)
 
 

@@ -21,7 +21,8 @@ from app.api.json_route import ServerRequest, router
 from app.api.login import Login
 from app.api.services import Services
 from app.bus.base import Audience, Event
-from app.bus.frames import EventFrame, pieces
+from app.bus.event_id import read_cursor
+from app.bus.frames import EventFrame, Written, pieces
 from app.bus.listener import Listener
 from app.schema.base import Wire
 from app.schema.errors import TooMany
@@ -158,7 +159,7 @@ class EventStreamResponse(StreamingResponse):
     """Stops listening when the client has gone, be it before the first frame. `watching` runs as long as it listens."""
 
     def __init__(
-        self, listener: Listener, frames: AsyncIterator[bytes], watching: Coroutine[Any, Any, None], observer: Observer
+        self, listener: Listener, frames: AsyncIterator[Written], watching: Coroutine[Any, Any, None], observer: Observer
     ) -> None:
         super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
         self._listener = listener
@@ -175,13 +176,13 @@ class EventStreamResponse(StreamingResponse):
                 self._observer.cut_off()
 
 
-async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _chained(first: Written, frames: AsyncIterator[Written]) -> AsyncIterator[Written]:
     yield first
     async for piece in frames:
         yield piece
 
 
-async def _frames(app: Services, listener: Listener, wanted: _Wanted) -> AsyncIterator[bytes]:
+async def _frames(app: Services, listener: Listener, wanted: _Wanted) -> AsyncIterator[Written]:
     """The greeting and, for a client that comes back, what it has missed; then what comes."""
     if not wanted.ids:
         yield _frame(listener, EventServerConnected())
@@ -190,7 +191,7 @@ async def _frames(app: Services, listener: Listener, wanted: _Wanted) -> AsyncIt
     else:
         async for piece in _missed(app, listener, _number(app, listener, wanted.cursor)):
             yield piece
-    listener.repeat(EventFrame(Event(EventServerHeartbeat().wire_json(), journaled=False)), app.events.heartbeat_seconds)
+    listener.repeat(Event.of(EventServerHeartbeat(), journaled=False), app.events.heartbeat_seconds)
     while (published := await listener.next()) is not None:
         yield published
     if wanted.ids and app.draining.has_begun:
@@ -210,15 +211,16 @@ async def _greeting(app: Services, listener: Listener) -> bytes:
     return _frame(listener, EventServerConnected(), head)
 
 
-async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
+async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterator[Written]:
     """Page by page, as the client takes them. Only from the last page on the listener keeps what is published: it would overflow
     while a slow client is sent a long replay."""
     page = await _page(app, listener, cursor)
-    yield _frame(listener, EventServerConnected())
+    greeting = Event.of(EventServerConnected(), journaled=False)
+    yield _written(listener, EventFrame(greeting, greeting.id(cursor)))
     while True:
         if page.resync:
             yield _frame(listener, EventServerResync(), page.upto)
-        for piece in pieces(map(EventFrame, page.events), listener.form):
+        for piece in pieces(map(listener.frame, page.events), listener.form):
             yield piece
         if page.last or listener.closed:
             return
@@ -240,8 +242,12 @@ def _number(app: Services, listener: Listener, cursor: str) -> int:
     """A cursor that was never given reads as one that is too old."""
     if listener.audience is not None:
         return app.users.cursors.for_user(listener.audience.owner).open(cursor)
-    return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 19 else -1
+    return read_cursor(cursor)
 
 
 def _frame(listener: Listener, event: AnnouncedEvent, seq: int | None = None) -> bytes:
-    return b"".join(EventFrame(Event(event.wire_json(), journaled=False, seq=seq)).encoded(listener.form))
+    return _written(listener, listener.frame(Event(event.wire_json(), journaled=False, seq=seq)))
+
+
+def _written(listener: Listener, frame: EventFrame) -> bytes:
+    return b"".join(frame.encoded(listener.form))

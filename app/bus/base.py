@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack
 
+from app.bus.event_id import CursorSeal, EventId
 from app.schema.event import AnnouncedEvent, RenderedEvent
 
 if TYPE_CHECKING:
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a directory (None: to the whole server). `payload` is the JSON `{"type": …, "properties": …}`.
+    """Something that happened in a directory (None: to the whole server). `payload` is the JSON
+    `{"type": …, "properties": …}`, which clients are sent with its `id`.
 
     `session_id` keeps the order within a session. A journaled event has got its journal sequence when it is published. `owner` is
     the user whose session it is of (empty: nobody's), None for an event of no session; the writer finds it out.
@@ -40,11 +42,11 @@ class Event:
     def stored(self, owner: str | None, seq: int | None) -> "Event":
         return Event(self.payload, self.directory, self.session_id, self.journaled, seq, owner)
 
-
-class CursorSeal(Protocol):
-    """Writes the ids of events so that they tell nothing to who is sent them."""
-
-    def seal(self, seq: int) -> bytes: ...
+    def id(self, newest: int = 0) -> EventId:
+        """`newest`: the sequence behind which an event without one is sent."""
+        if self.seq is not None:
+            return EventId(self.seq) if self.journaled else EventId.behind(self.seq)
+        return EventId.behind(newest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import orjson
 
-from app.bus.base import CursorSeal, Event, PartDelta
+from app.bus.base import Event, PartDelta
+from app.bus.event_id import PREFIX, CursorSeal, EventId
 from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated
 
 PIECE_BYTES = 256 * 1024
 """What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""
 
-Encoded = tuple[bytes, ...]
+Written = bytes | memoryview
+Encoded = tuple[Written, ...]
 """A frame as it is written: in one piece, or with a large payload, which is never copied, in the middle."""
 
 
@@ -30,21 +32,19 @@ class Format(NamedTuple):
     cursors: CursorSeal | None = None
 
 
-def _encode(form: Format, payload: bytes, directory: str | None, seq: int | None) -> Encoded:
-    before, after = b"data: ", b"\n\n"
-    if form.ids and seq is not None:
-        before = b"id: %b\ndata: " % (form.cursors.seal(seq) if form.cursors else b"%d" % seq)
-    if form.global_:
-        before += _wrapping(directory)
-        after = b"}\n\n"
-    return (before + payload + after,) if len(payload) < PIECE_BYTES else (before, payload, after)
+def _encode(form: Format, event_id: EventId, payload: bytes, directory: str | None, *, has_sequence: bool = False) -> Encoded:
+    id_ = event_id.wire(form.cursors)
+    line = b"id: %b\n" % (id_[len(PREFIX) :] if form.cursors else b"%d" % event_id.seq) if form.ids and has_sequence else b""
+    before = b'%bdata: %b{"id":"%b",' % (line, _wrapping(directory) if form.global_ else b"", id_)
+    rest, after = memoryview(payload)[1:], b"}\n\n" if form.global_ else b"\n\n"
+    return (b"".join((before, rest, after)),) if len(payload) < PIECE_BYTES else (before, rest, after)
 
 
 def _wrapping(directory: str | None) -> bytes:
     return b'{"payload":' if directory is None else b'{"directory":%b,"payload":' % orjson.dumps(directory)
 
 
-def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[bytes]:
+def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[Written]:
     """Frames as they are written, joined as far as they have about PIECE_BYTES together, and cut where one has more."""
     encoded = [part for frame in frames for part in frame.encoded(form)]
     if sum(map(len, encoded)) > 2 * PIECE_BYTES:
@@ -55,6 +55,7 @@ def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[bytes]:
 @dataclass(frozen=True)
 class EventFrame:
     event: Event
+    id: EventId
     _encoded: dict[Format, Encoded] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
@@ -73,7 +74,8 @@ class EventFrame:
         made = self._encoded.get(form)
         if made is None:
             event = self.event
-            made = self._encoded[form] = _encode(form, event.payload, event.directory, event.seq)
+            numbered = event.seq is not None
+            made = self._encoded[form] = _encode(form, self.id, event.payload, event.directory, has_sequence=numbered)
         return made
 
 
@@ -82,6 +84,7 @@ class PartFrame:
     """`part` is the whole part's JSON, None in a frame that carries the gained text alone."""
 
     delta: PartDelta
+    id: EventId
     text: str
     part: bytes | None = None
     _encoded: dict[Format, Encoded] = field(init=False, default_factory=dict, repr=False, compare=False)
@@ -119,11 +122,11 @@ class PartFrame:
     def encoded(self, form: Format) -> Encoded:
         made = self._encoded.get(form)
         if made is None:
-            made = self._encoded[form] = _encode(form, self.payload, self.delta.directory, None)
+            made = self._encoded[form] = _encode(form, self.id, self.payload, self.delta.directory)
         return made
 
     def merged_with(self, newer: "PartFrame") -> "PartFrame":
-        return PartFrame(newer.delta, self.text + newer.text, newer.part)
+        return PartFrame(newer.delta, newer.id, self.text + newer.text, newer.part)
 
 
 Frame = EventFrame | PartFrame

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from app.bus.base import ENDED, Audience, StreamingParts
-from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, pieces
+from app.bus.base import ENDED, Audience, Event, StreamingParts
+from app.bus.event_id import EventId
+from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, Written, pieces
 from app.bus.merging import merge_waiting
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ anyway, and clients share it."""
 class Bus(Protocol):
     burst: int
     """Changes when the event loop has given clients the time to read."""
+    newest: int
+    """The newest sequence that listeners were given."""
 
     def remove(self, listener: "Listener") -> None: ...
 
@@ -38,6 +41,13 @@ class _Resumption:
     known: dict[str, int]
 
     def unsent(self, frame: Frame) -> Frame | None:
+        """What of a frame is still to be sent. Its id is none before the events that are covered."""
+        rest = self._rest(frame)
+        if rest is None or rest.id.seq >= self.covered:
+            return rest
+        return replace(rest, id=EventId.behind(self.covered))
+
+    def _rest(self, frame: Frame) -> Frame | None:
         if isinstance(frame, EventFrame):
             return None if frame.event.seq is not None and frame.event.seq <= self.covered else frame
         known = self.known.get(frame.delta.part_id)
@@ -70,7 +80,7 @@ class Listener:
         self.form = Format(global_=directory is None, ids=ids, cursors=audience.cursors if audience else None)
         self.fell_behind = False
         self._frames: deque[Frame] = deque()
-        self._pieces: Iterator[bytes] = iter(())
+        self._pieces: Iterator[Written] = iter(())
         self._size = 0
         self._burst, self._before_burst = bus.burst, 0
         self._reads = 0
@@ -99,7 +109,7 @@ class Listener:
         self._resumption = _Resumption(covered, dict(streaming.known))
         waiting = [frame for frame in self._frames if isinstance(frame, EventFrame)]
         self._clear()
-        for frame in (*waiting, *map(EventFrame, streaming.events)):
+        for frame in (*waiting, *map(self.frame, streaming.events)):
             if self.receives(frame):
                 self.push(frame)
 
@@ -122,14 +132,19 @@ class Listener:
         if unsent is not None:
             self._add(unsent)
 
-    def repeat(self, frame: Frame, seconds: float) -> None:
-        """Push a frame every so many seconds, until the listener is closed."""
-        if not self.closed:
-            self._repeat_timer = asyncio.get_running_loop().call_later(seconds, self._repeat, frame, seconds)
+    def frame(self, event: Event) -> EventFrame:
+        """Of an event for this client alone."""
+        covered = self._resumption.covered if self._resumption else 0
+        return EventFrame(event, event.id(max(self._bus.newest, covered)))
 
-    def _repeat(self, frame: Frame, seconds: float) -> None:
-        self.push(frame)
-        self.repeat(frame, seconds)
+    def repeat(self, event: Event, seconds: float) -> None:
+        """Push an event every so many seconds, until the listener is closed."""
+        if not self.closed:
+            self._repeat_timer = asyncio.get_running_loop().call_later(seconds, self._repeat, event, seconds)
+
+    def _repeat(self, event: Event, seconds: float) -> None:
+        self.push(self.frame(event))
+        self.repeat(event, seconds)
 
     def _add(self, frame: Frame) -> None:
         if self._burst != self._bus.burst:
@@ -169,7 +184,7 @@ class Listener:
 
     # Out of the queue.
 
-    async def next(self) -> bytes | None:
+    async def next(self) -> Written | None:
         """Wait for the next piece, of about PIECE_BYTES at most. None at the end."""
         self._reads += 1
         piece = next(self._pieces, None)

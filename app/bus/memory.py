@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Unpack
 
 from app.bus.base import Event, ListenerOptions, PartDelta, StreamingParts
+from app.bus.event_id import EventId
 from app.bus.frames import EventFrame, Frame
 from app.bus.listener import Listener
 from app.bus.merging import PartMerger
@@ -17,10 +18,14 @@ _DISPOSED = b'{"type":"server.instance.disposed"'
 
 
 class MemoryBus:
-    def __init__(self) -> None:
+    def __init__(self, head: Callable[[], Awaitable[int]] | None = None) -> None:
+        """`head` reads the newest sequence of the journal, without which it has none."""
+        self._head = head
+        self.newest = 0
+        """The newest sequence that listeners were given."""
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
         """By directory (None: all) and whether they are sent deltas alone."""
-        self._merger = PartMerger(self._send, self._disconnect_listeners)
+        self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
         self.burst = 0
         self._in_burst = False
         self._closed = False
@@ -40,7 +45,8 @@ class MemoryBus:
         self._wake = wake
 
     async def start(self) -> None:
-        pass
+        if self._head is not None:
+            self.newest = await self._head()
 
     async def stop(self) -> None:
         self.close()
@@ -62,9 +68,10 @@ class MemoryBus:
         self._begin_burst()
         if event.session_id is not None:
             self.flush(event.session_id)
-        frame = EventFrame(event)
+        frame = EventFrame(event, event.id(self.newest))
         for deltas in (False, True):
             self._send(frame, deltas)
+        self.newest = event.seq or self.newest
         if event.directory is not None and event.payload.startswith(_DISPOSED):
             self.disconnect(event.directory)
         if self._wake is not None and event.seq is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from app.bus.base import PartDelta
+from app.bus.event_id import EventId
 from app.bus.frames import Frame, PartFrame
 
 log = logging.getLogger(__name__)
@@ -37,10 +38,16 @@ class PartMerger:
     that makes progress, is sent whole to both.
     """
 
-    def __init__(self, emit: Callable[[PartFrame, bool], None], failed: Callable[[PartDelta, bool], None]) -> None:
+    def __init__(
+        self,
+        emit: Callable[[PartFrame, bool], None],
+        failed: Callable[[PartDelta, bool], None],
+        next_id: Callable[[], EventId],
+    ) -> None:
         """`emit(frame, deltas)` sends a frame to the listeners of one kind. `failed` is called with a delta that could not be
-        rendered: its listeners miss it."""
+        rendered: its listeners miss it. `next_id` gives each frame its id."""
         self._emit = emit
+        self._next_id = next_id
         self._failed = failed
         self._sessions: dict[str, dict[tuple[str, bool], _StreamingPart]] = {}
 
@@ -73,7 +80,7 @@ class PartMerger:
         delta, text = part.waiting, "".join(part.texts)
         part.texts.clear()
         try:
-            frame = PartFrame(delta, text, None if part.deltas and text else delta.render())
+            frame = PartFrame(delta, self._next_id(), text, None if part.deltas and text else delta.render())
         except Exception:
             log.exception("part %s could not be shown; who listens to it is disconnected", delta.part_id)
             self._failed(delta, part.deltas)

@@ -43,8 +43,7 @@ class SharedBus:
         the journal."""
         self._redis_url = redis_url
         self._identity = identity
-        self._head = head
-        self._local = MemoryBus()
+        self._local = MemoryBus(head)
         self._outgoing = MemoryBus()
         """What this server publishes itself, merged for the others."""
         self._remote = RemoteParts()
@@ -58,7 +57,8 @@ class SharedBus:
         """Called with each session that an event, or text from another server, is of."""
 
     async def start(self) -> None:
-        self._ordered.begin(await self._head())
+        await self._local.start()
+        self._ordered.begin(self._local.newest)
         if self._redis_url is not None:
             self._link = RedisLink(self._redis_url, f"opensession:{await self._identity()}", self._receive)
             self._link.start()

@@ -1,8 +1,13 @@
-"""Everything the server announces, each a class below: `{"type": …, "properties": {…}}` on the wire."""
+"""Everything the server announces, each a class below: `{"id": …, "type": …, "properties": {…}}` on the wire.
+
+The id is written when an event is sent, by `app.bus.event_id`.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union
 
-from pydantic import Field
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from app.schema.base import Wire
 from app.schema.errors import MessageError
@@ -121,6 +126,15 @@ class AnnouncedEvent(Wire):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._head = b'{"type":"%b","properties":' % cls.model_fields["type"].default.encode()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """With the id that an event has once it is published."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        described = handler.resolve_ref_schema(schema)
+        described["properties"] = {"id": {"type": "string", "pattern": "^evt_", "title": "Id"}, **described["properties"]}
+        described["required"] = ["id", *described.get("required", ())]
+        return schema
 
     @classmethod
     def around(cls, properties: bytes) -> RenderedEvent:

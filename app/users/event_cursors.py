@@ -1,7 +1,8 @@
 """Event ids for users who do not hear of everybody's sessions: the journal's numbers would tell how much others do.
 
-An id is one block of AES: the sequence, random bits, so that two ids of one place in the journal differ, and a mark of the user,
-so that only the user who was given an id can resume from it. Whoever makes one up resumes at a random place of their own events.
+An id is one block of AES: the sequence; random bits, so that two ids of one place in the journal differ, or zeros for the id that
+an event of the journal keeps; and a mark of the user, so that only the user who was given an id can resume from it. Whoever makes
+one up resumes at a random place of their own events.
 """
 
 import base64
@@ -12,12 +13,11 @@ import secrets
 import struct
 from functools import lru_cache
 
+from app.bus.event_id import NEVER_GIVEN, PREFIX
 from app.users.server_secret import ServerSecret
 
 _BLOCK = struct.Struct(">Q4s4s")
 _PURPOSE = b"event ids"
-NEVER_GIVEN = -1
-"""What an id reads as that this server never gave: a cursor that is too old."""
 
 
 class UserCursors:
@@ -29,11 +29,12 @@ class UserCursors:
         self._decrypt = [cipher.decryptor().update for cipher in ciphers]
         self._mark = hashlib.sha256(name.encode()).digest()[:4]
 
-    def seal(self, seq: int) -> bytes:
-        return base64.urlsafe_b64encode(self._encrypt(_BLOCK.pack(seq, secrets.token_bytes(4), self._mark))).rstrip(b"=")
+    def seal(self, seq: int, *, stable: bool = False) -> bytes:
+        tail = bytes(4) if stable else secrets.token_bytes(4)
+        return base64.urlsafe_b64encode(self._encrypt(_BLOCK.pack(seq, tail, self._mark))).rstrip(b"=")
 
     def open(self, cursor: str) -> int:
-        block = _decoded(cursor)
+        block = _decoded(cursor.removeprefix(PREFIX))
         for decrypt in self._decrypt if block else ():
             seq, _, mark = _BLOCK.unpack(decrypt(block))
             if mark == self._mark and seq < 2**62:

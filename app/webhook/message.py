@@ -1,5 +1,5 @@
-"""What a webhook's receiver is sent: `{"type": …, "timestamp": …, "directory": …, "data": {…}}`, with the event's properties as
-`data`. Pure."""
+"""What a webhook's receiver is sent: `{"id": …, "type": …, "timestamp": …, "directory": …, "data": {…}}`, with the event's id as
+on event streams, and its properties as `data`. Pure."""
 
 import hmac
 from collections.abc import Mapping
@@ -43,8 +43,12 @@ def message_id(id_key: str, name: str | int) -> str:
     return f"evt_{hmac.digest(id_key.encode(), str(name).encode(), 'sha256').hex()[:32]}"
 
 
-def message(id_: str, kind: str, time_ms: int, directory: str | None, properties: Mapping[str, Any]) -> WebhookMessage:
+def message(
+    id_: str, kind: str, time_ms: int, directory: str | None, properties: Mapping[str, Any], event_id: bytes = b""
+) -> WebhookMessage:
     content: dict[str, Any] = {"type": kind, "timestamp": clock.iso_utc(time_ms)}
+    if event_id:
+        content = {"id": event_id.decode(), **content}
     if directory is not None:
         content["directory"] = directory
     body = orjson.dumps({**content, "data": properties})

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.bus.base import Audience, Event
+from app.bus.event_id import EventId
 from app.users.event_cursors import EventCursors
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import OPERATOR, Principal, Role
@@ -49,3 +50,7 @@ class WebhookOwners:
             return True
         cursors = self._cursors.for_user(principal.name)
         return Audience(principal.name, lambda path: self._admits(principal, path), cursors).receives(event)
+
+    def event_id(self, principal: Principal, event_id: EventId) -> bytes:
+        """As on the principal's event streams."""
+        return event_id.wire(None if principal.may_see_all else self._cursors.for_user(principal.name))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import orjson
 
 from app.bus.base import Event
+from app.bus.event_id import EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.storage import webhooks
 from app.storage.engine import Connection, Database
@@ -155,7 +156,8 @@ class WebhookWorker:
         """Whatever events it wants: those that it missed may be among them."""
         kind = EventServerResync().type
         name = message_id(self._webhook.id_key, f"gap behind {self._at.cursor}")
-        await self._deliver(message(name, kind, clock.now_ms(), self._webhook.directory, {}))
+        event_id = await self._event_id(EventId.behind(self._at.cursor))
+        await self._deliver(message(name, kind, clock.now_ms(), self._webhook.directory, {}, event_id))
 
     async def _offer(self, row: Any) -> None:
         kind = type_of(row.payload)
@@ -166,7 +168,7 @@ class WebhookWorker:
             return
         event = Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner)
         name = message_id(self._webhook.id_key, row.seq)
-        await self._deliver(message(name, kind, row.time, row.directory, properties), event)
+        await self._deliver(message(name, kind, row.time, row.directory, properties, await self._event_id(event.id())), event)
 
     async def _deliver(self, content: WebhookMessage, event: Event | None = None) -> None:
         """Returns when the message is accepted, or its `event` is none that the owner may see any more. Raises WebhookEnds."""
@@ -185,6 +187,9 @@ class WebhookWorker:
                 self._at = DeliveryProgress(self._at.cursor)
                 return
             await self._note_failure(result)
+
+    async def _event_id(self, event_id: EventId) -> bytes:
+        return self._services.owners.event_id(await self._principal(), event_id)
 
     async def _principal(self) -> Any:
         return await self._services.owners.require(self._webhook)

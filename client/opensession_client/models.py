@@ -321,66 +321,79 @@ class ErrorOfSession(Wire):
 
 
 class EventCommandExecuted(Wire):
+    id: str
     type: Literal["command.executed"] = "command.executed"
     properties: CommandRun
 
 
 class EventFileEdited(Wire):
+    id: str
     type: Literal["file.edited"] = "file.edited"
     properties: FileRef
 
 
 class EventGlobalDisposed(Wire):
+    id: str
     type: Literal["global.disposed"] = "global.disposed"
     properties: Nothing
 
 
 class EventMcpBrowserOpenFailed(Wire):
+    id: str
     type: Literal["mcp.browser.open.failed"] = "mcp.browser.open.failed"
     properties: McpPage
 
 
 class EventMcpToolsChanged(Wire):
+    id: str
     type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
     properties: McpServerRef
 
 
 class EventMessagePartDelta(Wire):
+    id: str
     type: Literal["message.part.delta"] = "message.part.delta"
     properties: PartGain
 
 
 class EventMessagePartRemoved(Wire):
+    id: str
     type: Literal["message.part.removed"] = "message.part.removed"
     properties: PartRef
 
 
 class EventMessagePartUpdated(Wire):
+    id: str
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
 
 
 class EventMessageRemoved(Wire):
+    id: str
     type: Literal["message.removed"] = "message.removed"
     properties: MessageRef
 
 
 class EventMessageUpdated(Wire):
+    id: str
     type: Literal["message.updated"] = "message.updated"
     properties: MessageInfo
 
 
 class EventPermissionAsked(Wire):
+    id: str
     type: Literal["permission.asked"] = "permission.asked"
     properties: PermissionRequest
 
 
 class EventPermissionReplied(Wire):
+    id: str
     type: Literal["permission.replied"] = "permission.replied"
     properties: PermissionReply
 
 
 class EventProjectUpdated(Wire):
+    id: str
     type: Literal["project.updated"] = "project.updated"
     properties: Project
 
@@ -388,41 +401,49 @@ class EventProjectUpdated(Wire):
 class EventPromptDequeued(Wire):
     """Its turn begins, or it was removed from the queue."""
 
+    id: str
     type: Literal["prompt.dequeued"] = "prompt.dequeued"
     properties: QueueRef
 
 
 class EventPromptQueued(Wire):
+    id: str
     type: Literal["prompt.queued"] = "prompt.queued"
     properties: QueueRef
 
 
 class EventQuestionAsked(Wire):
+    id: str
     type: Literal["question.asked"] = "question.asked"
     properties: QuestionRequest
 
 
 class EventQuestionRejected(Wire):
+    id: str
     type: Literal["question.rejected"] = "question.rejected"
     properties: QuestionRef
 
 
 class EventQuestionReplied(Wire):
+    id: str
     type: Literal["question.replied"] = "question.replied"
     properties: QuestionReply
 
 
 class EventServerConnected(Wire):
+    id: str
     type: Literal["server.connected"] = "server.connected"
     properties: Nothing
 
 
 class EventServerHeartbeat(Wire):
+    id: str
     type: Literal["server.heartbeat"] = "server.heartbeat"
     properties: Nothing
 
 
 class EventServerInstanceDisposed(Wire):
+    id: str
     type: Literal["server.instance.disposed"] = "server.instance.disposed"
     properties: OfDirectory
 
@@ -430,51 +451,61 @@ class EventServerInstanceDisposed(Wire):
 class EventServerResync(Wire):
     """The cursor is older than the journal: read everything again."""
 
+    id: str
     type: Literal["server.resync"] = "server.resync"
     properties: Nothing
 
 
 class EventSessionCompacted(Wire):
+    id: str
     type: Literal["session.compacted"] = "session.compacted"
     properties: OfSession
 
 
 class EventSessionCreated(Wire):
+    id: str
     type: Literal["session.created"] = "session.created"
     properties: SessionInfo
 
 
 class EventSessionDeleted(Wire):
+    id: str
     type: Literal["session.deleted"] = "session.deleted"
     properties: SessionInfo
 
 
 class EventSessionDiff(Wire):
+    id: str
     type: Literal["session.diff"] = "session.diff"
     properties: DiffOfSession
 
 
 class EventSessionError(Wire):
+    id: str
     type: Literal["session.error"] = "session.error"
     properties: ErrorOfSession
 
 
 class EventSessionIdle(Wire):
+    id: str
     type: Literal["session.idle"] = "session.idle"
     properties: OfSession
 
 
 class EventSessionStatus(Wire):
+    id: str
     type: Literal["session.status"] = "session.status"
     properties: StatusOfSession
 
 
 class EventSessionUpdated(Wire):
+    id: str
     type: Literal["session.updated"] = "session.updated"
     properties: SessionInfo
 
 
 class EventTodoUpdated(Wire):
+    id: str
     type: Literal["todo.updated"] = "todo.updated"
     properties: TodosOfSession
 
@@ -487,6 +518,7 @@ class EventToken(Wire):
 
 
 class EventVcsBranchUpdated(Wire):
+    id: str
     type: Literal["vcs.branch.updated"] = "vcs.branch.updated"
     properties: BranchName
 
@@ -494,6 +526,7 @@ class EventVcsBranchUpdated(Wire):
 class EventWebhookDisabled(Wire):
     """The server sends this webhook nothing any more."""
 
+    id: str
     type: Literal["webhook.disabled"] = "webhook.disabled"
     properties: WebhookRef
 

@@ -6,6 +6,8 @@ import pytest
 from running_app import running_app, text_part
 from user_logins import user
 
+from app.bus.event_id import NEVER_GIVEN, read_cursor
+
 TURN = [{"text": "the secret of anna"}]
 
 
@@ -55,6 +57,23 @@ async def test_the_ids_of_events_tell_nothing_of_others(tmp_path: Path) -> None:
             after = (await third.until("server.connected")).cursor
         assert before and nothing_between and after and len({before, nothing_between, after}) == 3
         async with anna.events(cursor=before) as foreign:
+            await foreign.until("server.resync")
+
+
+async def test_the_ids_in_events_tell_nothing_of_others_and_resume(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[TURN]) as app, user(app, "anna") as anna, user(app, "bert") as bert:
+        async with anna.events() as first:
+            greeting = await first.until("server.connected")
+            session = await anna.create_session()
+            await anna.prompt(session["id"], "Hi")
+            await first.until("session.idle")
+        assert len({event.event_id for event in first.seen}) == len(first.seen)
+        assert {read_cursor(event.event_id) for event in first.seen} == {NEVER_GIVEN}, "they are no numbers"
+        async with anna.events(cursor=greeting.event_id) as again:
+            idle = await again.until("session.idle")
+        assert idle.event_id == (await first.until("session.idle")).event_id
+        assert "server.resync" not in again.types
+        async with bert.events(cursor=idle.event_id) as foreign:
             await foreign.until("server.resync")
 
 

@@ -8,14 +8,22 @@ from typing import Any
 from storage_parts import event
 
 from app.bus.base import Event, PartDelta
+from app.bus.frames import Written
 from app.bus.listener import Listener
 from app.bus.memory import MemoryBus
 
 
-def payloads(written: bytes | None) -> list[Any]:
+def payloads(written: bytes | memoryview | None) -> list[Any]:
+    """Of a `named` or `numbered` event the name or number, of others all."""
     assert written is not None
-    lines = [line.removeprefix("data: ") for line in written.decode().split("\n") if line.startswith("data: ")]
-    return [json.loads(line) for line in lines]
+    lines = [line.removeprefix("data: ") for line in bytes(written).decode().split("\n") if line.startswith("data: ")]
+    return [_name(json.loads(line)) for line in lines]
+
+
+def _name(sent: dict[str, Any]) -> Any:
+    if "payload" in sent:
+        return {**sent, "payload": _name(sent["payload"])}
+    return sent["type"] if sent.keys() == {"id", "type"} else sent
 
 
 async def heard(listener: Listener) -> list[Any]:
@@ -28,16 +36,16 @@ async def written(listener: Listener) -> list[bytes]:
     """All that waits, in its pieces. Closes the listener."""
     listener.close()
     async with asyncio.timeout(5):
-        return [piece async for piece in _pieces(listener)]
+        return [bytes(piece) async for piece in _pieces(listener)]
 
 
-async def _pieces(listener: Listener) -> AsyncIterator[bytes]:
+async def _pieces(listener: Listener) -> AsyncIterator[Written]:
     while (piece := await listener.next()) is not None:
         yield piece
 
 
 def named(name: str, **where: Any) -> Event:
-    return event(f'"{name}"', **where)
+    return event(json.dumps({"type": name}), **where)
 
 
 class Text:
@@ -64,4 +72,4 @@ def gained(frames: list[Any], part_id: str = "prt_1") -> str:
 
 
 def numbered(seq: int) -> Event:
-    return Event(b"%d" % seq, "/d", "ses_1", True, seq)
+    return Event(b'{"type":%d}' % seq, "/d", "ses_1", True, seq)

@@ -26,6 +26,11 @@ class Received:
         return event
 
     @property
+    def event_id(self) -> str:
+        """What the event's JSON has."""
+        return str(self.payload["id"])
+
+    @property
     def type(self) -> str:
         return str(self.payload["type"])
 

@@ -338,3 +338,33 @@ async def test_a_restarted_server_replays_from_before_the_restart(tmp_path: Path
             await again.until("session.created", count=2)
     ids = [event.id for event in again.seen if event.id is not None]
     assert ids == sorted(set(ids))
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event"])
+async def test_whichever_event_a_client_remembers_it_resumes_behind_it(tmp_path: Path, path: str) -> None:
+    """Of a stream without `id:` lines, by the id that the JSON of each event has: a delta's and the greeting's too."""
+    turn = [{"reasoning": "Hm.", "chunks": 2}, {"text": "Hello there, all of you.", "chunks": 3, "delay": 0.02}]
+    async with running_app(tmp_path, turns=[turn]) as app:
+        session = await app.create_session(title="T")
+        async with app.events(path) as first:
+            await first.until("server.connected")
+            await app.prompt(session["id"], "1")
+            await first.until("session.idle")
+            await app.services.sessions.store.drain()
+        ids = [event.event_id for event in first.seen]
+        assert sorted(set(ids)) == ids and all(event.id is None for event in first.seen)
+        stored = [event for event in first.seen if event.event_id.endswith("0" * 13)]
+        assert {"session.idle", "message.part.updated"} <= {event.type for event in stored} and len(stored) < len(ids)
+        for remembered in first.seen[:-1]:
+            async with app.events(path, lastEventID=remembered.event_id) as again:
+                await again.until("session.idle")
+            missed = [event.data for event in again.seen if event.id is not None]
+            due = [event.data for event in stored if event.event_id > remembered.event_id]
+            assert missed[: len(due)] == due
+            assert again.types[0] == "server.connected" and "server.resync" not in again.types
+
+
+async def test_a_heartbeat_has_an_id_of_its_own_each_time(tmp_path: Path) -> None:
+    async with running_app(tmp_path, heartbeat_seconds=0.01) as app, app.events() as events:
+        await events.until("server.heartbeat", count=2)
+        assert len({event.event_id for event in events.seen}) == len(events.seen)

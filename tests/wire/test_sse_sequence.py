@@ -250,7 +250,7 @@ async def test_a_client_that_asks_for_no_ids_is_sent_what_opencode_sends(tmp_pat
 async def test_the_global_stream_names_the_directory_of_each_event(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=TEXT_TURN) as app:
         events = await heard(app, path="/global/event")
-        assert events.seen[0].data == {"payload": {"type": "server.connected", "properties": {}}}
+        assert events.seen[0].data == {"payload": {"id": events.seen[0].event_id, "type": "server.connected", "properties": {}}}
         of_session = [event for event in events.seen if event.type.startswith(("session.", "message."))]
         assert {event.data["directory"] for event in of_session} == {str(app.directory)}
 
@@ -281,7 +281,8 @@ async def test_hearts_beat_whatever_else_is_sent(tmp_path: Path) -> None:
             await everywhere.until("server.heartbeat", count=2)
         assert here.types[0] == "server.connected"
         assert all(event.id is None and event.properties == {} for event in here.of_type("server.heartbeat"))
-        assert everywhere.of_type("server.heartbeat")[0].data == {"payload": {"type": "server.heartbeat", "properties": {}}}
+        heartbeat = everywhere.of_type("server.heartbeat")[0]
+        assert heartbeat.data == {"payload": {"id": heartbeat.event_id, "type": "server.heartbeat", "properties": {}}}
 
 
 async def test_a_disposed_directory_ends_its_stream_and_the_global_one_goes_on(tmp_path: Path) -> None:
@@ -290,6 +291,7 @@ async def test_a_disposed_directory_ends_its_stream_and_the_global_one_goes_on(t
             await app.post("/instance/dispose")
             await here.until_ended()
             assert here.seen[-1].payload == {
+                "id": here.seen[-1].event_id,
                 "type": "server.instance.disposed",
                 "properties": {"directory": str(app.directory)},
             }

@@ -4,9 +4,12 @@ import json
 from dataclasses import replace
 
 from app.bus.base import Event, PartDelta
-from app.bus.frames import EventFrame, Format, Frame, PartFrame
+from app.bus.event_id import EventId
+from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, PartFrame, pieces
 
 GLOBAL = Format(global_=True)
+ID = EventId(7, 16)
+WIRE_ID = "evt_00000000000070000000000010"
 
 
 def part_delta(text: str, size: int = 0) -> PartDelta:
@@ -24,30 +27,38 @@ def data(frame: bytes) -> dict[str, object]:
 
 
 def test_an_event_with_a_number_has_an_id_line_for_who_asks() -> None:
-    frame = EventFrame(Event(b'{"type":"t"}', "/d", None, True, 7))
-    assert written(frame, Format(ids=True)) == b'id: 7\ndata: {"type":"t"}\n\n'
-    assert written(frame) == b'data: {"type":"t"}\n\n'
+    frame = EventFrame(Event(b'{"type":"t"}', "/d", None, True, 7), EventId(7))
+    assert written(frame, Format(ids=True)) == b'id: 7\ndata: {"id":"evt_00000000000070000000000000","type":"t"}\n\n'
+    assert written(frame) == b'data: {"id":"evt_00000000000070000000000000","type":"t"}\n\n'
 
 
 def test_an_event_without_a_number_has_none() -> None:
-    frame = EventFrame(Event(b'{"type":"t"}', "/d", journaled=False))
-    assert written(frame, Format(ids=True)) == b'data: {"type":"t"}\n\n'
+    frame = EventFrame(Event(b'{"type":"t"}', "/d", journaled=False), ID)
+    assert written(frame, Format(ids=True)) == b'data: {"id":"evt_00000000000070000000000010","type":"t"}\n\n'
+
+
+def test_a_frame_that_is_too_large_to_copy_is_written_alike() -> None:
+    payload = b'{"type":"%b"}' % (b"t" * 2 * PIECE_BYTES)
+    frame = EventFrame(Event(payload), ID)
+    assert len(frame.encoded(GLOBAL)) == 3
+    assert data(written(frame, GLOBAL)) == {"payload": {"id": WIRE_ID, **json.loads(payload)}}
+    assert b"".join(pieces([frame], GLOBAL)) == written(frame, GLOBAL)
 
 
 def test_a_frame_that_is_cut_is_written_anew() -> None:
-    frame = PartFrame(part_delta("", 2), "ab")
+    frame = PartFrame(part_delta("", 2), ID, "ab")
     written(frame)
     assert data(written(replace(frame, text="b")))["properties"]["delta"] == "b"  # type: ignore[index]
 
 
 def test_the_global_stream_wraps_it_with_its_directory() -> None:
-    payload = {"type": "t"}
-    assert data(written(EventFrame(Event(b'{"type":"t"}', '/d"é')), GLOBAL)) == {"directory": '/d"é', "payload": payload}
-    assert data(written(EventFrame(Event(b'{"type":"t"}')), GLOBAL)) == {"payload": payload}
+    payload = {"id": WIRE_ID, "type": "t"}
+    assert data(written(EventFrame(Event(b'{"type":"t"}', '/d"é'), ID), GLOBAL)) == {"directory": '/d"é', "payload": payload}
+    assert data(written(EventFrame(Event(b'{"type":"t"}'), ID), GLOBAL)) == {"payload": payload}
 
 
 def test_a_gain_says_which_part_gained_what() -> None:
-    frame = PartFrame(part_delta("", 0), 'a "quoted"\nline \U0001f600')
+    frame = PartFrame(part_delta("", 0), ID, 'a "quoted"\nline \U0001f600')
     gain = {
         "sessionID": "ses_1",
         "messageID": "msg_1",
@@ -56,12 +67,13 @@ def test_a_gain_says_which_part_gained_what() -> None:
         "field": "text",
         "delta": 'a "quoted"\nline \U0001f600',
     }
-    assert data(written(frame)) == {"type": "message.part.delta", "properties": gain}
+    assert data(written(frame)) == {"id": WIRE_ID, "type": "message.part.delta", "properties": gain}
 
 
 def test_a_whole_frame_has_the_part_and_the_delta() -> None:
-    frame = PartFrame(part_delta(""), "lo", b'{"text":"Hello"}')
+    frame = PartFrame(part_delta(""), ID, "lo", b'{"text":"Hello"}')
     assert data(written(frame)) == {
+        "id": WIRE_ID,
         "type": "message.part.updated",
         "properties": {"part": {"text": "Hello"}, "delta": "lo"},
     }
@@ -69,6 +81,6 @@ def test_a_whole_frame_has_the_part_and_the_delta() -> None:
 
 
 def test_joined_frames_keep_the_newer_part_and_all_the_text() -> None:
-    older, newer = PartFrame(part_delta("", 2), "ab", b"1"), PartFrame(part_delta("", 3), "c", b"2")
+    older, newer = PartFrame(part_delta("", 2), EventId(6, 1), "ab", b"1"), PartFrame(part_delta("", 3), ID, "c", b"2")
     joined = older.merged_with(newer)
-    assert (joined.text, joined.part, joined.delta.size) == ("abc", b"2", 3)
+    assert (joined.text, joined.part, joined.delta.size, joined.id) == ("abc", b"2", 3, ID)

@@ -9,7 +9,7 @@ from bus_parts import Text, gained, heard, named, numbered, payloads, written
 
 from app.bus import listener as listening
 from app.bus.base import ENDED, Event, StreamingParts
-from app.bus.frames import PIECE_BYTES, EventFrame
+from app.bus.frames import PIECE_BYTES
 from app.bus.listener import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener
 from app.bus.memory import MemoryBus
 
@@ -17,14 +17,14 @@ MB = 1_000_000
 
 
 def big(size: int = MB) -> Event:
-    return Event(b'"%b"' % (b"x" * size), "/d", "ses_1")
+    return Event(b'{"type":"%b"}' % (b"x" * size), "/d", "ses_1")
 
 
 async def read(listener: Listener, events: int = 1) -> None:
     """So many large events, to the end of the last."""
     while events > 0:
         async with asyncio.timeout(5):
-            events -= (await listener.next() or b"").endswith(b"\n\n")
+            events -= bytes(await listener.next() or b"").endswith(b"\n\n")
 
 
 @pytest.fixture
@@ -137,7 +137,8 @@ async def test_a_large_event_is_cut_into_pieces_and_not_copied() -> None:
     assert listener._frames[0].payload is event.payload
     pieces = await written(listener)
     assert max(map(len, pieces)) <= PIECE_BYTES and b"".join(pieces).startswith(b"id: 7\ndata: {")
-    assert payloads(b"".join(pieces)) == [{"directory": "/d", "payload": json.loads(event.payload)}]
+    named_event = {"id": event.id().wire(None).decode(), **json.loads(event.payload)}
+    assert payloads(b"".join(pieces)) == [{"directory": "/d", "payload": named_event}]
 
 
 async def test_many_small_events_come_in_few_pieces() -> None:
@@ -191,7 +192,7 @@ async def test_a_closed_listener_gets_what_waited_then_the_end() -> None:
 async def test_a_repeated_frame_comes_between_events_until_the_listener_is_closed() -> None:
     bus = MemoryBus()
     listener = bus.subscribe("/d")
-    listener.repeat(EventFrame(named("heartbeat")), 0.01)
+    listener.repeat(named("heartbeat"), 0.01)
     bus.publish(big())
     await read(listener)
     assert await heard(listener) == ["heartbeat"]
@@ -210,7 +211,7 @@ async def test_events_that_were_replayed_are_not_sent_again() -> None:
         bus.publish(numbered(seq))
     listener.resume(6, StreamingParts({}, []))
     bus.publish(numbered(8))
-    bus.publish(Event(b'"passing"', "/d", journaled=False))
+    bus.publish(named("passing", journaled=False))
     assert await heard(listener) == [7, 8, "passing"]
 
 
@@ -290,7 +291,7 @@ async def test_the_parts_that_stream_come_behind_the_events_that_wait() -> None:
     text = Text(bus)
     text.gain("Hel")
     bus.publish(numbered(5))
-    listener.resume(4, StreamingParts({"prt_1": 3}, [Event(b'"as it is"', "/d", "ses_1", journaled=False)]))
+    listener.resume(4, StreamingParts({"prt_1": 3}, [named("as it is", journaled=False)]))
     text.gain("lo")
     bus.publish(numbered(6))
     said = await heard(listener)

@@ -6,8 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from app.bus.base import PartDelta
+from app.bus.event_id import EventId
 from app.bus.frames import PartFrame
 from app.bus.merging import BYTES_PER_SECOND, SHORTEST_INTERVAL, PartMerger, interval
+
+
+def next_id() -> EventId:
+    return EventId.behind(0)
 
 
 class StreamingText:
@@ -17,7 +22,7 @@ class StreamingText:
         self.frames: list[PartFrame] = []
         self.failed: list[PartDelta] = []
         self.deltas = deltas
-        self.merger = PartMerger(lambda frame, _: self.frames.append(frame), lambda delta, _: self.failed.append(delta))
+        self.merger = PartMerger(lambda frame, _: self.frames.append(frame), lambda delta, _: self.failed.append(delta), next_id)
         self.text = ""
         self._ids = (session_id, part_id)
 
@@ -132,7 +137,7 @@ async def test_a_part_that_cannot_be_rendered_is_logged_and_holds_up_nothing(cap
 
 async def test_frames_of_whole_parts_and_of_deltas_have_each_their_own_pace() -> None:
     sent: list[tuple[bool, str]] = []
-    merger = PartMerger(lambda frame, deltas: sent.append((deltas, frame.text)), lambda *_: None)
+    merger = PartMerger(lambda frame, deltas: sent.append((deltas, frame.text)), lambda *_: None, next_id)
     for text in ("a", "b"):
         for deltas in (False, True):
             merger.add(PartDelta("/d", "ses_1", "msg_1", "prt_1", text, 1, lambda: b"x" * 20_000), deltas=deltas)

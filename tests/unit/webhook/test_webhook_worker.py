@@ -9,6 +9,7 @@ from refused_commits import refused_commits
 from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
 
 from app.bus.base import Event
+from app.bus.event_id import NEVER_GIVEN, read_cursor
 from app.bus.memory import MemoryBus
 from app.session.replay import KEEP_EVENTS, Replay
 from app.storage import queries, webhooks
@@ -38,7 +39,8 @@ async def test_a_receiver_gets_every_event_in_the_order_of_the_journal(desk: Web
     assert names(sender) == before + after
     assert len(set(sender.ids())) == 40
     assert (await desk.row()).cursor == 40 and len(await desk.deliveries()) == 40
-    assert sender.bodies()[0].keys() == {"type", "timestamp", "directory", "data"}
+    assert sender.bodies()[0].keys() == {"id", "type", "timestamp", "directory", "data"}
+    assert [read_cursor(body["id"]) for body in sender.bodies()] == [*range(1, 41)], "as on the event stream"
     assert (sender.bodies()[0]["type"], sender.bodies()[0]["directory"]) == ("command.executed", "/d")
 
 
@@ -164,6 +166,9 @@ async def test_a_member_is_sent_what_is_theirs(desk: WebhookDesk) -> None:
         await desk.announce(name, session=f"ses_{owner}", owner=owner)
     await desk.worker(row, sender)._deliver_new()
     assert names(sender) == ["hers", "hers too"]
+    cursors = desk.services.owners._cursors.for_user("anna")
+    assert [cursors.open(body["id"]) for body in sender.bodies()] == [1, 4]
+    assert [read_cursor(body["id"]) for body in sender.bodies()] == [NEVER_GIVEN] * 2, "the numbers would tell of others"
     assert (await desk.row()).cursor == 4
 
 
