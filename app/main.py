@@ -13,6 +13,7 @@ from starlette.types import Lifespan
 
 from app import __version__
 from app.api import (
+    absent,
     ask,
     config,
     directory,
@@ -144,7 +145,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, vcs, file)
-    for part in (*first, search, mcp, share, transfer, usage, retention, webhook, page, plugin, metrics):
+    for part in (*first, absent, search, mcp, share, transfer, usage, retention, webhook, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     app.router.routes.extend(V2_ROUTES)
     errors.install(app)

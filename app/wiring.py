@@ -104,12 +104,14 @@ from app.util import marks
 from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
 from app.vcs.patching import Patching
+from app.vcs.repository_init import RepositoryInit
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.journal_pages import JournalPages
 from app.webhook.owners import WebhookOwners
 from app.webhook.service import Webhooks
 from app.webhook.worker import WorkerServices
 from app.workspace.branches import Branches
+from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances, ModelSources
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
@@ -426,8 +428,8 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
     scripted, hide = choices.scripted, toolbox.hide_variables
     sources = ModelSources(known, auth, storage.accounts, scripted, core.telemetry.observer)
     instances = Instances(workspaces, sources, settings.data_dir, mcp, plugins, hide=hide)
-    branches = Branches(workspaces, storage.states, storage.bus)
-    return DirectoryServices(instances, projects, branches, toolbox, known, auth, storage.states)
+    branches, global_config = Branches(workspaces, storage.states, storage.bus), GlobalConfig(storage.database.locks)
+    return DirectoryServices(instances, projects, branches, toolbox, known, auth, global_config, storage.states)
 
 
 def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
@@ -474,7 +476,8 @@ def _transfer(core: _Core) -> TransferServices:
 
 def _vcs(core: _Core, directories: DirectoryServices, runs: RunServices) -> VcsServices:
     busy = BusyDirectories(runs.runner, core.storage.store)
-    return VcsServices(Patching(busy, directories.toolbox.locks))
+    repository_init = RepositoryInit(directories.instances, directories.projects, busy, runs.disposal)
+    return VcsServices(Patching(busy, directories.toolbox.locks), repository_init)
 
 
 def _pending(core: _Core) -> PendingServices:

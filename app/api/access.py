@@ -56,7 +56,9 @@ _READ = (
     "share.session permission.list question.list event.subscribe global.event auth.eventToken global.health lsp.status "
     "formatter.status mcp.status experimental.resource.list config.get config.providers provider.list provider.auth path.get "
     "project.list project.current vcs.get app.agents command.list app.skills tool.ids tool.list find.text find.files "
-    "vcs.status vcs.diff vcs.diff.raw "
+    "vcs.status vcs.diff vcs.diff.raw project.directories experimental.capabilities.get experimental.console.get "
+    "experimental.console.listOrgs experimental.workspace.list experimental.workspace.adapter.list experimental.workspace.status "
+    "sync.history.list experimental.projectCopy.generateName "
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
     "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
     "session.queue "
@@ -66,12 +68,16 @@ _READ = (
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "
     "session.deleteMessage part.update part.delete session.command session.shell session.init session.summarize session.revert "
-    "vcs.apply "
+    "vcs.apply project.initGit experimental.session.background experimental.console.switchOrg experimental.workspace.create "
+    "experimental.workspace.syncList experimental.workspace.warp experimental.workspace.remove sync.start sync.replay sync.steal "
+    "experimental.controlPlane.moveSession v2.projectCopy.create v2.projectCopy.remove v2.projectCopy.refresh "
+    "provider.oauth.authorize provider.oauth.callback "
     "session.unrevert session.share session.unshare permission.reply permission.respond question.reply question.reject app.log "
     "auth.set auth.remove webhook.create webhook.update webhook.delete webhook.test "
     "session.dequeue"
 )
 _MANAGE = (
+    "global.config.update global.upgrade "
     "global.dispose instance.dispose config.update project.update session.prune mcp.add mcp.connect mcp.disconnect "
     "mcp.auth.start mcp.auth.callback mcp.auth.authenticate mcp.auth.remove"
 )
@@ -80,7 +86,7 @@ ACCESS: Mapping[str, Permitted] = {
     for access, operations in (
         (Permitted.ANYONE, _READ),
         (Permitted.WRITER, _WRITE),
-        (Permitted.ADMIN_READER, "metrics"),
+        (Permitted.ADMIN_READER, "metrics global.config.get"),
         (Permitted.ADMIN, _MANAGE),
     )
     for operation in operations.split()

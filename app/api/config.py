@@ -31,6 +31,22 @@ async def update(request: ServerRequest, where: Directory, body: dict[str, Any])
 
 
 @routes.get(
+    "/global/config", operation_id="global.config.get", response_model=Config, tags=["global"], responses=documented(400, 403)
+)
+async def get_global(request: ServerRequest) -> Response:
+    """The user's own configuration, which holds in all directories."""
+    return json_bytes(orjson.dumps(masked(await request.services.directories.global_config.get())))
+
+
+@routes.patch(
+    "/global/config", operation_id="global.config.update", response_model=Config, tags=["global"], responses=documented(400, 403)
+)
+async def update_global(request: ServerRequest, body: dict[str, Any]) -> Response:
+    """Change the user's own configuration file; what is not named stays as it is."""
+    return json_bytes(orjson.dumps(masked(await request.services.directories.global_config.patch(body))))
+
+
+@routes.get(
     "/config/providers",
     operation_id="config.providers",
     response_model=ConnectedProviders,

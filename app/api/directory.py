@@ -1,5 +1,6 @@
 """A directory's paths, project, agents, commands, skills and tools."""
 
+import os
 from typing import Annotated, Any
 
 from fastapi import Path, Query
@@ -12,7 +13,7 @@ from app.intake.mcp_commands import all_commands
 from app.schema.agent import Agent, Command, Skill
 from app.schema.base import Wire
 from app.schema.part import ModelRef
-from app.schema.project import Project, ProjectCommands, ProjectIcon
+from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
 from app.session.rows import json_array
 from app.util import paths
 
@@ -71,6 +72,36 @@ async def projects(request: ServerRequest) -> Response:
 async def current_project(request: ServerRequest, where: Directory) -> Response:
     app, principal = request.services, request.principal
     project = await app.directories.projects.get((await location_of(request, where)).project_id)
+    return wire(project if principal.may_see_all else project.with_sandboxes_in(lambda path: may_enter(app, principal, path)))
+
+
+@routes.get(
+    "/project/{projectID}/directories",
+    operation_id="project.directories",
+    response_model=list[ProjectDirectory],
+    tags=["project"],
+    responses=documented(400),
+)
+async def project_directories(request: ServerRequest, project_id: Annotated[str, Path(alias="projectID")]) -> Response:
+    """The checkouts that are known of a project; none of an unknown one."""
+    app, principal = request.services, request.principal
+    project = await app.directories.projects.find(project_id)
+    known = project.directories() if project else []
+    real = zip(known, map(os.path.realpath, known), strict=True)
+    return _array(ProjectDirectory(directory=path) for path, without_links in real if may_enter(app, principal, without_links))
+
+
+@routes.post(
+    "/project/git/init",
+    operation_id="project.initGit",
+    response_model=Project,
+    tags=["project"],
+    responses=documented(400, 403, 409),
+)
+async def init_git(request: ServerRequest, where: Directory) -> Response:
+    """Make the directory a git repository, unless it is in one."""
+    app, principal = request.services, request.principal
+    project = await app.vcs.repository_init.project_of((await location_of(request, where)).directory)
     return wire(project if principal.may_see_all else project.with_sandboxes_in(lambda path: may_enter(app, principal, path)))
 
 

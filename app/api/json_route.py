@@ -15,11 +15,15 @@ from app.api.access import PROMPTING, access_of, principal_of, require_access, r
 from app.api.audit import WHO
 from app.api.draining import starts_work
 from app.api.services import Services
+from app.schema.errors import NotFound
 from app.telemetry.log_lines import SESSION_OF_LINES
 from app.users.principal import OPERATOR, Principal
 from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+_WITHOUT_WORKSPACE = ("/global/", "/api/", "/auth/", "/log")
+"""The paths of what is about the whole server, or has its own way of naming a place."""
 
 MOST_VALUES = 20_000
 """Megabytes of tiny values would take gigabytes once they are validated; text may be as long as a body may be."""
@@ -56,6 +60,8 @@ class StrictRoute(APIRoute):
         operation = self.operation_id or self.path
         access, prompts = access_of(operation), operation in PROMPTING
 
+        takes_workspace = self.operation_id is not None and not self.path.startswith(_WITHOUT_WORKSPACE)
+
         async def strict(request: Request) -> Response:
             asked = ServerRequest(request.scope, request.receive)
             if session_id := asked.path_params.get("sessionID"):
@@ -63,6 +69,8 @@ class StrictRoute(APIRoute):
             if asked.principal is not OPERATOR:
                 require_access(asked.principal, access)
                 await require_visible(asked.services, asked.principal, asked.path_params)
+            if takes_workspace and b"workspace=" in asked.scope["query_string"]:
+                _require_no_workspace(asked.query_params.get("workspace"))
             if prompts:
                 await require_rate(asked.services, asked.principal, asked.scope.get(WHO, ""))
             try:
@@ -73,6 +81,11 @@ class StrictRoute(APIRoute):
                 raise
 
         return strict
+
+
+def _require_no_workspace(name: str | None) -> None:
+    if name:
+        raise NotFound(f"Workspace not found: {name}. There are no workspaces here: name a directory")
 
 
 def _unless_stopping(handle: Handler) -> Handler:

@@ -39,8 +39,10 @@ from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.users import Users
 from app.vcs.patching import Patching
+from app.vcs.repository_init import RepositoryInit
 from app.webhook.service import Webhooks
 from app.workspace.branches import Branches
+from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances
 
 if TYPE_CHECKING:
@@ -92,12 +94,14 @@ class DirectoryServices:
     toolbox: Toolbox
     known: Known
     auth: AuthStore
+    global_config: GlobalConfig
     states: DirectoryStates
 
 
 @dataclass(frozen=True)
 class VcsServices:
     patching: Patching
+    repository_init: RepositoryInit
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,16 @@ def load(
     return LoadedConfig(config, *found, watched=essential(loader.watch.stamps), environ=environ)
 
 
+def load_global(environ: Mapping[str, str] = os.environ) -> Config:
+    """What the user's own files say for all directories, and nothing that is added to it. Raises as `load` does."""
+    place, flags = paths.opencode_config_dir(), Flags()
+    loader = _Loader(locate(place, place, flags, paths.home(), place), flags, environ)
+    merged: dict[str, Any] = {}
+    for layer in loader.global_layers():
+        merged = merge_layer(merged, layer.content)
+    return validate(Config, merged, str(place), lambda where: None)
+
+
 @dataclass(frozen=True)
 class _Layer:
     content: Mapping[str, Any]
@@ -95,11 +105,14 @@ class _Loader:
 
         self._project_values = Substitution({}, read)
 
-    def layers(self) -> Iterator[_Layer]:
-        """Lowest first; the order is the precedence."""
+    def global_layers(self) -> Iterator[_Layer]:
         for path in self._sources.global_files:
             yield _Layer(self._file(path))
         yield _Layer(self._legacy_toml(self._sources.legacy_toml))
+
+    def layers(self) -> Iterator[_Layer]:
+        """Lowest first; the order is the precedence."""
+        yield from self.global_layers()
         if self._sources.custom_file:
             yield _Layer(self._custom_file(self._sources.custom_file))
         for path in self._sources.project_files:

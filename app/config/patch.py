@@ -1,11 +1,11 @@
-"""PATCH /config: merges a change into the project's configuration file.
+"""PATCH /config, PATCH /global/config: merges a change into the project's or the user's own configuration file.
 
 OpenCode writes `<directory>/config.json`, which it never reads; this server writes the file with the highest precedence.
 """
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,11 @@ from app.config.sources import FOLDER
 from app.config.watch import ConfigWatch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
+from app.util import paths
 
 _OWN_FILES = (f"{FOLDER}/opencode.json", f"{FOLDER}/opencode.jsonc", "opencode.json", "opencode.jsonc")
+_GLOBAL_FILES = ("opencode.jsonc", "opencode.json", "config.json")
+"""As `_OWN_FILES`, the highest precedence first."""
 
 
 def patch(directory: Path, update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
@@ -29,6 +32,20 @@ def patch(directory: Path, update: dict[str, Any], environ: Mapping[str, str] = 
     and `{env:}` references of unchanged values. Raises BadRequest, ConfigJsonError, ConfigInvalidError."""
     check(update)
     path = own_file(directory)
+    _merge_into(path, update, environ)
+    return path
+
+
+def patch_global(update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+    """The same with the user's own file."""
+    check(update)
+    path = global_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _merge_into(path, update, environ)
+    return path
+
+
+def _merge_into(path: Path, update: dict[str, Any], environ: Mapping[str, str]) -> None:
     watch = ConfigWatch()
     values = Substitution(environ, watch.read)
     text = watch.read(path) or ""
@@ -40,7 +57,6 @@ def patch(directory: Path, update: dict[str, Any], environ: Mapping[str, str] = 
         raise BadRequest(f"the change does not fit what the file says: {error.message}") from error
     if changed != text:
         _replace(path, changed)
-    return path
 
 
 def check(update: Any) -> None:
@@ -55,7 +71,15 @@ def check(update: Any) -> None:
 
 
 def own_file(directory: Path) -> Path:
-    places = [directory / name for name in _OWN_FILES]
+    return _first_file(directory, _OWN_FILES)
+
+
+def global_file() -> Path:
+    return _first_file(paths.opencode_config_dir(), _GLOBAL_FILES)
+
+
+def _first_file(directory: Path, names: Sequence[str]) -> Path:
+    places = [directory / name for name in names]
     return next((place for place in places if place.is_file()), directory / "opencode.json").resolve()
 
 

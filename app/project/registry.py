@@ -33,6 +33,12 @@ class Projects:
         except ValidationError as error:
             raise NotFound(f"What is stored of project {project_id} is damaged") from error
 
+    async def find(self, project_id: str) -> Project | None:
+        try:
+            return await self.get(project_id)
+        except NotFound:
+            return None
+
     async def all_json(self) -> bytes:
         bodies = await self._database.read(queries.projects)
         return b"[%b]" % b",".join(body.encode() for body in bodies if is_valid_body(body))
@@ -55,9 +61,8 @@ class Projects:
 
     async def _as_found(self, found: ProjectInfo) -> Project:
         now = clock.now_ms()
-        try:
-            project = await self.get(found.id)
-        except NotFound:
+        project = await self.find(found.id)
+        if project is None:
             project = Project(id=found.id, worktree=str(found.worktree), time=ProjectTime(created=now, updated=now))
         project.worktree, project.vcs, project.time.updated = str(found.worktree), found.vcs, now
         if found.checkout != found.worktree and str(found.checkout) not in project.sandboxes:

@@ -20,6 +20,10 @@ class ProjectTime(Wire):
     initialized: int | None = None
 
 
+class ProjectDirectory(Wire):
+    directory: str
+
+
 class Project(Wire):
     """`id` is the hash of the repository's first commit, or `global` outside git; `worktree` is its main checkout."""
 
@@ -31,6 +35,10 @@ class Project(Wire):
     commands: ProjectCommands | None = None
     time: ProjectTime
     sandboxes: list[str] = []
+
+    def directories(self) -> list[str]:
+        """Its checkouts, the main one first."""
+        return [path for path in (self.worktree, *self.sandboxes) if path != "/"]
 
     def with_sandboxes_in(self, may_enter: Callable[[str], bool]) -> "Project":
         """Without the checkouts in directories that `may_enter` does not allow."""

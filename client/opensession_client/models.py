@@ -270,6 +270,30 @@ class ConnectedProviders(Wire):
     default: dict[str, str]
 
 
+class ConsoleOrganisation(Wire):
+    account_id: Annotated[str, Field(alias="accountID")]
+    account_email: Annotated[str, Field(alias="accountEmail")]
+    account_url: Annotated[str, Field(alias="accountUrl")]
+    org_id: Annotated[str, Field(alias="orgID")]
+    org_name: Annotated[str, Field(alias="orgName")]
+    active: bool
+
+
+class ConsoleOrganisations(Wire):
+    orgs: list[ConsoleOrganisation]
+
+
+class ConsoleState(Wire):
+    console_managed_providers: Annotated[list[str], Field(alias="consoleManagedProviders")]
+    active_org_name: Annotated[str | None, Field(alias="activeOrgName")] = None
+    switchable_org_count: Annotated[int, Field(alias="switchableOrgCount")]
+
+
+class ConsoleSwitch(Wire):
+    account_id: Annotated[str, Field(alias="accountID")]
+    org_id: Annotated[str, Field(alias="orgID")]
+
+
 class ContextOverflowData(Wire):
     message: str
     response_body: Annotated[str | None, Field(alias="responseBody")] = None
@@ -280,6 +304,14 @@ class ContextOverflowError(Wire):
 
     name: Literal["ContextOverflowError"] = "ContextOverflowError"
     data: ContextOverflowData
+
+
+class CopyName(Wire):
+    name: str
+
+
+class CopyNameInput(Wire):
+    context: str | None = None
 
 
 class CreateInput(Wire):
@@ -529,6 +561,10 @@ class EventWebhookDisabled(Wire):
     id: str
     type: Literal["webhook.disabled"] = "webhook.disabled"
     properties: WebhookRef
+
+
+class ExperimentalCapabilities(Wire):
+    background_subagents: Annotated[bool, Field(alias="backgroundSubagents")]
 
 
 class ExperimentalConfig(Wire):
@@ -932,6 +968,17 @@ class NamedError(Wire):
     data: ErrorData
 
 
+class NamedWorkspace(Wire):
+    id: str
+    type: str
+    name: str
+    branch: str | None = None
+    directory: str | None = None
+    extra: Any = None
+    project_id: Annotated[str, Field(alias="projectID")]
+    time_used: Annotated[float, Field(alias="timeUsed")]
+
+
 class NewServer(Wire):
     name: str
     config: Annotated[McpLocalConfig | McpRemoteConfig, Field(discriminator="type")]
@@ -977,6 +1024,16 @@ class OAuth(Wire):
     expires: float
     account_id: Annotated[str | None, Field(alias="accountId")] = None
     enterprise_url: Annotated[str | None, Field(alias="enterpriseUrl")] = None
+
+
+class OAuthCallback(Wire):
+    method: float
+    code: str | None = None
+
+
+class OAuthStart(Wire):
+    method: float
+    inputs: dict[str, str] | None = None
 
 
 class OfDirectory(Wire):
@@ -1095,6 +1152,25 @@ class ProjectCommands(Wire):
     start: str | None = None
 
 
+class ProjectCopy(Wire):
+    directory: str
+
+
+class ProjectCopyInput(Wire):
+    strategy: str
+    directory: str
+    name: str | None = None
+
+
+class ProjectCopyRemoval(Wire):
+    directory: str
+    force: bool
+
+
+class ProjectDirectory(Wire):
+    directory: str
+
+
 class ProjectIcon(Wire):
     url: str | None = None
     override: str | None = None
@@ -1130,6 +1206,12 @@ class PromptInput(Wire):
     deadline_seconds: Annotated[float | None, Field(alias="deadlineSeconds")] = None
     """From now on. When they have passed, the turn that answers the prompt is aborted"""
     parts: list[PartInput]
+
+
+class ProviderAuthAuthorization(Wire):
+    url: str
+    method: Literal["auto", "code"]
+    instructions: str
 
 
 class ProviderAuthData(Wire):
@@ -1415,6 +1497,10 @@ class Session(Wire):
     """Stays, however old it is, when old sessions are deleted"""
 
 
+class SessionDestination(Wire):
+    directory: str
+
+
 class SessionDocument(Wire):
     info: Session
     messages: list[MessageWithParts]
@@ -1443,6 +1529,12 @@ class SessionModel(Wire):
     id: str
     provider_id: Annotated[str, Field(alias="providerID")]
     variant: str | None = None
+
+
+class SessionMove(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    destination: SessionDestination
+    move_changes: Annotated[bool | None, Field(alias="moveChanges")] = None
 
 
 class SessionSummary(Wire):
@@ -1609,6 +1701,31 @@ class SymbolSource(Wire):
     kind: int
 
 
+class SyncEvent(Wire):
+    id: str
+    aggregate_id: str
+    seq: int
+    type: str
+    data: dict[str, Any]
+
+
+class SyncEventInput(Wire):
+    id: str
+    aggregate_id: Annotated[str, Field(alias="aggregateID")]
+    seq: int
+    type: str
+    data: dict[str, Any]
+
+
+class SyncReplay(Wire):
+    directory: str
+    events: list[SyncEventInput]
+
+
+class SyncSession(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+
+
 class TextFormat(Wire):
     """What an answer may be asked for as: text alone."""
 
@@ -1723,6 +1840,15 @@ class UpdateInput(Wire):
 
 class UpdateTime(Wire):
     archived: float | None = None
+
+
+class UpgradeFailure(Wire):
+    success: Literal[False] = False
+    error: str
+
+
+class UpgradeInput(Wire):
+    target: str
 
 
 class UsageReport(Wire):
@@ -1917,6 +2043,30 @@ class WellKnownAuth(Wire):
     type: Literal["wellknown"] = "wellknown"
     key: str
     token: str
+
+
+class WorkspaceAdapter(Wire):
+    type: str
+    name: str
+    description: str
+
+
+class WorkspaceConnection(Wire):
+    workspace_id: Annotated[str, Field(alias="workspaceID")]
+    status: Literal["connected", "connecting", "disconnected", "error"]
+
+
+class WorkspaceInput(Wire):
+    id: str | None = None
+    type: str
+    branch: str | None = None
+    extra: Any = None
+
+
+class WorkspaceWarp(Wire):
+    id: str
+    session_id: Annotated[str, Field(alias="sessionID")]
+    copy_changes: Annotated[bool | None, Field(alias="copyChanges")] = None
 
 
 SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]

@@ -286,6 +286,22 @@ def config_update(body: dict[str, Any], *, directory: str | None = None) -> Oper
     return Operation("PATCH", "/config", models.Config, query={"directory": directory}, body=body)
 
 
+def global_config_get() -> Operation[models.Config]:
+    """GET /global/config
+
+    The user's own configuration, which holds in all directories.
+    """
+    return Operation("GET", "/global/config", models.Config)
+
+
+def global_config_update(body: dict[str, Any]) -> Operation[models.Config]:
+    """PATCH /global/config
+
+    Change the user's own configuration file; what is not named stays as it is.
+    """
+    return Operation("PATCH", "/global/config", models.Config, body=body)
+
+
 def config_providers(*, directory: str | None = None) -> Operation[models.ConnectedProviders]:
     """GET /config/providers"""
     return Operation("GET", "/config/providers", models.ConnectedProviders, query={"directory": directory})
@@ -328,6 +344,22 @@ def project_list() -> Operation[list[models.Project]]:
 def project_current(*, directory: str | None = None) -> Operation[models.Project]:
     """GET /project/current"""
     return Operation("GET", "/project/current", models.Project, query={"directory": directory})
+
+
+def project_directories(project_id: str) -> Operation[list[models.ProjectDirectory]]:
+    """GET /project/{projectID}/directories
+
+    The checkouts that are known of a project; none of an unknown one.
+    """
+    return Operation("GET", f"/project/{segment(project_id)}/directories", list[models.ProjectDirectory])
+
+
+def project_init_git(*, directory: str | None = None) -> Operation[models.Project]:
+    """POST /project/git/init
+
+    Make the directory a git repository, unless it is in one.
+    """
+    return Operation("POST", "/project/git/init", models.Project, query={"directory": directory})
 
 
 def project_update(project_id: str, body: models.ProjectUpdate) -> Operation[models.Project]:
@@ -469,6 +501,138 @@ def file_read(*, path: str, directory: str | None = None) -> Operation[models.Vi
 def file_status(*, directory: str | None = None) -> Operation[list[models.ChangedFile]]:
     """GET /file/status"""
     return Operation("GET", "/file/status", list[models.ChangedFile], query={"directory": directory})
+
+
+def experimental_capabilities_get(*, directory: str | None = None) -> Operation[models.ExperimentalCapabilities]:
+    """GET /experimental/capabilities"""
+    return Operation("GET", "/experimental/capabilities", models.ExperimentalCapabilities, query={"directory": directory})
+
+
+def experimental_session_background(session_id: str) -> Operation[bool]:
+    """POST /experimental/session/{sessionID}/background
+
+    False: subagents are waited for, none is sent to the background.
+    """
+    return Operation("POST", f"/experimental/session/{segment(session_id)}/background", bool)
+
+
+def global_upgrade(body: models.UpgradeInput) -> Operation[models.UpgradeFailure]:
+    """POST /global/upgrade"""
+    return Operation("POST", "/global/upgrade", models.UpgradeFailure, body=body)
+
+
+def experimental_console_get(*, directory: str | None = None) -> Operation[models.ConsoleState]:
+    """GET /experimental/console"""
+    return Operation("GET", "/experimental/console", models.ConsoleState, query={"directory": directory})
+
+
+def experimental_console_list_orgs(*, directory: str | None = None) -> Operation[models.ConsoleOrganisations]:
+    """GET /experimental/console/orgs"""
+    return Operation("GET", "/experimental/console/orgs", models.ConsoleOrganisations, query={"directory": directory})
+
+
+def experimental_console_switch_org(body: models.ConsoleSwitch) -> Operation[bool]:
+    """POST /experimental/console/switch"""
+    return Operation("POST", "/experimental/console/switch", bool, body=body)
+
+
+def experimental_workspace_list(*, directory: str | None = None) -> Operation[list[models.NamedWorkspace]]:
+    """GET /experimental/workspace"""
+    return Operation("GET", "/experimental/workspace", list[models.NamedWorkspace], query={"directory": directory})
+
+
+def experimental_workspace_create(body: models.WorkspaceInput) -> Operation[models.NamedWorkspace]:
+    """POST /experimental/workspace"""
+    return Operation("POST", "/experimental/workspace", models.NamedWorkspace, body=body)
+
+
+def experimental_workspace_adapter_list(*, directory: str | None = None) -> Operation[list[models.WorkspaceAdapter]]:
+    """GET /experimental/workspace/adapter"""
+    return Operation("GET", "/experimental/workspace/adapter", list[models.WorkspaceAdapter], query={"directory": directory})
+
+
+def experimental_workspace_status(*, directory: str | None = None) -> Operation[list[models.WorkspaceConnection]]:
+    """GET /experimental/workspace/status"""
+    return Operation("GET", "/experimental/workspace/status", list[models.WorkspaceConnection], query={"directory": directory})
+
+
+def experimental_workspace_sync_list(*, directory: str | None = None) -> Operation[None]:
+    """POST /experimental/workspace/sync-list"""
+    return Operation("POST", "/experimental/workspace/sync-list", None, query={"directory": directory})
+
+
+def experimental_workspace_warp(body: models.WorkspaceWarp) -> Operation[None]:
+    """POST /experimental/workspace/warp
+
+    Without an id it detaches the session from its workspace: every session here is in none.
+    """
+    return Operation("POST", "/experimental/workspace/warp", None, body=body)
+
+
+def experimental_workspace_remove(id: str) -> Operation[models.NamedWorkspace]:
+    """DELETE /experimental/workspace/{id}"""
+    return Operation("DELETE", f"/experimental/workspace/{segment(id)}", models.NamedWorkspace)
+
+
+def experimental_control_plane_move_session(body: models.SessionMove) -> Operation[None]:
+    """POST /experimental/control-plane/move-session
+
+    To where it is already only.
+    """
+    return Operation("POST", "/experimental/control-plane/move-session", None, body=body)
+
+
+def v2_project_copy_create(project_id: str, body: models.ProjectCopyInput) -> Operation[models.ProjectCopy]:
+    """POST /experimental/project/{projectID}/copy"""
+    return Operation("POST", f"/experimental/project/{segment(project_id)}/copy", models.ProjectCopy, body=body)
+
+
+def v2_project_copy_remove(project_id: str, body: models.ProjectCopyRemoval) -> Operation[None]:
+    """DELETE /experimental/project/{projectID}/copy"""
+    return Operation("DELETE", f"/experimental/project/{segment(project_id)}/copy", None, body=body)
+
+
+def v2_project_copy_refresh(project_id: str) -> Operation[None]:
+    """POST /experimental/project/{projectID}/copy/refresh"""
+    return Operation("POST", f"/experimental/project/{segment(project_id)}/copy/refresh", None)
+
+
+def experimental_project_copy_generate_name(project_id: str, body: models.CopyNameInput) -> Operation[models.CopyName]:
+    """POST /experimental/project/{projectID}/copy/generate-name"""
+    return Operation("POST", f"/experimental/project/{segment(project_id)}/copy/generate-name", models.CopyName, body=body)
+
+
+def sync_start(*, directory: str | None = None) -> Operation[bool]:
+    """POST /sync/start
+
+    True, as all that there is to synchronise with is in step: nothing.
+    """
+    return Operation("POST", "/sync/start", bool, query={"directory": directory})
+
+
+def sync_history_list(body: dict[str, int], *, directory: str | None = None) -> Operation[list[models.SyncEvent]]:
+    """POST /sync/history"""
+    return Operation("POST", "/sync/history", list[models.SyncEvent], query={"directory": directory}, body=body)
+
+
+def sync_replay(body: models.SyncReplay) -> Operation[models.SyncSession]:
+    """POST /sync/replay"""
+    return Operation("POST", "/sync/replay", models.SyncSession, body=body)
+
+
+def sync_steal(body: models.SyncSession) -> Operation[models.SyncSession]:
+    """POST /sync/steal"""
+    return Operation("POST", "/sync/steal", models.SyncSession, body=body)
+
+
+def provider_oauth_authorize(provider_id: str, body: models.OAuthStart) -> Operation[models.ProviderAuthAuthorization]:
+    """POST /provider/{providerID}/oauth/authorize"""
+    return Operation("POST", f"/provider/{segment(provider_id)}/oauth/authorize", models.ProviderAuthAuthorization, body=body)
+
+
+def provider_oauth_callback(provider_id: str, body: models.OAuthCallback) -> Operation[bool]:
+    """POST /provider/{providerID}/oauth/callback"""
+    return Operation("POST", f"/provider/{segment(provider_id)}/oauth/callback", bool, body=body)
 
 
 def find_messages(

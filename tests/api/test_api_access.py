@@ -59,6 +59,18 @@ BODIES: Mapping[str, Any] = {
     "webhook.create": {"url": NEVER_CALLED, "events": ["webhook.disabled"]},
     "webhook.update": {"events": ["webhook.disabled"]},
     "vcs.apply": {"patch": "none"},
+    "global.config.update": {"username": "x"},
+    "global.upgrade": {"target": "1.0.0"},
+    "experimental.console.switchOrg": {"accountID": "a", "orgID": "o"},
+    "experimental.workspace.create": {"type": "worktree"},
+    "experimental.workspace.warp": {"id": None, "sessionID": "ses_unknown"},
+    "experimental.controlPlane.moveSession": {"sessionID": "ses_unknown", "destination": {"directory": "/"}},
+    "v2.projectCopy.create": {"strategy": "git_worktree", "directory": "/"},
+    "v2.projectCopy.remove": {"directory": "/", "force": False},
+    "sync.replay": {"directory": "/", "events": [{"id": "evt_1", "aggregateID": "a", "seq": 0, "type": "t", "data": {}}]},
+    "sync.steal": {"sessionID": "ses_unknown"},
+    "provider.oauth.authorize": {"method": 0},
+    "provider.oauth.callback": {"method": 0, "code": "x"},
 }
 QUERIES: Mapping[str, Mapping[str, str]] = {
     "tool.list": {"provider": "scripted", "model": "rules"},
@@ -90,7 +102,7 @@ class Desk:
             path.format(**objects),
             headers=self.logins[who],
             params=QUERIES.get(operation),
-            json=BODIES.get(operation, {}) if method in ("POST", "PUT", "PATCH") else None,
+            json=BODIES.get(operation, {} if method in ("POST", "PUT", "PATCH") else None),
         )
         return response.status_code, response.text
 
@@ -112,6 +124,7 @@ UNKNOWN = {
     "name": "unknown",
     "shareID": "0" * 40,
     "webhookID": "whk_unknown",
+    "id": "wrk_unknown",
     "path": "a.txt",
 }
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, make_workspace, running_app
+from user_logins import user
+
+from app.util.paths import opencode_config_dir
 
 SECRET = "sk-very-secret-value"
 PROVIDER: dict[str, Any] = {
@@ -110,3 +113,65 @@ async def test_what_is_no_key_is_refused_and_not_repeated(app: RunningApp, wrong
 async def test_providers_say_how_they_are_logged_in_to(app: RunningApp) -> None:
     methods = await app.get("/provider/auth")
     assert {method["type"] for of_one in methods.values() for method in of_one} <= {"api", "oauth"}
+
+
+def global_file(name: str = "opencode.json") -> Path:
+    path = opencode_config_dir() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+class TestGlobalConfig:
+    async def test_it_is_the_users_own_files_merged_and_masked(self, app: RunningApp) -> None:
+        assert await app.get("/global/config") == {}
+        global_file("config.json").write_text('{"username": "low", "theme": "t"}')
+        global_file().write_text(json.dumps({"provider": {"mine": PROVIDER}, "username": "middle"}))
+        global_file("opencode.jsonc").write_text('{"username": "high" /* wins */}')
+        (app.directory / "opencode.json").write_text('{"model": "scripted/rules"}')
+        shown = await app.get("/global/config")
+        assert shown.keys() == {"username", "theme", "provider"} and shown["username"] == "high"
+        assert SECRET not in json.dumps(shown)
+
+    async def test_a_change_keeps_what_is_there_and_holds_in_every_directory(self, app: RunningApp) -> None:
+        path = global_file("opencode.jsonc")
+        path.write_text('{\n  // mine\n  "username": "me", // why\n  "theme": "{env:HOME}"\n}\n')
+        path.chmod(0o600)
+        assert (await app.get("/config"))["username"] == "me"
+        changed = await app.call("PATCH", "/global/config", {"username": "you", "provider": {"mine": PROVIDER}})
+        assert changed["username"] == "you" and SECRET not in json.dumps(changed)
+        text = path.read_text()
+        assert "// mine" in text and "// why" in text and '"{env:HOME}"' in text and SECRET in text
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert (await app.get("/config"))["username"] == "you"
+        assert not (app.directory / "opencode.json").exists()
+
+    async def test_the_first_change_makes_the_file(self, app: RunningApp) -> None:
+        await app.call("PATCH", "/global/config", {"username": "me"})
+        assert json.loads((opencode_config_dir() / "opencode.json").read_text())["username"] == "me"
+        await app.call("PATCH", "/global/config", await app.get("/global/config"))
+        assert await app.get("/global/config") == {"username": "me"}
+
+    async def test_what_was_shown_masked_may_be_sent_back(self, app: RunningApp) -> None:
+        await app.call("PATCH", "/global/config", {"provider": {"mine": PROVIDER}})
+        shown = await app.get("/global/config")
+        await app.call("PATCH", "/global/config", {**shown, "username": "me"})
+        kept = (opencode_config_dir() / "opencode.json").read_text()
+        assert SECRET in kept and "***" not in kept and '"me"' in kept
+
+    @pytest.mark.parametrize("wrong", [{"model": 1}, {"unknown": 1}, [], "x"])
+    async def test_a_wrong_change_is_refused(self, app: RunningApp, wrong: Any) -> None:
+        await app.call("PATCH", "/global/config", wrong, expect=400)
+        assert not (opencode_config_dir() / "opencode.json").exists()
+
+    async def test_a_broken_file_is_named(self, app: RunningApp) -> None:
+        global_file().write_text('{"model": ')
+        response = await app.client.get("/global/config")
+        assert response.status_code >= 400 and "opencode.json" in json.dumps(response.json()["data"])
+
+    async def test_with_users_it_is_for_admins(self, app: RunningApp) -> None:
+        async with user(app, "anna") as anna, user(app, "root", "admin") as admin, user(app, "vera", "viewer") as viewer:
+            for login in (anna, viewer):
+                await login.get("/global/config", expect=403)
+                await login.call("PATCH", "/global/config", {"username": "x"}, expect=403)
+            await admin.call("PATCH", "/global/config", {"username": "x"})
+            assert await admin.get("/global/config") == {"username": "x"}

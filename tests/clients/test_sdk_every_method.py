@@ -29,7 +29,7 @@ NOT_CALLED = {
     "tui.": "it steers a terminal client that runs inside OpenCode's own process",
     "pty.": "there are no terminals here",
     "worktree.": "there are no worktrees made here",
-    "provider.oauth.": "no provider here is signed in to with OAuth",
+    "provider.oauth.": "no provider here is signed in to with OAuth: tests/api/test_api_absent.py",
     **dict.fromkeys(("auth.authenticate", "auth.callback", "auth.remove", "auth.start"), "v1: a second name for mcp.auth's"),
     "mcp.auth.set": "v1: a second name for auth.set",
 }

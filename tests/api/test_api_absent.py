@@ -1,0 +1,110 @@
+"""What OpenCode's clients ask of features that are not here: "none", or a refusal, as OpenCode's description has it."""
+
+from typing import Any
+
+import pytest
+from running_app import RunningApp
+from user_logins import user
+
+NO_CONSOLE = {"consoleManagedProviders": [], "switchableOrgCount": 0}
+EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.created.1", "data": {}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "answer"),
+    [
+        ("GET", "/experimental/capabilities", None, {"backgroundSubagents": False}),
+        ("GET", "/experimental/console", None, NO_CONSOLE),
+        ("GET", "/experimental/console/orgs", None, {"orgs": []}),
+        ("GET", "/experimental/workspace", None, []),
+        ("GET", "/experimental/workspace/adapter", None, []),
+        ("GET", "/experimental/workspace/status", None, []),
+        ("POST", "/sync/start", None, True),
+        ("POST", "/sync/history", {"ses_1": 3}, []),
+    ],
+)
+async def test_there_are_none(app: RunningApp, method: str, path: str, body: Any, answer: Any) -> None:
+    assert await app.call(method, path, body) == answer
+    await app.call(method, path, body, expect=403, params={"directory": "/etc"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "name"),
+    [
+        ("POST", "/experimental/console/switch", {"accountID": "a", "orgID": "o"}, 400, "BadRequest"),
+        ("POST", "/experimental/workspace", {"type": "worktree"}, 400, "WorkspaceCreateError"),
+        ("DELETE", "/experimental/workspace/wrk_1", None, 404, "NotFoundError"),
+        ("POST", "/experimental/project/p/copy", {"strategy": "git_worktree", "directory": "/x"}, 400, "ProjectCopyError"),
+        ("DELETE", "/experimental/project/p/copy", {"directory": "/x", "force": True}, 400, "ProjectCopyError"),
+        ("POST", "/sync/replay", {"directory": "/x", "events": [EVENT]}, 400, "BadRequest"),
+        ("POST", "/sync/steal", {"sessionID": "ses_1"}, 400, "BadRequest"),
+        ("POST", "/provider/openai/oauth/authorize", {"method": 0}, 400, "ProviderAuthOauthMissing"),
+        ("POST", "/provider/openai/oauth/callback", {"method": 0, "code": "c"}, 400, "ProviderAuthOauthMissing"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(app: RunningApp, method: str, path: str, body: Any, status: int, name: str) -> None:
+    assert (await app.call(method, path, body, expect=status))["name"] == name
+    if body:
+        assert (await app.call(method, path, {}, expect=400))["name"] == "BadRequest"
+
+
+async def test_the_server_does_not_update_itself(app: RunningApp) -> None:
+    answer = await app.post("/global/upgrade", {"target": "1.2.3"})
+    assert answer["success"] is False and "1.2.3" in answer["error"]
+    await app.post("/global/upgrade", {}, expect=400)
+
+
+async def test_copies_of_a_project_have_names_and_are_none(app: RunningApp) -> None:
+    name = (await app.post("/experimental/project/p/copy/generate-name", {"context": "mend the login"}))["name"]
+    assert name.count("-") == 1 and name.islower()
+    await app.post("/experimental/project/p/copy/refresh", expect=204)
+    await app.post("/experimental/workspace/sync-list", expect=204)
+
+
+async def test_no_subagent_is_sent_to_the_background(app: RunningApp) -> None:
+    session = await app.create_session()
+    assert await app.post(f"/experimental/session/{session['id']}/background") is False
+    await app.post("/experimental/session/ses_unknown/background", expect=404)
+
+
+async def test_a_session_is_in_no_workspace_and_stays_where_it_is(app: RunningApp) -> None:
+    session = await app.create_session()
+    await app.post("/experimental/workspace/warp", {"id": None, "sessionID": session["id"]}, expect=204)
+    await app.post("/experimental/workspace/warp", {"id": "wrk_1", "sessionID": session["id"]}, expect=404)
+    await app.post("/experimental/workspace/warp", {"sessionID": session["id"]}, expect=400)
+    move = {"sessionID": session["id"], "destination": {"directory": session["directory"]}}
+    await app.post("/experimental/control-plane/move-session", move, expect=204)
+    away = {**move, "destination": {"directory": "/elsewhere"}}
+    assert (await app.post("/experimental/control-plane/move-session", away, expect=400))["name"] == "MoveSessionError"
+    assert (await app.get(f"/session/{session['id']}"))["directory"] == session["directory"]
+
+
+async def test_others_sessions_are_not_there_for_a_member(app: RunningApp) -> None:
+    async with user(app, "anna") as anna, user(app, "bert") as bert:
+        session = await anna.create_session()
+        for path, fields in (
+            ("/experimental/workspace/warp", {"id": None}),
+            ("/experimental/control-plane/move-session", {"destination": {"directory": session["directory"]}}),
+        ):
+            await anna.post(path, {"sessionID": session["id"], **fields}, expect=204)
+            hidden = await bert.post(path, {"sessionID": session["id"], **fields}, expect=404)
+            unknown = await bert.post(path, {"sessionID": "ses_unknown", **fields}, expect=404)
+            assert str(hidden).replace(session["id"], "ses_unknown") == str(unknown)
+
+
+@pytest.mark.parametrize(
+    "path", ["/session", "/vcs", "/path", "/config", "/agent", "/event", "/experimental/capabilities", "/project"]
+)
+async def test_a_workspace_that_is_named_is_not_found(app: RunningApp, path: str) -> None:
+    error = await app.get(path, expect=404, params={"workspace": "wrk_1"})
+    assert error["name"] == "NotFoundError" and "wrk_1" in error["data"]["message"]
+
+
+async def test_no_workspace_is_named_by_an_empty_one_nor_where_there_can_be_none(app: RunningApp) -> None:
+    await app.get("/session", params={"workspace": ""})
+    for path in ("/global/health", "/global/config"):
+        await app.get(path, params={"workspace": "wrk_1"})
+    session = await app.create_session()
+    await app.get(f"/session/{session['id']}", expect=404, params={"workspace": "wrk_1"})
+    await app.post("/session", {}, expect=404, params={"workspace": "wrk_1"})
+    assert len(await app.get("/session")) == 1
