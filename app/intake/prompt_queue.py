@@ -113,7 +113,7 @@ class PromptQueue:
         return await self._prompts.answer(waiting.session_id, accepted)
 
     async def _rows(self, session_id: str) -> Sequence[Any]:
-        return await self._store.query(queries.queued_prompts, session_id)
+        return await self._store.look_up(queries.queued_prompts, session_id)
 
     # Beginning what waits.
 

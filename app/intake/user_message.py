@@ -109,7 +109,7 @@ class Intake:
         """Store a queued prompt whose directory may be out of use. Raises NotFound."""
         assert prepared.message is not None
         async with self._store.lock(session_id):
-            if await self._store.query(queries.input_hash, session_id, prepared.message.info.id) is not None:
+            if await self._store.look_up(queries.input_hash, session_id, prepared.message.info.id) is not None:
                 await self.dequeue(session_id, directory, queued_id)
             else:
                 await self._commit(directory, prepared, prepared.message, queued_id, rules_from_tools=True)
@@ -124,7 +124,7 @@ class Intake:
         return prompt.message_id is not None and await self._is_stored(session_id, prompt.message_id, content)
 
     async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
-        row = await self._store.query(queries.input_hash, session_id, message_id)
+        row = await self._store.look_up(queries.input_hash, session_id, message_id)
         if row is not None and row.input_hash != content:
             raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
         return row is not None

@@ -316,7 +316,9 @@ class Runner:
     async def _answer(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         await self._acquire_lease(session_id, run)
         await self._turn_end_retries.store_end(session_id)
-        unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id) if run.waited_for_lease else None
+        unanswered: str | None = (
+            await self._store.look_up(queries.unanswered_prompt, session_id) if run.waited_for_lease else None
+        )
         if run.waited_for_lease and unanswered is None:
             run.discarded = True  # the other server has answered
             return
@@ -349,7 +351,7 @@ class Runner:
 
     async def _has_new_prompt_elsewhere(self, session_id: str, run: Run) -> bool:
         """Whether another server has accepted a prompt meanwhile. One that this run has tried to answer counts no more."""
-        prompt: str | None = await self._store.query(queries.unanswered_prompt, session_id)
+        prompt: str | None = await self._store.look_up(queries.unanswered_prompt, session_id)
         is_new = prompt is not None and prompt != run.newest_elsewhere
         run.newest_elsewhere = prompt
         return is_new
@@ -361,7 +363,7 @@ class Runner:
         try:
             if self._leases.held(session_id) is None:
                 await self._acquire_lease(session_id, run)
-            unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id)
+            unanswered: str | None = await self._store.look_up(queries.unanswered_prompt, session_id)
         except NotFound:
             return
         except StorageError as error:

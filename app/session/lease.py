@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from app.schema.errors import NotFound, SessionBusy, SessionNotFound
+from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
 from app.storage import queries
 from app.storage.engine import Connection, Database
 from app.storage.statements import Statements
@@ -142,7 +142,7 @@ class Leases:
             await asyncio.sleep(POLL_SECONDS)
 
     async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
-        held = await self._database.read(lambda connection: queries.lease_of(connection, session_id))
+        held = await self._database.look_up(lambda connection: queries.lease_of(connection, session_id))
         if held is None or held.owner in ("", self.owner) or generation not in (None, held.generation):
             return False
         return not self._is_older(held, DEAD_AFTER_MS)
@@ -185,33 +185,27 @@ class Leases:
         return acquired[-1]
 
     def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
-        held = queries.lease_of(connection, session_id)
-        if held is None and queries.session_body(connection, session_id) is None:
-            raise SessionNotFound(session_id)
+        """The next generation, unless this server holds the lease already: a request that keeps others out may start a run."""
         if session_id in self._recovering:
             raise LateLease(session_id)
-        if held is not None and held.owner not in ("", self.owner):
-            raise LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
-        return self._put(connection, session_id, self._generation(held), status)
-
-    def _generation(self, held: Any) -> int:
-        """The next one, unless this server holds it already: a request that keeps others out may start a run."""
-        if held is None:
-            return 1
-        generation, mine = int(held.generation), self._held.get(held.session_id)
-        return generation if mine is not None and mine.generation == generation else generation + 1
-
-    def _put(self, connection: Connection, session_id: str, generation: int, status: LeaseStatus | None) -> Lease:
+        mine = self._held.get(session_id)
         row = {
             "session_id": session_id,
             "owner": self.owner,
-            "generation": generation,
+            "held_generation": mine.generation if mine else 0,
             "directory": status.directory if status else None,
             "status": status.status_json if status else None,
-            "aborting": False,
         }
-        connection.execute(self._sql.upsert_lease, row)
+        generation = connection.execute(self._sql.acquire_lease, row).scalar_one_or_none()
+        if generation is None:
+            raise self._refusal(connection, session_id)
         return Lease(session_id, self.owner, generation)
+
+    def _refusal(self, connection: Connection, session_id: str) -> ServiceError:
+        held = queries.lease_of(connection, session_id)
+        if held is None:
+            return SessionNotFound(session_id)
+        return LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
 
     def _remember(self, lease: Lease) -> None:
         if not self._held:

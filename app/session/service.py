@@ -81,7 +81,7 @@ class SessionService:
 
     async def require_visible(self, session_id: str, may_see: Callable[[str], bool]) -> None:
         """`may_see` is told the session's owner. Raises NotFound."""
-        owners = await self._store.query(queries.owners, [session_id])
+        owners = await self._store.look_up(queries.owners, [session_id])
         if session_id not in owners or not may_see(owners[session_id]):
             raise SessionNotFound(session_id)
 

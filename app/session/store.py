@@ -40,6 +40,9 @@ MAX_CHARACTERS_PER_SECOND = 200_000
 RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """In seconds."""
 
+SHORT_HISTORY = 40
+"""So many messages are read in less time than a change of the thread takes."""
+
 MAX_READS = 5
 """Of one page, for a session that does not stand still."""
 
@@ -310,8 +313,12 @@ class Store:
         """Run one of storage.queries."""
         return await self._database.read(lambda connection: query(connection, *args, **kwargs))
 
+    async def look_up(self, query: Callable[..., T], *args: Any) -> T:
+        """The same for one that finds some rows by a key."""
+        return await self._database.look_up(lambda connection: query(connection, *args))
+
     async def session_json(self, session_id: str) -> bytes:
-        body = await self.query(queries.session_body, session_id)
+        body = await self.look_up(queries.session_body, session_id)
         if body is None:
             raise SessionNotFound(session_id)
         if not is_valid_body(body):
@@ -323,8 +330,10 @@ class Store:
 
     async def session_and_waiting_prompts(self, session_id: str) -> tuple[Session, int]:
         """And how many prompts its turn has yet to answer."""
-        body, waiting = await self._read_both(session_id, queries.waiting_prompts)
-        return self._parse_session(session_id, body), waiting
+        found = await self.look_up(queries.session_and_waiting_prompts, session_id)
+        if found is None:
+            raise SessionNotFound(session_id)
+        return self._parse_session(session_id, found.body), found.waiting
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
@@ -365,7 +374,11 @@ class Store:
 
     async def conversation(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
         """The session and its live messages, as of one moment."""
-        body, stored = await self._read(session_id, queries.live_messages)
+        body, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
+        if short is None:
+            body, stored = await self._read(session_id, queries.live_messages)
+        else:
+            stored = rows.without_damage(session_id, short)
         _follow_newest(stored)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
         return self._parse_session(session_id, body), messages
@@ -379,17 +392,20 @@ class Store:
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt."""
-        _, stored = await self._read(session_id, lambda c, s: queries.newest_message(c, s, "assistant", prompt_id))
+        found = await self.look_up(queries.newest_message, session_id, "assistant", prompt_id)
+        if not found.messages:
+            await self.session_json(session_id)
+        stored = rows.without_damage(session_id, found)
         return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
 
     async def newest_prompt(self, session_id: str) -> UserMessage | None:
-        _, stored = await self._read(session_id, lambda c, s: queries.newest_message(c, s, "user"))
+        _, stored = await self._look_up(session_id, lambda c, s: queries.newest_message(c, s, "user"))
         infos = [message.info for message in rows.read_messages(session_id, stored, {})]
         return next((info for info in infos if isinstance(info, UserMessage)), None)
 
     async def follow_ids(self, session_id: str) -> None:
         """Ids that are made from now on are newer than those of the session, which another server may have made."""
-        ids.follow(*await self.query(queries.newest_ids, session_id))
+        ids.follow(*await self.look_up(queries.newest_ids, session_id))
 
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Writes something that changes nothing."""
@@ -419,7 +435,7 @@ class Store:
         return session
 
     async def _read_message(self, session_id: str, message_id: str) -> tuple[str, queries.StoredMessages]:
-        body, stored = await self._read(session_id, lambda c, s: queries.one_message(c, s, message_id))
+        body, stored = await self._look_up(session_id, lambda c, s: queries.one_message(c, s, message_id))
         if not stored.messages:
             raise MessageNotFound(session_id, message_id)
         return body, stored
@@ -427,8 +443,17 @@ class Store:
     async def _read(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
     ) -> tuple[str, queries.StoredMessages]:
-        body, stored = await self._read_both(session_id, query)
+        body, stored = await self._database.read(partial(_both, session_id, query))
         return body, rows.without_damage(session_id, stored)
+
+    async def _look_up(
+        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
+    ) -> tuple[str, queries.StoredMessages]:
+        body, stored = await self._look_up_both(session_id, query)
+        return body, rows.without_damage(session_id, stored)
+
+    async def _look_up_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[str, T]:
+        return await self._database.look_up(partial(_both, session_id, query))
 
     async def _read_as_announced(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
@@ -445,16 +470,13 @@ class Store:
         finally:
             self._sequencer.forget(session_id)
 
-    async def _read_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[str, T]:
-        """The body of a session that must exist, and what is asked about it, in one transaction."""
 
-        def both(connection: Connection) -> tuple[str, T]:
-            body = queries.session_body(connection, session_id)
-            if body is None:
-                raise SessionNotFound(session_id)
-            return body, query(connection, session_id)
-
-        return await self._database.read(both)
+def _both(session_id: str, query: Callable[[Connection, str], T], connection: Connection) -> tuple[str, T]:
+    """The body of a session that must exist, and what is asked about it."""
+    body = queries.session_body(connection, session_id)
+    if body is None:
+        raise SessionNotFound(session_id)
+    return body, query(connection, session_id)
 
 
 def _part(streaming: Part | GrowingText) -> Part:

@@ -16,6 +16,7 @@ from app.schema.message import MessageWithParts, UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
 from app.session.change import SessionChange
 from app.session.rows import json_array
+from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.title import is_default
 from app.storage import queries
@@ -93,7 +94,7 @@ class Summaries:
             return await self._update(location, trees, session_id, prompt_id)
 
     async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
-        facts = await self._store.query(_facts, session_id, prompt_id)
+        facts = await self._store.look_up(_facts, session_id, prompt_id)
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
         diffs = await _compute(trees, facts, location)
@@ -111,17 +112,18 @@ class Summaries:
         return sum(len(event.payload) for event in change.change.events)
 
     async def _basis(self, session_id: str) -> _Basis:
-        return _Basis.read(await self._store.query(queries.diff_basis, session_id))
+        return _Basis.read(await self._store.look_up(queries.diff_basis, session_id))
 
-    async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str) -> None:
-        """Sets the title of a session that has its default title, and of its first prompt's summary. Raises NotFound if either is
-        deleted."""
+    async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str, usage: StepUsage) -> None:
+        """Sets the title of a session that has its default title, and of its first prompt's summary; counts what the title took.
+        Raises NotFound if either is deleted."""
         async with self._store.lock(session_id):
             session, prompt = await self._store.session_and_message(session_id, prompt_id)
             change = self._store.change(session_id, location.directory)
             if is_default(session.title):
                 change.update_session(session.model_copy(update={"title": title}))
             change.put_message(_summarised(prompt, {"title": title}))
+            change.add_usage(usage)
             await self._store.commit(change)
 
 
@@ -171,11 +173,11 @@ async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
 
 
 def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
-    stored = _Basis.read(queries.diff_basis(connection, session_id))
-    session, prompt = _trees(connection, session_id, None), _trees(connection, session_id, prompt_id)
+    edges = queries.edge_snapshots(connection, session_id, prompt_id)
+    stored, session, prompt = _Basis.read(edges.basis), _TreeSpan(*edges.session), _TreeSpan(*edges.prompt)
     basis = f"{session} {queries.patches_version(connection, session_id)}" if str(session) else ""
     current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
-    touched = _touched(connection, session_id) if current.session != stored.session else set()
+    touched = _touched(connection, session_id) if current.session not in ("", stored.session) else set()
     return _Facts(stored, current, session, prompt, touched)
 
 
@@ -189,12 +191,6 @@ def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
 def _touched(connection: Connection, session_id: str) -> set[str]:
     patches = queries.patches(connection, session_id)
     return {file for row in patches if is_valid_body(row.body) for file in orjson.loads(row.body).get("files", ())}
-
-
-def _trees(connection: Connection, session_id: str, prompt_id: str | None) -> _TreeSpan:
-    before = queries.edge_snapshot(connection, session_id, "step-start", prompt_id, last=False)
-    after = queries.edge_snapshot(connection, session_id, "step-finish", prompt_id, last=True)
-    return _TreeSpan(before, after)
 
 
 def relative(file: str, worktree: str) -> str:

@@ -1,7 +1,8 @@
 """The database: one engine, one writer thread and several reader threads.
 
 SQLAlchemy is used synchronously in these threads rather than through its asyncio layer: a grouped commit then needs one switch
-to another thread instead of one for every statement.
+to another thread instead of one for every statement. What SQLite finds by a key takes less time than such a switch: that is read
+on the event loop's own thread.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ T = TypeVar("T")
 StorageError = SQLAlchemyError
 """Any failure of the database: a full disk, a lock timeout, a violated constraint."""
 
-_READERS = 4
+_READERS = 3
 _BUSY_TIMEOUT_MS = 15_000
 RECONNECT_SECONDS = 5.0
 """Longer than a server goes on with its turns without a heartbeat: they are taken over then, rather than ended with an error."""
@@ -81,7 +82,7 @@ def _sqlite_engine(url: URL) -> Engine:
     """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
-    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 1)
+    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 2)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_transaction)
     return engine
@@ -148,8 +149,9 @@ def _use_wal(connection: Any) -> None:
 
 
 def _begin_transaction(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get("immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    options = connection.get_execution_options()
+    if not options.get("begun"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("immediate") else "BEGIN")
 
 
 class Database:
@@ -160,6 +162,7 @@ class Database:
         self._write_engine = self.engine.execution_options(immediate=True)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
+        self._here = _ReadsHere(self.engine) if self.dialect == "sqlite" else None
         self._writer_lock = writer_lock(self.engine)
         self.locks: Locks = locks_of(self.engine)
 
@@ -171,6 +174,15 @@ class Database:
         """Runs `query` in a read transaction on a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._read_engine, query)
 
+    async def look_up(self, query: Callable[[Connection], T]) -> T:
+        """The same for some rows that a key finds."""
+        if self._here is not None:
+            with suppress(
+                OperationalError
+            ):  # the database is locked, or a text is not UTF-8: a reader thread waits, or repairs it
+                return self._here.read(query)
+        return await self.read(query)
+
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
@@ -179,6 +191,8 @@ class Database:
         self.locks.close()
         self._writer.shutdown()
         self._readers.shutdown()
+        if self._here is not None:
+            self._here.close()
         with hold_writer_lock(self._writer_lock):
             self.engine.dispose()
         if self._writer_lock:
@@ -187,6 +201,35 @@ class Database:
     def _write(self, work: Callable[[Connection], T]) -> T:
         with hold_writer_lock(self._writer_lock):
             return _in_transaction(self._write_engine, work)
+
+
+class _ReadsHere:
+    """Reads of SQLite on the thread that calls. For SQLAlchemy all of them are one transaction; each is begun and ended past it,
+    because its own bookkeeping takes longer than such a read."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine.execution_options(begun=True)
+        self._connection: Connection | None = None
+        self._driver: Any = None
+
+    def read(self, query: Callable[[Connection], T]) -> T:
+        """Raises OperationalError, at once, while the database is locked."""
+        connection = self._connection or self._open()
+        self._driver.execute("BEGIN")
+        try:
+            return query(connection)
+        finally:
+            self._driver.execute("ROLLBACK")
+
+    def _open(self) -> Connection:
+        self._connection = self._engine.connect()
+        self._driver = self._connection.connection.driver_connection
+        self._driver.execute("PRAGMA busy_timeout=0")
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
 
 def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:

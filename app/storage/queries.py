@@ -240,10 +240,19 @@ def rows_to_copy(connection: Connection, session_id: str) -> StoredMessages:
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:
     """The messages since the newest finished compaction: what a turn needs, however long the session is."""
-    boundary = connection.execute(_BOUNDARY, {"session": session_id}).scalar_one_or_none()
+    return _with_live_parts(connection, session_id, connection.execute(_LIVE_MESSAGES, {"session": session_id}).all())
+
+
+def short_history(connection: Connection, session_id: str, most: int) -> StoredMessages | None:
+    """The live messages, unless there are more than `most`."""
+    messages = connection.execute(_FEW_LIVE_MESSAGES, {"session": session_id, "limit": most + 1}).all()
+    return _with_live_parts(connection, session_id, messages) if len(messages) <= most else None
+
+
+def _with_live_parts(connection: Connection, session_id: str, messages: Sequence[Any]) -> StoredMessages:
+    boundary = messages[0].boundary if messages else None
     parts = _LIVE_PARTS if boundary is None else _LIVE_PARTS_FROM
-    wanted = {"session": session_id, "start": boundary or 0}
-    return StoredMessages(connection.execute(_LIVE_MESSAGES, wanted).all(), connection.execute(parts, wanted).all())
+    return StoredMessages(messages, connection.execute(parts, {"session": session_id, "start": boundary}).all())
 
 
 _SUMMARY = MESSAGE.alias("summary")
@@ -253,16 +262,20 @@ _BOUNDARY = (
     .where(MESSAGE.c.session_id == bindparam("session"), _SUMMARY.c.boundary)
     .order_by(_SUMMARY.c.seq.desc())
     .limit(1)
+    .correlate(None)
+    .scalar_subquery()
 )
-_SINCE_BOUNDARY = MESSAGE.c.seq >= bindparam("start")
-_LIVE_MESSAGES = _ALL_MESSAGES.where(_SINCE_BOUNDARY).with_only_columns(
-    *_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body")
+_LIVE_MESSAGES = _ALL_MESSAGES.where(MESSAGE.c.seq >= func.coalesce(_BOUNDARY, 0)).with_only_columns(
+    *_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body"), _BOUNDARY.label("boundary")
 )
+_FEW_LIVE_MESSAGES = _LIVE_MESSAGES.limit(bindparam("limit"))
 _LIVE_PARTS = _ALL_PARTS.with_only_columns(
     PART.c.message_id, PART.c.id, func.coalesce(PART.c.live_body, PART.c.body).label("body")
 )
 _LIVE_PARTS_FROM = _LIVE_PARTS.where(
-    PART.c.message_id.in_(select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), _SINCE_BOUNDARY))
+    PART.c.message_id.in_(
+        select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.seq >= bindparam("start"))
+    )
 )
 
 
@@ -278,7 +291,11 @@ def newest_messages(connection: Connection, session_id: str, limit: int, before:
 
 def one_message(connection: Connection, session_id: str, message_id: str) -> StoredMessages:
     rows = connection.execute(_ONE_MESSAGE, {"session": session_id, "message": message_id}).all()
-    return StoredMessages(rows, connection.execute(_PARTS_OF_ONE, {"session": session_id, "message": message_id}).all())
+    return StoredMessages(rows, _parts_of_one(connection, session_id, message_id))
+
+
+def _parts_of_one(connection: Connection, session_id: str, message_id: str) -> Sequence[Row[Any]]:
+    return connection.execute(_PARTS_OF_ONE, {"session": session_id, "message": message_id}).all()
 
 
 _ONE_MESSAGE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.id == bindparam("message"))
@@ -291,19 +308,21 @@ def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -
 
 def newest_ids(connection: Connection, session_id: str) -> list[str]:
     """Of the newest message and its newest part."""
-    message = connection.execute(_NEWEST_MESSAGE_ID, {"session": session_id}).scalar_one_or_none()
-    if message is None:
-        return []
-    return [message, *connection.execute(_NEWEST_PART_ID, {"session": session_id, "message": message}).scalars()]
+    newest = connection.execute(_NEWEST_IDS, {"session": session_id}).one_or_none()
+    return [newest_id for newest_id in newest or () if newest_id is not None]
 
 
-_NEWEST_MESSAGE_ID = (
-    select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session")).order_by(MESSAGE.c.seq.desc()).limit(1)
-)
 _NEWEST_PART_ID = (
     select(PART.c.id)
-    .where(PART.c.session_id == bindparam("session"), PART.c.message_id == bindparam("message"))
+    .where(PART.c.session_id == MESSAGE.c.session_id, PART.c.message_id == MESSAGE.c.id)
     .order_by(PART.c.seq.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_NEWEST_IDS = (
+    select(MESSAGE.c.id, _NEWEST_PART_ID)
+    .where(MESSAGE.c.session_id == bindparam("session"))
+    .order_by(MESSAGE.c.seq.desc())
     .limit(1)
 )
 
@@ -317,11 +336,11 @@ def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[
 def newest_message(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> StoredMessages:
     """The newest message of a role, or the newest answer to `parent_id`; empty if there is none."""
     query = _NEWEST_OF_ROLE if parent_id is None else _NEWEST_ANSWER_TO
-    newest = connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).scalar_one_or_none()
-    return one_message(connection, session_id, newest) if newest else StoredMessages([], [])
+    newest = connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).all()
+    return StoredMessages(newest, _parts_of_one(connection, session_id, newest[0].id) if newest else [])
 
 
-_OF_ROLE = select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == bindparam("role"))
+_OF_ROLE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == bindparam("role"))
 _NEWEST_OF_ROLE = _OF_ROLE.order_by(MESSAGE.c.seq.desc()).limit(1)
 _NEWEST_ANSWER_TO = _NEWEST_OF_ROLE.where(MESSAGE.c.parent_id == bindparam("parent"))
 
@@ -361,10 +380,20 @@ def patches_version(connection: Connection, session_id: str) -> str:
 _PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(PART.c.session_id == bindparam("session"), _IS_PATCH)
 
 
-def edge_snapshot(connection: Connection, session_id: str, part_type: str, prompt_id: str | None, *, last: bool) -> str | None:
-    """The first or last snapshot in parts of a type, in the session or in the answers to one prompt."""
-    asked = {"session": session_id, "type": part_type, "prompt": prompt_id}
-    return connection.execute(_EDGES[last, prompt_id is not None], asked).scalar_one_or_none()
+@dataclass(frozen=True, slots=True)
+class EdgeSnapshots:
+    """The first snapshot before a step and the last one after a step, in the session and in the answers to one prompt; and the
+    session's diff basis."""
+
+    basis: str | None
+    session: tuple[str | None, str | None]
+    prompt: tuple[str | None, str | None]
+
+
+def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> EdgeSnapshots:
+    found = connection.execute(_EDGE_SNAPSHOTS, {"session": session_id, "prompt": prompt_id}).one_or_none()
+    basis, *edges = found or 5 * [None]
+    return EdgeSnapshots(basis, (edges[0], edges[1]), (edges[2], edges[3]))
 
 
 _OF_SESSION = MESSAGE.c.session_id == bindparam("session")
@@ -374,20 +403,23 @@ _IS_ANSWER = and_(_OF_SESSION, MESSAGE.c.parent_id == bindparam("prompt"), MESSA
 """An answer follows its prompt, so earlier messages are skipped."""
 
 
-def _edge(messages: ColumnElement[bool], *, last: bool) -> Select[Any]:
+def _edge(messages: ColumnElement[bool], part_type: str, *, last: bool) -> Any:
     """Searches the messages from one end for the first with a snapshot."""
     of_message = (PART.c.session_id == MESSAGE.c.session_id) & (PART.c.message_id == MESSAGE.c.id)
-    snapshots = select(PART.c.snapshot).where(of_message, PART.c.type == bindparam("type"), PART.c.snapshot.is_not(None))
+    snapshots = select(PART.c.snapshot).where(of_message, PART.c.type == part_type, PART.c.snapshot.is_not(None))
     snapshot = snapshots.order_by(PART.c.seq.desc() if last else PART.c.seq).limit(1).scalar_subquery()
     order = MESSAGE.c.seq.desc() if last else MESSAGE.c.seq
-    return select(snapshot).where(messages, snapshot.is_not(None)).order_by(order).limit(1)
+    return select(snapshot).where(messages, snapshot.is_not(None)).order_by(order).limit(1).scalar_subquery()
 
 
-_EDGES = {
-    (last, of_prompt): _edge(_IS_ANSWER if of_prompt else _OF_SESSION, last=last)
-    for last in (False, True)
-    for of_prompt in (False, True)
-}
+_EDGE_SNAPSHOTS = select(
+    SESSION.c.diff_basis,
+    *(
+        _edge(messages, part_type, last=part_type == "step-finish")
+        for messages in (_OF_SESSION, _IS_ANSWER)
+        for part_type in ("step-start", "step-finish")
+    ),
+).where(SESSION.c.id == bindparam("session"))
 
 
 def answers_to(connection: Connection, session_id: str, message_id: str) -> list[str]:
@@ -398,15 +430,19 @@ def answers_to(connection: Connection, session_id: str, message_id: str) -> list
 _ANSWERS = select(MESSAGE.c.id).where(_IS_ANSWER).order_by(MESSAGE.c.seq)
 
 
-def waiting_prompts(connection: Connection, session_id: str) -> int:
-    return connection.execute(_WAITING_PROMPTS, {"session": session_id}).scalar_one()
+def session_and_waiting_prompts(connection: Connection, session_id: str) -> Row[Any] | None:
+    """The session's `body`, and how many prompts are `waiting` for an answer."""
+    return connection.execute(_SESSION_AND_WAITING_PROMPTS, {"id": session_id}).one_or_none()
 
 
 _WAITING_PROMPTS = (
     select(func.count())
     .select_from(MESSAGE)
-    .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == "user", MESSAGE.c.open)
+    .where(MESSAGE.c.session_id == bindparam("id"), MESSAGE.c.role == "user", MESSAGE.c.open)
+    .scalar_subquery()
+    .label("waiting")
 )
+_SESSION_AND_WAITING_PROMPTS = _SESSION_BODY.add_columns(_WAITING_PROMPTS)
 
 
 def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
@@ -682,8 +718,19 @@ def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
 
 
 def _leases(connection: Connection) -> Select[Any]:
-    age = (now_ms(connection.dialect.name) - LEASE.c.heartbeat).label("age")
-    return select(LEASE.c.session_id, LEASE.c.owner, LEASE.c.generation, LEASE.c.takeovers, age)
+    return _LEASES[connection.dialect.name]
+
+
+_LEASES = {
+    dialect: select(
+        LEASE.c.session_id,
+        LEASE.c.owner,
+        LEASE.c.generation,
+        LEASE.c.takeovers,
+        (now_ms(dialect) - LEASE.c.heartbeat).label("age"),
+    )
+    for dialect in ("sqlite", "postgresql")
+}
 
 
 def replicas(connection: Connection) -> Sequence[Row[Any]]:

@@ -190,7 +190,7 @@ class Statements:
         )
 
     def _make_leases(self) -> None:
-        self.upsert_lease = self._upsert(LEASE, ["session_id"], keep=frozenset({"takeovers"})).values(heartbeat=self._now)
+        self.acquire_lease = self._acquire_lease()
         self.check_lease = update(LEASE).where(*_ONE_LEASE).values(generation=LEASE.c.generation)
         self.renew_leases = (
             update(LEASE)
@@ -206,6 +206,23 @@ class Statements:
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner != "")
             .values(status=bindparam("new_status"), directory=bindparam("new_directory"))
         )
+
+    def _acquire_lease(self) -> Executable:
+        """Returns the generation: nothing while another server holds the lease, or where there is no such session."""
+        given: dict[str, Any] = {name: bindparam(name, type_=Text) for name in ("session_id", "owner", "directory", "status")}
+        values = {**given, "generation": literal_column("1"), "heartbeat": self._now, "aborting": false()}
+        insert = self._insert(LEASE).from_select(
+            list(values), select(*values.values()).where(SESSION.c.id == given["session_id"]), include_defaults=False
+        )
+        held = bindparam("held_generation", type_=BigInteger)
+        next_generation = case((LEASE.c.generation == held, held), else_=LEASE.c.generation + 1)
+        acquired: Executable = insert.on_conflict_do_update(
+            index_elements=["session_id"],
+            set_={name: insert.excluded[name] for name in values if name not in ("session_id", "generation")}
+            | {"generation": next_generation},
+            where=LEASE.c.owner.in_((literal_column("''"), given["owner"])),
+        ).returning(LEASE.c.generation)
+        return acquired
 
     def _make_lease_takeovers(self) -> None:
         self.take_over_lease = (

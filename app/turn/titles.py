@@ -9,11 +9,12 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
 from app.context.history import to_model_messages
-from app.provider.base import Finish, ModelRequest, ProviderFailure, TextBlock, TextDelta, Usage, UserTurn
+from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
 from app.provider.models.cost import tokens_and_cost
 from app.provider.models.selection import small_model
 from app.schema.errors import NotFound
@@ -80,18 +81,22 @@ class Titles:
         if not title.is_default((await self._store.session(prompt.session_id)).title):
             return
         with instance.resources.in_use():
-            text = await self._ask(instance, prompt, context)
-        if text:
-            await self._store_title(instance, prompt, text)
+            answer = await self._ask(instance, prompt, context)
+        if answer is not None:
+            await self._store_answer(instance, prompt, answer)
 
-    async def _store_title(self, instance: Instance, prompt: UserMessage, text: str) -> None:
+    async def _store_answer(self, instance: Instance, prompt: UserMessage, answer: "_Answer") -> None:
+        text = clean(answer.text)
+        if text is None:
+            return await self._count(instance, prompt, answer.usage)
         try:
-            await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, text)
+            await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, text, answer.usage)
         except NotFound:
             self._forget(prompt.session_id)
+            await self._count(instance, prompt, answer.usage)
             raise
 
-    async def _ask(self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]) -> str | None:
+    async def _ask(self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]) -> "_Answer | None":
         model = _model(instance, prompt)
         agent = instance.agents["title"]
         request = ModelRequest(
@@ -105,23 +110,32 @@ class Titles:
         provider = instance.models.providers.provider_for(model)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                events = [event async for event in provider.stream(request) if isinstance(event, TextDelta | Finish)]
+                return _answer([event async for event in provider.stream(request)], model)
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:
                     log.warning("no title for %s: %s", prompt.session_id, failure)
-                continue
-            await self._count(instance, prompt.session_id, model, events)
-            return clean("".join(event.text for event in events if isinstance(event, TextDelta)))
         return None
 
-    async def _count(self, instance: Instance, session_id: str, model: Model, events: Sequence[TextDelta | Finish]) -> None:
-        """Into the ledger of usage alone: no message of the session has what its title took."""
-        used = next((event.usage for event in events if isinstance(event, Finish)), Usage())
-        tokens, cost = tokens_and_cost(used, model.cost)
-        change = self._store.change(session_id, instance.location.directory)
-        reference = ModelRef(provider_id=model.provider_id, model_id=model.id)
-        change.add_usage(StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
+    async def _count(self, instance: Instance, prompt: UserMessage, usage: StepUsage) -> None:
+        change = self._store.change(prompt.session_id, instance.location.directory)
+        change.add_usage(usage)
         await self._store.commit(change)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the model said, and what that goes into the ledger with: no message of the session has it."""
+
+    text: str
+    usage: StepUsage
+
+
+def _answer(events: Sequence[StreamEvent], model: Model) -> _Answer:
+    used = next((event.usage for event in events if isinstance(event, Finish)), Usage())
+    tokens, cost = tokens_and_cost(used, model.cost)
+    reference = ModelRef(provider_id=model.provider_id, model_id=model.id)
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    return _Answer(text, StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
 
 
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:

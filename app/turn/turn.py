@@ -67,8 +67,8 @@ class Turn:
             else:
                 await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
         finally:
-            self._answered.set()
             await self._finish_diffs()
+            self._answered.set()
 
     async def _loop(self) -> None:
         while True:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,8 @@ from app.provider.scripted.adapter import ScriptedProvider
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
 DIFF = FILES * len(FILE)
+
+CREATE_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 36, 60
 
 
 @dataclass
@@ -86,6 +88,36 @@ async def test_a_turn_of_many_edits_sends_few_diffs_and_the_last_is_right(tmp_pa
     assert [file["after"] for file in diff] == [FILE + "more\n"] * FILES
     assert [file["after"] for file in prompt["summary"]["diffs"]] == [FILE + "more\n"] * FILES
     assert many.characters < 8 * DIFF
+
+
+async def fewest_statements(spent: Spent, work: Callable[[], Awaitable[object]]) -> int:
+    """Of some runs: what the server does beside them from time to time is not counted."""
+    counts = []
+    for _ in range(4):
+        before = spent.copy()
+        await work()
+        counts.append(spent.since(before).statements)
+    return min(counts)
+
+
+async def test_a_turn_makes_few_statements(tmp_path: Path) -> None:
+    with metered() as spent:
+        async with running_app(tmp_path) as app:
+            session = (await app.create_session(title="Mine"))["id"]
+
+            async def plain_turn() -> None:
+                app.provider.add([say("So be it.")])
+                await app.prompt(session, "Go on")
+
+            async def tool_turn() -> None:
+                app.provider.add([call("read", filePath=str(app.directory / "a.txt"))], [say("I have read it.")])
+                await app.prompt(session, "Read it")
+
+            (app.directory / "a.txt").write_text("a")
+            await plain_turn()
+            assert await fewest_statements(spent, app.create_session) <= CREATE_STATEMENTS
+            assert await fewest_statements(spent, plain_turn) <= PLAIN_TURN_STATEMENTS
+            assert await fewest_statements(spent, tool_turn) <= TOOL_TURN_STATEMENTS
 
 
 class Streaming(ScriptedProvider):

@@ -13,7 +13,7 @@ _STEP = 100
 @dataclass
 class Spent:
     """`work` counts SQLite's instructions, in hundreds; `read` the bytes of the texts that were read, `written` the characters of
-    the values given to statements that write."""
+    the values given to statements that write; `statements` all but those that begin and end transactions."""
 
     statements: int = 0
     read: int = 0
@@ -38,7 +38,7 @@ def metered() -> Iterator[Spent]:
     spent = Spent()
 
     def count_statement(_connection: Any, _cursor: Any, statement: str, values: Any, _context: Any, is_many: bool) -> None:
-        spent.statements += 1
+        spent.statements += not statement.startswith("BEGIN")
         if statement.startswith(("INSERT", "UPDATE")):
             spent.written += sum(len(str(value)) for row in (values if is_many else [values]) for value in row)
 

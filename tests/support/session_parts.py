@@ -17,10 +17,12 @@ from app.session.lease import Leases
 from app.session.quota import ProjectQuota
 from app.session.service import SessionService
 from app.session.status import Statuses
+from app.session.step_usage import StepUsage
 from app.session.store import Store
 
 DIRECTORY = "/d"
 PLACE = Location(DIRECTORY, "p", "/d", is_git=False)
+TITLE_USAGE = StepUsage("prt_title", "title", ModelRef(provider_id="scripted", model_id="rules"))
 
 
 def session(session_id: str = "ses_1", **fields: Any) -> Session:

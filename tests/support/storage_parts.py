@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from app.bus.base import Event, PartDelta
 from app.session.sequencer import Sequencer
 from app.storage.engine import Database, StorageError
 from app.storage.statements import Statements
+from app.storage.tables import LEASE
 from app.storage.writer import Change, Writer
+from app.util import clock
 
 
 @dataclass
@@ -79,6 +83,13 @@ def open_storage_at(url: str) -> Storage:
     sql, bus = Statements(database.dialect), RecordingBus()
     sequencer = Sequencer(bus)
     return Storage(database, sql, bus, sequencer, Writer(database, sql, sequencer))
+
+
+def put_lease(connection: Connection, session_id: str, owner: str, generation: int) -> None:
+    """Whoever holds it."""
+    connection.execute(LEASE.delete().where(LEASE.c.session_id == session_id))
+    row = {"session_id": session_id, "owner": owner, "generation": generation, "heartbeat": clock.now_ms()}
+    connection.execute(LEASE.insert(), [row])
 
 
 def session_row(session_id: str = "ses_1", **columns: Any) -> dict[str, Any]:

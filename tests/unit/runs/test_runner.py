@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from bare_instance import bare_instance
 from session_parts import Sessions, session
+from storage_parts import put_lease
 
 from app.runs.runner import Runner
 from app.schema.errors import SessionBusy
@@ -294,9 +295,7 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
     turn = await running.next_turn()
     held = await running.sessions.store.query(queries.lease_of, running.id)
     assert held is not None
-    row = {"session_id": running.id, "owner": "another", "generation": held.generation + 1}
-    upsert = running.sessions.storage.sql.upsert_lease
-    await running.sessions.database.write(lambda connection: connection.execute(upsert, [row]) and None)
+    await running.sessions.database.write(lambda connection: put_lease(connection, running.id, "another", held.generation + 1))
     change = running.sessions.store.change(running.id, "/w")
     change.update_session(session().model_copy(update={"title": "too late"}))
     with pytest.raises(Exception, match="another server"):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from session_parts import PLACE, Sessions, user
+from session_parts import PLACE, TITLE_USAGE, Sessions, user
 
 from app.session.summary import Summaries
 
@@ -11,7 +11,7 @@ async def test_a_late_title_does_not_bring_a_removed_message_back(sessions: Sess
     for number in range(30):
         await sessions.put(user(f"msg_{number}"))
         await asyncio.gather(
-            Summaries(sessions.store).set_title(PLACE, "ses_1", f"msg_{number}", "Late"),
+            Summaries(sessions.store).set_title(PLACE, "ses_1", f"msg_{number}", "Late", TITLE_USAGE),
             sessions.service.remove_message(PLACE, "ses_1", f"msg_{number}"),
             return_exceptions=True,
         )

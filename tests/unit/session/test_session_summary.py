@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import orjson
 import pytest
-from session_parts import DIRECTORY, PLACE, Sessions, assistant, user
+from session_parts import DIRECTORY, PLACE, TITLE_USAGE, Sessions, assistant, user
 
 from app.schema.errors import NotFound
 from app.schema.part import PatchPart, StepFinishPart, StepStartPart, Tokens
@@ -191,7 +191,7 @@ async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, delet
     with pytest.raises(NotFound):
         await late
     with pytest.raises(NotFound):
-        await summaries.set_title(PLACE, "ses_1", "msg_p", "Late")
+        await summaries.set_title(PLACE, "ses_1", "msg_p", "Late", TITLE_USAGE)
 
 
 async def test_without_snapshots_the_diff_is_empty_and_announced_once(sessions: Sessions) -> None:

@@ -11,7 +11,7 @@ from app.storage import queries
 from app.storage.writer import Change
 
 
-async def plans(storage: Storage, query: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
+async def plans(storage: Storage, query: Callable[..., Any], *args: Any) -> list[str]:
     """The plan of every statement that a query makes, line by line."""
     await put_conversation(storage)
 
@@ -22,7 +22,7 @@ async def plans(storage: Storage, query: Callable[..., Any], *args: Any, **optio
             asked.append((sql, parameters))
 
         event.listen(connection, "before_cursor_execute", note)
-        query(connection, "ses_1", *args, **options)
+        query(connection, "ses_1", *args)
         cursor = connection.connection.cursor()
         return [row[3] for sql, values in asked for row in cursor.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()]
 
@@ -74,10 +74,8 @@ async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage:
     assert not sorted_or_scanned(plan)
 
 
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("prompt", [None, "msg_1"])
-async def test_a_snapshot_is_looked_up_by_message(storage: Storage, last: bool, prompt: str | None) -> None:
-    plan = await plans(storage, queries.edge_snapshot, "step-start", prompt, last=last)
+async def test_a_snapshot_is_looked_up_by_message(storage: Storage) -> None:
+    plan = await plans(storage, queries.edge_snapshots, "msg_1")
     assert set(of_parts(plan)) == {"SEARCH part USING INDEX part_snapshots (session_id=? AND message_id=? AND type=?)"}
     assert not sorted_or_scanned(plan)
 

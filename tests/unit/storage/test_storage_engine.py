@@ -67,6 +67,27 @@ async def test_readers_do_not_wait_for_the_writer(storage: Storage) -> None:
     await task
 
 
+async def test_what_is_looked_up_is_as_committed_last(storage: Storage) -> None:
+    for number in range(3):
+        await storage.database.write(lambda c, n=number: c.execute(storage.sql.put_session, [session_row(body=f'"{n}"')]))
+        assert await storage.database.look_up(lambda c: session_body(c, "ses_1")) == f'"{number}"'
+
+
+async def test_sqlite_is_looked_up_on_the_thread_that_asks(storage: Storage) -> None:
+    assert await storage.database.look_up(lambda _: threading.current_thread()) is threading.current_thread()
+    assert await storage.database.read(lambda _: threading.current_thread()) is not threading.current_thread()
+
+
+async def test_what_cannot_be_read_at_once_is_left_to_a_reader_thread(storage: Storage) -> None:
+    def fail_here(connection: Connection) -> str | None:
+        if threading.current_thread() is threading.main_thread():
+            connection.execute(text("SELECT nothing"))
+        return session_body(connection, "ses_1")
+
+    await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row()]))
+    assert await storage.database.look_up(fail_here) == session_row()["body"]
+
+
 async def test_a_second_process_on_the_file_waits_its_turn(storage: Storage) -> None:
     other = Database(storage.database.url)
     try:

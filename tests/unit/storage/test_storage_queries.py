@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text as sql
-from storage_parts import Storage, event, message_row, part_row, session_row
+from storage_parts import Storage, event, message_row, part_row, put_lease, session_row
 
 from app.storage import queries
 from app.storage.queries import SessionFilter, StoredMessages, fold
@@ -166,8 +166,7 @@ OF_SESSION = {
 async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row("msg_1")], part=[part_row("prt_1")])
     await put(storage, **{kind: [row] for kind, row in OF_SESSION.items()})
-    lease = {"session_id": "ses_1", "owner": "me", "generation": 1, "heartbeat": 0}
-    await storage.database.write(lambda c: c.execute(storage.sql.upsert_lease, [lease]))
+    await storage.database.write(lambda c: put_lease(c, "ses_1", "me", 1))
     gone = [{"gone": "ses_1"}]
     await storage.writer.commit(Change([(storage.sql.delete_approvals, gone), (storage.sql.delete_session, gone)]))
     left = {

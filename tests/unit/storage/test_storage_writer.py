@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
-from storage_parts import HeldDatabase, Storage, delta, event, message_row, part_row, saying, session_row
+from storage_parts import HeldDatabase, Storage, delta, event, message_row, part_row, put_lease, saying, session_row
 
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
@@ -269,8 +269,7 @@ async def test_a_delta_waits_for_what_its_session_has_on_the_way(storage: Storag
 
 
 async def lease(storage: Storage, generation: int) -> None:
-    row = {"session_id": "ses_1", "owner": "me", "generation": generation, "heartbeat": 0}
-    await storage.database.write(lambda connection: connection.execute(storage.sql.upsert_lease, [row]))
+    await storage.database.write(lambda connection: put_lease(connection, "ses_1", "me", generation))
 
 
 @pytest.mark.parametrize(("owner", "generation"), [("me", 1), ("me", 3), ("other", 2)])
