@@ -85,7 +85,7 @@ class Titles:
         if answer is not None:
             await self._store_answer(instance, prompt, answer)
 
-    async def _store_answer(self, instance: Instance, prompt: UserMessage, answer: "_Answer") -> None:
+    async def _store_answer(self, instance: Instance, prompt: UserMessage, answer: "_TitleAnswer") -> None:
         text = clean(answer.text)
         if text is None:
             return await self._count(instance, prompt, answer.usage)
@@ -96,7 +96,7 @@ class Titles:
             await self._count(instance, prompt, answer.usage)
             raise
 
-    async def _ask(self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]) -> "_Answer | None":
+    async def _ask(self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]) -> "_TitleAnswer | None":
         model = _model(instance, prompt)
         agent = instance.agents["title"]
         request = ModelRequest(
@@ -123,19 +123,19 @@ class Titles:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _TitleAnswer:
     """What the model said, and what that goes into the ledger with: no message of the session has it."""
 
     text: str
     usage: StepUsage
 
 
-def _answer(events: Sequence[StreamEvent], model: Model) -> _Answer:
+def _answer(events: Sequence[StreamEvent], model: Model) -> _TitleAnswer:
     used = next((event.usage for event in events if isinstance(event, Finish)), Usage())
     tokens, cost = tokens_and_cost(used, model.cost)
     reference = ModelRef(provider_id=model.provider_id, model_id=model.id)
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
-    return _Answer(text, StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
+    return _TitleAnswer(text, StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
 
 
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:
