@@ -449,7 +449,7 @@ def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) ->
         settings.max_snapshot_bytes,
         storage.database.locks,
         storage.states,
-        lambda: not users.are_there(),
+        lambda: not users.exist(),
     )
     return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, users.roots)
 

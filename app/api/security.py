@@ -29,10 +29,10 @@ IMPORT_PATH = "/session/import"
 _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
 _READING = ("GET", "HEAD")
 BODY_SECONDS = 30.0
-"""So long a client may pause within a body that it sends."""
+"""How long a client may pause within a body that it sends."""
 LARGE_BYTES = 1024 * 1024
 LARGE_AT_ONCE = 2
-"""So many bodies above LARGE_BYTES are read and worked on at a time: each takes several times its size while it is. Others wait,
+"""How many bodies above LARGE_BYTES are read and worked on at a time: each takes several times its size while it is. Others wait,
 unread."""
 
 

@@ -33,7 +33,7 @@ class FileNames:
 
 
 class FileSearch:
-    """`fresh_seconds`: for so long a listing holds; people type a letter every 100 ms or so."""
+    """`fresh_seconds`: how long a listing holds; people type a letter every 100 ms or so."""
 
     def __init__(self, fresh_seconds: float = 2.0) -> None:
         self._fresh_seconds = fresh_seconds

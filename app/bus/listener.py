@@ -15,9 +15,9 @@ from app.bus.merging import merge_waiting
 log = logging.getLogger(__name__)
 
 MERGE_ABOVE = 1_000_000
-"""Above so many bytes that wait for one client its part frames are merged."""
+"""Bytes. A client for which more waits gets its part frames merged."""
 STALLED_ABOVE, STALLED_SECONDS = 8_000_000, 2.0
-"""A client for which more waits, and that reads nothing for so long, is disconnected. It may resume."""
+"""Bytes and seconds. A client for which more waits, and that reads nothing meanwhile, is disconnected. It may resume."""
 DISCONNECT_ABOVE = 64_000_000
 """A client for which more waits is disconnected even if it reads. What is published at one moment does not count: it is in memory
 anyway, and clients share it."""
@@ -138,7 +138,7 @@ class Listener:
         return EventFrame(event, event.id(max(self._bus.newest, covered)))
 
     def repeat(self, event: Event, seconds: float) -> None:
-        """Push an event every so many seconds, until the listener is closed."""
+        """Push the event every `seconds`, until the listener is closed."""
         if not self.closed:
             self._repeat_timer = asyncio.get_running_loop().call_later(seconds, self._repeat, event, seconds)
 

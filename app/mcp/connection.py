@@ -72,7 +72,7 @@ class McpConnection:
         await self._opened.wait()
 
     async def wait_opened_within(self, seconds: float) -> None:
-        """The same, but no later than so long after it began."""
+        """The same, but `seconds` after it began at the latest."""
         left = self._began + seconds - time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0)):

@@ -29,7 +29,7 @@ from app.util import clock
 log = logging.getLogger(__name__)
 
 BATCH = 4
-"""Trees that are deleted at once: their transactions are grouped, and what others write waits for so many."""
+"""How many trees are deleted at once: their transactions are grouped, and what others write waits for the group."""
 REST = 2.0
 """How long a server rests after a batch, in the time that the batch took: others have the writer to themselves meanwhile."""
 DAY_MS = 86_400_000

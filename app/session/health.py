@@ -8,7 +8,7 @@ from app.session.lease import Leases
 FRESH_SECONDS = 3.0
 """A heartbeat stored within them answers. On PostgreSQL there always is one, so that a load balancer's checks cost nothing."""
 WRITE_SECONDS = 1.0
-"""So long a check waits for a write. It goes on meanwhile, and later checks wait for the same."""
+"""How long a check waits for a write. It goes on meanwhile, and later checks wait for the same."""
 TRY_AGAIN_SECONDS = 1.0
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 2.0
 CONFIRMED_WITHIN_SECONDS = 4.0
-"""A server that could not write its heartbeat for so long stops its turns: soon another may take them over."""
+"""A server whose heartbeat was not written for longer stops its turns: soon another may take them over."""
 LATE_AFTER_MS = 3_000
 DEAD_AFTER_MS = 6_000
 ACQUIRE_RETRY_SECONDS = 0.25

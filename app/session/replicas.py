@@ -17,7 +17,7 @@ from app.storage.writer import Change, Writer
 from app.util.server_locks import ServerLocks
 
 FORGET_AFTER_MS = 3_600_000
-"""A dead server is listed for so long."""
+"""How long a dead server stays in the list."""
 
 
 class ReplicaHealth(Wire):

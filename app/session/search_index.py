@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 OLD_PARTS = 200
 """Parts that are read at once."""
 TEXTS, CHARACTERS = 25, 100_000
-"""That are indexed at once: for so long other commits wait."""
+"""How much is indexed in one commit, for which the others wait."""
 PAUSE_SECONDS = 0.02
 PROGRESS_SECONDS = 10.0
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
-"""A connection that is idle for so long is closed by the database."""
+"""The database closes a connection that is idle for longer than IDLE_MS."""
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
 
 

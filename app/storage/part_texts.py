@@ -31,7 +31,7 @@ ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")
 
 RECENT = 1_000
-"""Of the newest texts PostgreSQL reads so many before it takes its index, which knows no order: what occurs more often than once
+"""How many of the newest texts PostgreSQL reads before it takes its index, which knows no order: what occurs more often than once
 in fifty texts is found among them, and of what is left the index finds few."""
 SMALL_SCOPE = 2_000
 """Parts of a session or directory that are read through, rather than all that the index finds of others."""
@@ -285,7 +285,7 @@ def old_parts(connection: Connection, upto: int, limit: int) -> Sequence[Row[Any
 
 
 def index_some(connection: Connection, limit: int, characters: int) -> int:
-    """Puts texts into the index: at most `limit` with so many `characters` together, or one that is longer. Returns how many."""
+    """Puts texts into the index: at most `limit`, with at most `characters` together, or one that is longer. Returns how many."""
     unindexed = _SQLITE_UNINDEXED if connection.dialect.name == "sqlite" else _UNINDEXED
     query = select(PART_TEXT.c.part_seq, func.length(PART_TEXT.c.text).label("size")).where(unindexed)
     taken: list[int] = []

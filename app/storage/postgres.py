@@ -19,7 +19,7 @@ class _WithoutNul(StrDumperUnknown):
 
 
 IDLE_IN_TRANSACTION_MS = 2_500
-"""A server that is frozen or cut off within a transaction holds the others up for so long at most: less than the time after which
+"""The longest that a server which is frozen or cut off within a transaction holds the others up: less than the time after which
 they would take themselves for cut off, and stop their turns."""
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 """In seconds: an idle connection to a machine that is gone is given up after eleven."""

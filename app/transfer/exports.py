@@ -30,7 +30,7 @@ _DIFFS: TypeAdapter[list[FileDiff]] = TypeAdapter(list[FileDiff])
 
 PIECE_BYTES = 256 * 1024
 PAGE_MESSAGES = 20
-"""So many messages are in memory at a time."""
+"""How many messages are in memory at a time."""
 
 
 class NoRoomToExport(ServiceError):

@@ -14,7 +14,7 @@ from app.users.principal import Principal, Role
 from app.util import clock
 
 FRESH_SECONDS = 1.0
-"""What is changed on one server or by a command counts on all others so much later at most."""
+"""How long a server may go on with the users that it has read: a change made elsewhere counts by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Users:
     async def get(self, name: str) -> User | None:
         return (await self.all()).get(name)
 
-    def are_there(self) -> bool:
+    def exist(self) -> bool:
         """Whether this server has users, as they were last read."""
         return self._expected or bool(self._users)
 

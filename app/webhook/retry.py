@@ -6,7 +6,8 @@ GIVE_UP_AFTER_MS = 24 * 3_600_000
 
 
 def next_attempt(attempts: int, failed_since: int, now: int) -> int | None:
-    """After so many failed ones. The delay doubles up to an hour; the last attempt is a day after the first. None: no more."""
+    """When to try again after `attempts` failures: the delay doubles up to an hour, the last attempt is a day after the first.
+    None: no more."""
     end = failed_since + GIVE_UP_AFTER_MS
     if now >= end:
         return None

@@ -32,9 +32,9 @@ from app.webhook.sender import SendResult
 log = logging.getLogger(__name__)
 
 STORE_SECONDS = 0.25
-"""What was accepted is stored so much later at most, while more is sent."""
+"""The longest delay between an acceptance and its being stored, while more is sent."""
 STORE_SKIPPED = 500
-"""So many events that a webhook is not sent may lie between its cursor and the stored one."""
+"""How many events that a webhook is not sent may lie between its cursor and the stored one."""
 AFTER_FAILURE_SECONDS = 2.0
 
 

@@ -792,8 +792,8 @@ def usage_get(
 def session_prune(body: models.PruneInput) -> Operation[models.PruneReport]:
     """POST /prune
 
-    Deletes sessions that nobody has used for so long, each with all below it. What runs, is shared or `pinned` stays, and
-    what stands below or above it. It goes on when the client goes away.
+    Deletes sessions that nobody has used for `olderThanDays`, each with all below it. What runs, is shared or `pinned` stays,
+    and what stands below or above it. It goes on when the client goes away.
     """
     return Operation("POST", "/prune", models.PruneReport, body=body)
 
