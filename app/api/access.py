@@ -63,7 +63,9 @@ _READ = (
     "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
     "session.queue "
     "v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
-    "v2.provider.get v2.fs.find v2.fs.list v2.fs.read"
+    "v2.provider.get v2.fs.find v2.fs.list v2.fs.read "
+    "v2.permission.request.list v2.permission.saved.list v2.session.permission.list v2.session.permission.get "
+    "v2.question.request.list v2.session.question.list"
 )
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "
@@ -74,7 +76,9 @@ _WRITE = (
     "provider.oauth.authorize provider.oauth.callback "
     "session.unrevert session.share session.unshare permission.reply permission.respond question.reply question.reject app.log "
     "auth.set auth.remove webhook.create webhook.update webhook.delete webhook.test "
-    "session.dequeue"
+    "session.dequeue "
+    "v2.permission.saved.remove v2.session.permission.create v2.session.permission.reply v2.session.question.reply "
+    "v2.session.question.reject"
 )
 _MANAGE = (
     "global.config.update global.upgrade "

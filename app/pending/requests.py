@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from app.bus.base import Event
-from app.schema.errors import NotFound
+from app.schema.errors import Conflict, NotFound
 from app.schema.permission import PermissionRequest
 from app.schema.question import QuestionRequest
 from app.storage import queries
@@ -98,11 +98,12 @@ class RequestKind(Generic[R, T]):
 
 @dataclass(frozen=True, slots=True)
 class Resolution(Generic[T]):
-    """An answer to one request, with the event that announces it."""
+    """An answer to one request, with the event that announces it; of an unattended one nothing else stays."""
 
     request_id: str
     event: Event
     answer: T
+    unattended: bool = False
 
 
 POLL_SECONDS = 0.25
@@ -161,6 +162,17 @@ class PendingRequests(Generic[R, T]):
             raise
         finally:
             self._pending.pop(pending.request.id, None)
+
+    async def put(self, directory: str, request: R) -> None:
+        """Stores and announces an unattended request. Raises Conflict for an id that is in use."""
+        pending = PendingRequest[R, T](directory, request)
+
+        def require_new(connection: Connection) -> None:
+            if queries.has_request(connection, request.id):
+                raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
+            connection.execute(self._sql.put_request, pending.row(self._kind.name))
+
+        await self._writer.commit(Change(events=[self._asked(pending)], work=require_new))
 
     async def _consume(self, pending: PendingRequest[R, T]) -> None:
         """An answer is acted on by the server that deletes its row: one that was frozen meanwhile finds that another has taken
@@ -245,6 +257,13 @@ class PendingRequests(Generic[R, T]):
             raise RequestNotPending(request_id)
         return PendingRequest(row.directory, request)
 
+    async def find_in(self, session_id: str, request_id: str) -> PendingRequest[R, T]:
+        """Raises RequestNotPending, also for one of another session."""
+        pending = await self.find(request_id)
+        if pending.request.session_id != session_id:
+            raise RequestNotPending(request_id)
+        return pending
+
     async def require_visible(self, request_id: str, may_see: Callable[[str], bool]) -> None:
         """`may_see` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
 
@@ -284,7 +303,10 @@ class PendingRequests(Generic[R, T]):
 
     def _answer(self, connection: Connection, resolution: Resolution[T]) -> bool:
         answer = {"of": resolution.request_id, "given": self._kind.write_answer(resolution.answer)}
-        return bool(connection.execute(self._sql.answer_request, answer).rowcount)
+        answered = bool(connection.execute(self._sql.answer_request, answer).rowcount)
+        if answered and resolution.unattended:
+            connection.execute(self._sql.delete_request, {"gone": resolution.request_id})
+        return answered
 
     async def _wake_when(self, stored: asyncio.Future[None], resolutions: list[Resolution[T]], answered: list[str]) -> None:
         await stored
@@ -299,20 +321,30 @@ class PendingRequests(Generic[R, T]):
 
     async def all_json(self, directory: str, owner: str | None = None) -> bytes:
         """With `owner` those of one user's sessions."""
+        return b"[%b]" % b",".join(body.encode() for body, _ in await self._all(directory, owner))
+
+    async def all(self, directory: str, owner: str | None = None) -> list[R]:
+        return [request for _, request in await self._all(directory, owner)]
+
+    async def _all(self, directory: str, owner: str | None) -> list[tuple[str, R]]:
         withdrawn = set(self._withdrawn)  # a row may be read that is gone, and forgotten here, when it has been read
         bodies = await self._database.read(
             lambda connection: queries.pending_requests(connection, self._kind.name, directory, owner)
         )
         requests = [(body, self._kind.parse(body)) for body in bodies]
         hidden = withdrawn | self._withdrawn.keys()
-        return b"[%b]" % b",".join(body.encode() for body, request in requests if request and request.id not in hidden)
+        return [(body, request) for body, request in requests if request and request.id not in hidden]
 
     async def adopt_orphans(self, sessions: Collection[str] | None = None) -> list[R]:
         """Takes over the requests of dead servers in `sessions`, or in all sessions without a lease. An answer to one is kept
         until the resumed tool call asks again."""
         rows = await self._database.read(lambda connection: queries.orphaned_requests(connection, self._kind.name, sessions))
         requests = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
-        orphans = [(directory, request) for directory, request in requests if request.id not in self._withdrawn]
+        orphans = [
+            (directory, request)
+            for directory, request in requests
+            if request.id not in self._withdrawn and not request.unattended
+        ]
         for directory, request in orphans:
             self._pending.setdefault(request.id, PendingRequest(directory, request, is_orphaned=True))
         return [request for _, request in orphans]

@@ -13,7 +13,9 @@ from app.pending.requests import LeaseOfRun, PendingRequest, PendingRequests, Re
 from app.permission import rules
 from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage, PermissionVetoed
 from app.permission.rules import Subject
+from app.permission.saved import SavedApprovals, scope_of
 from app.project.location import Location
+from app.schema.errors import TooMany
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage import queries
@@ -23,6 +25,22 @@ from app.storage.writer import Rows, Writer
 from app.telemetry.observer import NOBODY, Observer
 
 log = logging.getLogger(__name__)
+
+_ACTIONS: dict[type[rules.PermissionDecision], Action] = {
+    rules.Allowed: "allow",
+    rules.NeedsApproval: "ask",
+    rules.Forbidden: "deny",
+}
+MOST_OF_SESSION = 100
+"""Requests that wait, above which clients may add none."""
+
+
+class TooManyRequests(TooMany):
+    name = "TooManyRequestsError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"{MOST_OF_SESSION} permission requests of {session_id} wait for a reply already: reply to some first.")
+
 
 PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
 """The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
@@ -69,6 +87,7 @@ class Permissions:
         kind = RequestKind("permission", PermissionRequest.model_validate_json, _write_answer, _read_answer, _asked, _withdrawn)
         self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, sql, writer, observer)
         self._checks: dict[str, PermissionCheck] = {}
+        self.saved = SavedApprovals(database, sql)
 
     async def ask(self, check: PermissionCheck) -> None:
         """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""
@@ -82,6 +101,20 @@ class Permissions:
                 raise PermissionDenied(decision.rules)
             case rules.NeedsApproval():
                 (await self._wait(check)).require_allowed()
+
+    async def ask_unattended(self, check: PermissionCheck) -> Action:
+        """What the rules say. Where they say `ask` the user is asked, and nobody waits: the reply is an event. Raises Conflict
+        for an id that is in use, TooManyRequests."""
+        try:
+            decision = await self._decide(check)
+        except PermissionVetoed:
+            return "deny"
+        if isinstance(decision, rules.NeedsApproval):
+            session_id = check.request.session_id
+            if len(await self.pending.of_session(session_id)) >= MOST_OF_SESSION:
+                raise TooManyRequests(session_id)
+            await self.pending.put(check.location.directory, check.request)
+        return _ACTIONS[type(decision)]
 
     async def _wait(self, check: PermissionCheck) -> PermissionAnswer:
         pending = self.pending.add(check.location.directory, check.request, check.lease)
@@ -128,7 +161,7 @@ class Permissions:
 
     async def approved(self, project_id: str, owner: str = "") -> Ruleset:
         """The rules that replies of `always` added in a project, of one user."""
-        scope = _scope(project_id, owner)
+        scope = scope_of(project_id, owner)
         rows = await self._database.read(lambda connection: queries.approvals(connection, scope))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
@@ -157,7 +190,7 @@ class Permissions:
         """Of the approvals: users do not approve for each other."""
         session_id = request.session_id
         if check := self._checks.get(request.id):
-            return _scope(check.location.project_id, check.owner)
+            return scope_of(check.location.project_id, check.owner)
 
         def read(connection: Connection) -> tuple[str | None, dict[str, str]]:
             return queries.project_of(connection, session_id), queries.owners(connection, [session_id])
@@ -165,7 +198,7 @@ class Permissions:
         project_id, owners = await self._database.read(read)
         if project_id is None:
             raise RequestNotPending(request.id)
-        return _scope(project_id, owners[session_id])
+        return scope_of(project_id, owners[session_id])
 
     async def _also_answered(self, request: PermissionRequest, reply: Reply) -> list[PendingPermission]:
         """The session's other requests that the reply answers too."""
@@ -194,7 +227,8 @@ def _read_answer(stored: str) -> PermissionAnswer:
 
 
 def _resolution(pending: PendingPermission, answer: PermissionAnswer) -> Resolution[PermissionAnswer]:
-    return Resolution(pending.request.id, _replied(pending.directory, pending.request, answer.reply), answer)
+    event = _replied(pending.directory, pending.request, answer.reply)
+    return Resolution(pending.request.id, event, answer, bool(pending.request.unattended))
 
 
 def _asked(directory: str, request: PermissionRequest) -> Event:

@@ -1,4 +1,6 @@
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from app.schema.base import Metadata, PermissionID, SessionID, Wire
 
@@ -30,6 +32,7 @@ class PermissionRequest(Wire):
     metadata: Metadata
     always: list[str]
     tool: CallRef | None = None
+    unattended: Annotated[bool | None, Field(description="A client asked: no tool call waits for the reply")] = None
 
 
 class ReplyInput(Wire):

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 from app.schema.base import QuestionID, SessionID, Wire
 from app.schema.permission import CallRef
 
@@ -16,6 +18,8 @@ class QuestionInfo(Wire):
 
 
 class QuestionRequest(Wire):
+    unattended: ClassVar[bool] = False
+
     id: QuestionID
     session_id: SessionID
     questions: list[QuestionInfo]

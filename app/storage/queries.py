@@ -588,6 +588,13 @@ def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
     return [(row.permission, row.pattern) for row in rows]
 
 
+def all_approvals(connection: Connection) -> list[tuple[str, str, str]]:
+    """(project_id, permission, pattern), in the order of these."""
+    columns = (APPROVAL.c.project_id, APPROVAL.c.permission, APPROVAL.c.pattern)
+    rows = connection.execute(select(*columns).order_by(*columns)).all()
+    return [(row.project_id, row.permission, row.pattern) for row in rows]
+
+
 _REQUESTS = select(PENDING_REQUEST.c.directory, PENDING_REQUEST.c.body).order_by(PENDING_REQUEST.c.seq)
 _WAITING_REQUESTS = _REQUESTS.where(PENDING_REQUEST.c.answer.is_(None))
 
@@ -617,6 +624,11 @@ def session_of_request(connection: Connection, request_id: str) -> str | None:
 
 def is_pending(connection: Connection, request_id: str) -> bool:
     return connection.execute(_WAITING_REQUESTS.where(PENDING_REQUEST.c.id == request_id)).one_or_none() is not None
+
+
+def has_request(connection: Connection, request_id: str) -> bool:
+    """Whether it waits or is answered."""
+    return connection.execute(select(PENDING_REQUEST.c.seq).where(PENDING_REQUEST.c.id == request_id)).first() is not None
 
 
 def answered_requests(connection: Connection, request_ids: Collection[str]) -> Sequence[Row[Any]]:

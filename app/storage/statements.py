@@ -163,6 +163,7 @@ class Statements:
     def _make_removals(self) -> None:
         self.delete_session = delete(SESSION).where(SESSION.c.id == bindparam("gone"))
         self.delete_approvals = delete(APPROVAL).where(APPROVAL.c.session_id == bindparam("gone"))
+        self.delete_approval = _delete(APPROVAL, project_id="of_project", permission="of_permission", pattern="gone")
         self.delete_message = _delete(MESSAGE, session_id="of_session", id="gone")
         self.delete_message_parts = _delete(PART, session_id="of_session", message_id="gone")
         self.close_prompts = (

@@ -1113,6 +1113,8 @@ class PermissionRequest(Wire):
     metadata: dict[str, Any]
     always: list[str]
     tool: CallRef | None = None
+    unattended: bool | None = None
+    """A client asked: no tool call waits for the reply"""
 
 
 class Position(Wire):

@@ -50,6 +50,9 @@ BODIES: Mapping[str, Any] = {
     "permission.reply": {"reply": "once"},
     "permission.respond": {"response": "once"},
     "question.reply": {"answers": [["x"]]},
+    "v2.session.permission.create": {"action": "bash", "resources": ["x"]},
+    "v2.session.permission.reply": {"reply": "once"},
+    "v2.session.question.reply": {"answers": [["x"]]},
     "app.log": {"service": "test", "level": "info", "message": "x"},
     "auth.set": {"type": "api", "key": "sk-0123456789"},
     "config.update": {"username": "x"},
@@ -126,6 +129,7 @@ UNKNOWN = {
     "webhookID": "whk_unknown",
     "id": "wrk_unknown",
     "path": "a.txt",
+    "id": "psv_unknown",
 }
 
 

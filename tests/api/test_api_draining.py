@@ -17,6 +17,9 @@ SERVED = {
     ("POST", "/question/{requestID}/reject"),
     ("POST", "/auth/event-token"),
     ("POST", "/log"),
+    ("POST", "/api/session/{sessionID}/permission/{requestID}/reply"),
+    ("POST", "/api/session/{sessionID}/question/{requestID}/reply"),
+    ("POST", "/api/session/{sessionID}/question/{requestID}/reject"),
 }
 """What a running turn may need, or a client that follows it."""
 

@@ -45,5 +45,9 @@ def located_list(location: Location, values: Iterable[Wire]) -> Response:
     return located(location, json_array([value.wire_json() for value in values]))
 
 
+def no_content() -> Response:
+    return Response(status_code=204)
+
+
 def router(**options: Any) -> APIRouter:
     return APIRouter(prefix="/api", route_class=TaggedRoute, **options)
