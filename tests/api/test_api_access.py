@@ -129,7 +129,6 @@ UNKNOWN = {
     "webhookID": "whk_unknown",
     "id": "wrk_unknown",
     "path": "a.txt",
-    "id": "psv_unknown",
 }
 
 
