@@ -86,4 +86,4 @@ async def test_who_asked_for_ids_is_told_when_to_come_back(app: RunningApp, quer
         assert "server.connected" in await anext(pieces)
         await app.fastapi.state.server.wind_down()
         rest = "".join([piece async for piece in pieces])
-    assert bool(re.search(r'^retry: \d+\ndata: \{"type":"server.heartbeat".*\n\n\Z', rest, re.M)) == gets_hint
+    assert bool(re.search(r'^retry: \d+\ndata: \{"id":"evt_\w+","type":"server.heartbeat".*\n\n\Z', rest, re.M)) == gets_hint
