@@ -5,6 +5,7 @@ The id is written when an event is sent, by `app.bus.event_id`.
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union
 
+import orjson
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -17,6 +18,7 @@ from app.schema.permission import PermissionRequest, Reply
 from app.schema.project import Project
 from app.schema.question import Answer, QuestionRequest
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
+from app.util import clock
 
 
 class Nothing(Wire):
@@ -31,7 +33,7 @@ class OfDirectory(Wire):
     directory: str
 
 
-class SessionInfo(Wire):
+class SessionInfo(OfSession):
     info: Session
 
 
@@ -52,7 +54,7 @@ class TodosOfSession(OfSession):
     todos: list[Todo]
 
 
-class MessageInfo(Wire):
+class MessageInfo(OfSession):
     info: Message
 
 
@@ -68,9 +70,12 @@ class QueueRef(OfSession):
     queued_id: str
 
 
-class PartChange(Wire):
+class PartChange(OfSession):
+    """`time` in epoch milliseconds."""
+
     part: Part
     delta: str | None = None
+    time: int
 
 
 class PartGain(PartRef):
@@ -140,6 +145,11 @@ class AnnouncedEvent(Wire):
     def around(cls, properties: bytes) -> RenderedEvent:
         """The event, of properties that are JSON already."""
         return RenderedEvent(cls._head + properties + b"}")
+
+    @classmethod
+    def around_info(cls, session_id: str, info: bytes) -> RenderedEvent:
+        """The event of a session or message, which is JSON already."""
+        return cls.around(b'{"sessionID":%b,"info":%b}' % (orjson.dumps(session_id), info))
 
 
 class EventServerConnected(AnnouncedEvent):
@@ -244,6 +254,12 @@ class EventMessageRemoved(AnnouncedEvent):
 class EventMessagePartUpdated(AnnouncedEvent):
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
+
+    @classmethod
+    def around_part(cls, session_id: str, part: bytes, delta: str = "") -> RenderedEvent:
+        """The event of a part, which is JSON already. It comes first: servers that share a database look there for its id."""
+        gained = b',"delta":' + orjson.dumps(delta) if delta else b""
+        return cls.around(b'{"part":%b%b,"sessionID":%b,"time":%d}' % (part, gained, orjson.dumps(session_id), clock.now_ms()))
 
 
 class EventMessagePartDelta(AnnouncedEvent):

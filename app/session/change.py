@@ -70,20 +70,20 @@ class SessionChange:
     def create_session(self, session: Session) -> None:
         info = session.wire_json()
         self._put_session(session)
-        self.announce(EventSessionCreated.around(b'{"info":%b}' % info))
-        self.announce(EventSessionUpdated.around(b'{"info":%b}' % info))
+        self.announce(EventSessionCreated.around_info(session.id, info))
+        self.announce(EventSessionUpdated.around_info(session.id, info))
 
     def update_session(self, session: Session) -> None:
         self._put_session(session)
-        self.announce(EventSessionUpdated.around(b'{"info":%b}' % session.wire_json()))
+        self.announce(EventSessionUpdated.around_info(session.id, session.wire_json()))
 
     def transfer_session(self, session: Session, before: str) -> None:
         """Its owner is another one than `before`, for whom it is deleted; for the new one it is created."""
-        info = b'{"info":%b}' % session.wire_json()
+        info = session.wire_json()
         self._put_session(session)
-        self._announce_to(before, EventSessionDeleted.around(b'{"info":%b}' % _as_owned_by(before, session).wire_json()))
-        self._announce_to(session.owner or "", EventSessionCreated.around(info))
-        self._announce_to(session.owner or "", EventSessionUpdated.around(info))
+        self._announce_to(before, EventSessionDeleted.around_info(session.id, _as_owned_by(before, session).wire_json()))
+        self._announce_to(session.owner or "", EventSessionCreated.around_info(session.id, info))
+        self._announce_to(session.owner or "", EventSessionUpdated.around_info(session.id, info))
 
     def _announce_to(self, owner: str, event: RenderedEvent) -> None:
         self.change.events.append(Event.of(event, self._directory, self.session_id).stored(owner, None))
@@ -96,7 +96,7 @@ class SessionChange:
         """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
         self.change.writes.append((self._sql.delete_approvals, [{"gone": session.id}]))
         self.change.writes.append((self._sql.delete_session, [{"gone": session.id}]))
-        self.announce(EventSessionDeleted.around(b'{"info":%b}' % session.wire_json()))
+        self.announce(EventSessionDeleted.around_info(session.id, session.wire_json()))
 
     def put_message(self, message: Message, input_hash: str | None = None, *, waits: bool = False) -> None:
         """`input_hash` and `waits` keep their first values when a message is stored again."""
@@ -104,7 +104,7 @@ class SessionChange:
         self.change.writes.append((self._sql.put_message, [row]))
         self._created[message.id] = message.time.created
         info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
-        self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
+        self.announce(EventMessageUpdated.around_info(self.session_id, info))
 
     def put_part(self, part: Part) -> None:
         row = rows.part_row(part)
@@ -112,7 +112,7 @@ class SessionChange:
         self.parts.append(part)
         self.final_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
-        self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
+        self.announce(EventMessagePartUpdated.around_part(self.session_id, text))
 
     def add_usage(self, usage: StepUsage) -> None:
         """Into the ledger, together with the end of the step that took it."""
@@ -165,10 +165,10 @@ class SessionChange:
             of_message[part["message_id"]].append(part)
         for message in messages:
             info = rows.message_json(self.session_id, message["id"], message["parent_id"], message["body"])
-            self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
+            self.announce(EventMessageUpdated.around_info(self.session_id, info))
             for part in of_message[message["id"]]:
                 text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
-                self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
+                self.announce(EventMessagePartUpdated.around_part(self.session_id, text))
 
     def put_history(
         self,

@@ -863,6 +863,7 @@ class MessageData(Wire):
 
 
 class MessageInfo(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
     info: Message
 
 
@@ -1045,8 +1046,12 @@ class OfSession(Wire):
 
 
 class PartChange(Wire):
+    """`time` in epoch milliseconds."""
+
+    session_id: Annotated[str, Field(alias="sessionID")]
     part: Part
     delta: str | None = None
+    time: int
 
 
 class PartGain(Wire):
@@ -1522,6 +1527,7 @@ class SessionHistory(Wire):
 
 
 class SessionInfo(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
     info: Session
 
 
