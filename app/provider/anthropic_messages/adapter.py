@@ -38,9 +38,12 @@ class Anthropic(SdkAdapter):
 
     def _client(self, timeout: "httpx2.Timeout") -> SdkClient:
         headers = self._signed_headers()
-        from anthropic import AsyncAnthropic
+        from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-        client = AsyncAnthropic(api_key=self._api_key or NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout)
+        key, http_client = self._api_key or NO_KEY, DefaultAioHttpClient(timeout=timeout)
+        client = AsyncAnthropic(
+            api_key=key, base_url=self._base_url or None, max_retries=0, timeout=timeout, http_client=http_client
+        )
         client.base_url = _VERSION_AT_END.sub("", str(client.base_url))
         return SdkClient(client, headers)
 

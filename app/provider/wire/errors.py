@@ -50,11 +50,11 @@ def failure_of(error: BaseException, url: str) -> ApiFailure | None:
         return ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
     chain = list(_causes(error))
     for cause in chain:
-        if isinstance(cause, OSError) and cause.errno == errno.ECONNRESET:
+        if _is_reset(cause):
             return _reset(cause, url)
     for cause in chain:
         if isinstance(cause, httpx2.RequestError):
-            return _transport(cause, url)
+            return _transport(_as_meant(cause), url)
     return None
 
 
@@ -163,7 +163,30 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _reset(error: OSError, url: str) -> ApiFailure:
+def _is_reset(error: BaseException) -> bool:
+    """aiohttp says in words alone that it happened in the middle of an answer."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ConnectionResetError.__name__ in str(error)
+    return isinstance(error, OSError) and error.errno == errno.ECONNRESET
+
+
+def _as_meant(error: "httpx2.RequestError") -> "httpx2.RequestError":
+    """The SDKs take every connection of aiohttp that fails for one that timed out."""
+    import aiohttp
+    import httpx2
+
+    match error.__cause__:
+        case aiohttp.ClientConnectorError() as refused:
+            return httpx2.ConnectError(str(refused))
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() as broken:
+            return httpx2.ReadError(str(broken))
+        case _:
+            return error
+
+
+def _reset(error: BaseException, url: str) -> ApiFailure:
     metadata = {"url": url, "code": "ECONNRESET", "syscall": "read", "message": str(error)}
     return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
 

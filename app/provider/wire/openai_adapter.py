@@ -19,7 +19,10 @@ class OpenAIAdapter(SdkAdapter):
         signed = any(name.lower() == "authorization" for name in headers)
         if not (key or self._base_url or signed):
             raise missing_key(self._provider_id)
-        from openai import AsyncOpenAI, Omit
+        from openai import AsyncOpenAI, DefaultAioHttpClient, Omit
 
-        client = AsyncOpenAI(api_key=key or NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout)
+        http_client = DefaultAioHttpClient(timeout=timeout)
+        client = AsyncOpenAI(
+            api_key=key or NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout, http_client=http_client
+        )
         return SdkClient(client, headers if key or signed else {**headers, "Authorization": Omit()})

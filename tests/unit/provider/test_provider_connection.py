@@ -77,6 +77,15 @@ async def test_nobody_listens(unused_tcp_port: int) -> None:
     assert failed.value.status is None
 
 
+async def test_a_connection_that_is_closed_before_the_answer() -> None:
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        provider = OpenAIChat("fake", api_key="k", base_url=f"http://127.0.0.1:{port}/v1", headers={}, options={})
+        with pytest.raises(ApiFailure, match=r"broke the connection off|reset by server") as failed:
+            await events_of(provider)
+    assert failed.value.retryable
+
+
 async def test_an_address_that_is_none_is_not_retried() -> None:
     provider = OpenAIChat("fake", api_key="k", base_url="localhost/v1", headers={}, options={})
     with pytest.raises(ApiFailure) as failed:
