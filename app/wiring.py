@@ -30,6 +30,7 @@ from app.bus.shared import SharedBus
 from app.config.flags import Flags
 from app.config.well_known import Organisations
 from app.context.instruction_pages import InstructionPages
+from app.intake.admission import Admissions
 from app.intake.attached_file import FileReader
 from app.intake.command import Commands
 from app.intake.prompt_queue import PromptQueue
@@ -85,6 +86,7 @@ from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.telemetry.observer import NOBODY, Observer
 from app.telemetry.telemetry import Telemetry, open_telemetry
+from app.timeline.service import Timeline
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.tool.web.pinned import PinnedRequests
@@ -465,6 +467,7 @@ def _sessions(core: _Core) -> SessionServices:
         reverts=Reverts(store),
         usage=UsageLedger(core.storage.database),
         search=MessageSearch(store),
+        timeline=Timeline(core.storage.database, store, core.storage.bus),
     )
 
 
@@ -509,10 +512,12 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
     prompts = Prompts(turns, intake, runner, gate, storage.leases)
     most_waiting = core.settings.max_waiting_prompts
     commands = Commands(toolbox.shell, toolbox.environment, toolbox.sandbox)
+    queue = PromptQueue(store, prompts, intake, runner, storage.leases, directories.instances, most_waiting)
     return RunServices(
         runner=runner,
         prompts=prompts,
-        queue=PromptQueue(store, prompts, intake, runner, storage.leases, directories.instances, most_waiting),
+        queue=queue,
+        admissions=Admissions(store, prompts, queue, intake, sessions.timeline),
         actions=SessionActions(
             store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects, storage.leases
         ),

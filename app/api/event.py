@@ -111,17 +111,26 @@ class _Wanted:
 
 
 async def _open(request: ServerRequest, directory: str | None, wanted: _Wanted) -> StreamingResponse:
+    listener = listen(request, directory, deltas=wanted.deltas, ids=wanted.ids)
+    return await stream(request, listener, _frames(request.services, listener, wanted))
+
+
+def listen(request: ServerRequest, directory: str | None, *, deltas: bool = False, ids: bool = False) -> Listener:
+    """Raises TooManyStreams."""
     app = request.services
     if app.events.bus.listeners() >= app.settings.max_event_streams:
         raise TooManyStreams(app.settings.max_event_streams)
-    listener = app.events.bus.subscribe(directory, deltas=wanted.deltas, ids=wanted.ids, audience=_audience(request))
-    frames = _frames(app, listener, wanted)
+    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=_audience(request))
+
+
+async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[Written]) -> StreamingResponse:
+    """Until the listener is closed: the frames end then. Raises what their first one raises."""
     try:
         first = await anext(frames)  # what fails here is still an answer with a status
     except BaseException:
         listener.close()
         raise
-    return EventStreamResponse(listener, _chained(first, frames), _while_logged_in(request, listener), app.observer)
+    return EventStreamResponse(listener, _chained(first, frames), _while_logged_in(request, listener), request.services.observer)
 
 
 async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from app.api.draining import Draining
 from app.api.rate_limits import RateLimits
 from app.bus.base import EventBus
+from app.intake.admission import Admissions
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
@@ -32,6 +33,7 @@ from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.storage.directory_state import DirectoryStates
 from app.telemetry.observer import NOBODY, Observer
+from app.timeline.service import Timeline
 from app.tool.toolbox import Toolbox
 from app.transfer.exports import Exports
 from app.transfer.imports import Imports
@@ -61,6 +63,7 @@ class SessionServices:
     reverts: Reverts
     usage: UsageLedger
     search: MessageSearch
+    timeline: Timeline
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class RunServices:
     runner: Runner
     prompts: Prompts
     queue: PromptQueue
+    admissions: Admissions
     actions: SessionActions
     deletion: Deletion
     disposal: Disposal

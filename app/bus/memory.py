@@ -29,7 +29,7 @@ class MemoryBus:
         self.burst = 0
         self._in_burst = False
         self._closed = False
-        self._wake: Callable[[], None] | None = None
+        self._wakes: list[Callable[[], None]] = []
 
     def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> Listener:
         listener = Listener(self, directory, **options)
@@ -42,7 +42,7 @@ class MemoryBus:
         return self.subscribe(directory, keeps_open=False)
 
     def notify(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+        self._wakes.append(wake)
 
     async def start(self) -> None:
         if self._head is not None:
@@ -74,8 +74,8 @@ class MemoryBus:
         self.newest = event.seq or self.newest
         if event.directory is not None and event.payload.startswith(_DISPOSED):
             self.disconnect(event.directory)
-        if self._wake is not None and event.seq is not None:
-            self._wake()
+        for wake in self._wakes if event.seq is not None else ():
+            wake()
 
     def publish_delta(self, delta: PartDelta) -> None:
         """Without a listener there is nothing to render; what a later one needs is in the store."""

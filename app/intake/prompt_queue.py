@@ -107,6 +107,16 @@ class PromptQueue:
         await self._intake.dequeue(session_id, session.directory, queued_id)
         self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
 
+    async def all_answered(self, session_id: str) -> None:
+        """Returns when the session is idle, on whatever server, and nothing waits in its queue. Raises NotFound."""
+        await self._store.session_json(session_id)
+        while True:
+            await self._runner.idle(session_id)
+            await self._leases.free_elsewhere(session_id)
+            if not await self._rows(session_id) and not self._runner.is_running(session_id):
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
     async def answer(self, waiting: Waiting) -> bytes:
         """The JSON of the message that answers, when its turn has come and ended."""
         accepted = await asyncio.shield(waiting.started)

@@ -10,7 +10,7 @@ from app.agent.definitions import find as find_agent
 from app.intake import shell
 from app.intake.command import Commands
 from app.intake.prompts import Prompts
-from app.intake.user_message import Intake
+from app.intake.user_message import Intake, default_model_of
 from app.project.registry import Projects
 from app.runs.runner import Runner
 from app.schema.errors import Conflict
@@ -129,6 +129,21 @@ class SessionActions:
             HoldKind.REVERT,
             lambda: _uncancelled(self._reverts.unrevert(instance.location, instance.snapshots, session_id)),
         )
+
+    async def commit_revert(self, instance: Instance, session_id: str) -> None:
+        """What was reverted goes now, not with the next prompt. Raises SessionBusy, Aborted."""
+        await self._store.session_json(session_id)
+        await self._runner.run_exclusively(
+            session_id,
+            instance.location.directory,
+            HoldKind.REVERT,
+            lambda: _uncancelled(self._reverts.clean_up(instance.location, session_id)),
+        )
+
+    async def compact(self, instance: Instance, session_id: str) -> None:
+        """`summarize` with the model of the session."""
+        model = await self._intake.last_model(session_id) or default_model_of(instance)
+        await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
         row = await self._store.look_up(queries.input_hash, session_id, message_id) if message_id else None

@@ -171,7 +171,7 @@ class Intake:
             raise TooManyPrompts(session.id, self._limits.waiting_prompts)
         change = self._store.change(session.id, directory)
         if queued_id is not None:
-            change.dequeue_prompt(queued_id)
+            change.dequeue_prompt(queued_id, prepared.input.message_id)
         session = await self._reverts.add_cleanup(change, session)
         session.time.updated = clock.now_ms()
         if tools:
@@ -202,8 +202,8 @@ def default_model_of(instance: Instance) -> ModelRef:
 
 
 def content_hash(prompt: PromptInput) -> str:
-    """Of what it says, however long it may wait."""
-    said = prompt.model_copy(update={"when_busy": None, "deadline_seconds": None})
+    """Of what it says, however long it may wait, and whether or not it wants an answer yet."""
+    said = prompt.model_copy(update={"when_busy": None, "deadline_seconds": None, "no_reply": None})
     return hashlib.sha256(said.wire_json()).hexdigest()
 
 

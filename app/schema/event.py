@@ -5,7 +5,6 @@ The id is written when an event is sent, by `app.bus.event_id`.
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union
 
-import orjson
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -17,8 +16,8 @@ from app.schema.part import Part
 from app.schema.permission import PermissionRequest, Reply
 from app.schema.project import Project
 from app.schema.question import Answer, QuestionRequest
-from app.schema.session import FileDiff, Session, SessionStatus, Todo
-from app.util import clock
+from app.schema.session import FileDiff, Session, SessionModel, SessionStatus, Todo
+from app.schema.timeline import RevertState
 
 
 class Nothing(Wire):
@@ -33,7 +32,7 @@ class OfDirectory(Wire):
     directory: str
 
 
-class SessionInfo(OfSession):
+class SessionInfo(Wire):
     info: Session
 
 
@@ -54,7 +53,7 @@ class TodosOfSession(OfSession):
     todos: list[Todo]
 
 
-class MessageInfo(OfSession):
+class MessageInfo(Wire):
     info: Message
 
 
@@ -67,15 +66,15 @@ class PartRef(MessageRef):
 
 
 class QueueRef(OfSession):
+    """`message_id`: of the prompt's message, where the client has named it."""
+
     queued_id: str
+    message_id: str | None = None
 
 
-class PartChange(OfSession):
-    """`time` in epoch milliseconds."""
-
+class PartChange(Wire):
     part: Part
     delta: str | None = None
-    time: int
 
 
 class PartGain(PartRef):
@@ -84,6 +83,30 @@ class PartGain(PartRef):
     part_type: str
     field: str
     delta: str
+
+
+class SessionMoment(OfSession):
+    """`timestamp` in epoch milliseconds."""
+
+    timestamp: int
+
+
+class SwitchedAgent(SessionMoment):
+    message_id: str
+    agent: str
+
+
+class SwitchedModel(SessionMoment):
+    message_id: str
+    model: SessionModel
+
+
+class StagedRevert(SessionMoment):
+    revert: RevertState
+
+
+class CommittedRevert(SessionMoment):
+    message_id: str
 
 
 class PermissionReply(OfSession):
@@ -145,11 +168,6 @@ class AnnouncedEvent(Wire):
     def around(cls, properties: bytes) -> RenderedEvent:
         """The event, of properties that are JSON already."""
         return RenderedEvent(cls._head + properties + b"}")
-
-    @classmethod
-    def around_info(cls, session_id: str, info: bytes) -> RenderedEvent:
-        """The event of a session or message, which is JSON already."""
-        return cls.around(b'{"sessionID":%b,"info":%b}' % (orjson.dumps(session_id), info))
 
 
 class EventServerConnected(AnnouncedEvent):
@@ -241,6 +259,33 @@ class EventSessionError(AnnouncedEvent):
     properties: ErrorOfSession
 
 
+class EventSessionNextAgentSwitched(AnnouncedEvent):
+    type: Literal["session.next.agent.switched"] = "session.next.agent.switched"
+    properties: SwitchedAgent
+
+
+class EventSessionNextModelSwitched(AnnouncedEvent):
+    type: Literal["session.next.model.switched"] = "session.next.model.switched"
+    properties: SwitchedModel
+
+
+class EventSessionNextRevertStaged(AnnouncedEvent):
+    type: Literal["session.next.revert.staged"] = "session.next.revert.staged"
+    properties: StagedRevert
+
+
+class EventSessionNextRevertCleared(AnnouncedEvent):
+    type: Literal["session.next.revert.cleared"] = "session.next.revert.cleared"
+    properties: SessionMoment
+
+
+class EventSessionNextRevertCommitted(AnnouncedEvent):
+    """The messages from here on are removed."""
+
+    type: Literal["session.next.revert.committed"] = "session.next.revert.committed"
+    properties: CommittedRevert
+
+
 class EventMessageUpdated(AnnouncedEvent):
     type: Literal["message.updated"] = "message.updated"
     properties: MessageInfo
@@ -254,12 +299,6 @@ class EventMessageRemoved(AnnouncedEvent):
 class EventMessagePartUpdated(AnnouncedEvent):
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
-
-    @classmethod
-    def around_part(cls, session_id: str, part: bytes, delta: str = "") -> RenderedEvent:
-        """The event of a part, which is JSON already. It comes first: servers that share a database look there for its id."""
-        gained = b',"delta":' + orjson.dumps(delta) if delta else b""
-        return cls.around(b'{"part":%b%b,"sessionID":%b,"time":%d}' % (part, gained, orjson.dumps(session_id), clock.now_ms()))
 
 
 class EventMessagePartDelta(AnnouncedEvent):

@@ -52,6 +52,7 @@ class FileContent(Wire):
     type: Literal["file"] = "file"
     mime: str
     filename: str | None = None
+    description: str | None = None
     url: str
     source: FilePartSource | None = None
 

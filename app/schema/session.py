@@ -163,3 +163,4 @@ class RevertInput(Wire):
     message_id: MessageID
     part_id: str | None = None
     dry_run: StrictBool = False
+    files: Annotated[StrictBool, Field(description="false: only the messages are reverted")] = True

@@ -70,20 +70,20 @@ class SessionChange:
     def create_session(self, session: Session) -> None:
         info = session.wire_json()
         self._put_session(session)
-        self.announce(EventSessionCreated.around_info(session.id, info))
-        self.announce(EventSessionUpdated.around_info(session.id, info))
+        self.announce(EventSessionCreated.around(b'{"info":%b}' % info))
+        self.announce(EventSessionUpdated.around(b'{"info":%b}' % info))
 
     def update_session(self, session: Session) -> None:
         self._put_session(session)
-        self.announce(EventSessionUpdated.around_info(session.id, session.wire_json()))
+        self.announce(EventSessionUpdated.around(b'{"info":%b}' % session.wire_json()))
 
     def transfer_session(self, session: Session, before: str) -> None:
         """Its owner is another one than `before`, for whom it is deleted; for the new one it is created."""
-        info = session.wire_json()
+        info = b'{"info":%b}' % session.wire_json()
         self._put_session(session)
-        self._announce_to(before, EventSessionDeleted.around_info(session.id, _as_owned_by(before, session).wire_json()))
-        self._announce_to(session.owner or "", EventSessionCreated.around_info(session.id, info))
-        self._announce_to(session.owner or "", EventSessionUpdated.around_info(session.id, info))
+        self._announce_to(before, EventSessionDeleted.around(b'{"info":%b}' % _as_owned_by(before, session).wire_json()))
+        self._announce_to(session.owner or "", EventSessionCreated.around(info))
+        self._announce_to(session.owner or "", EventSessionUpdated.around(info))
 
     def _announce_to(self, owner: str, event: RenderedEvent) -> None:
         self.change.events.append(Event.of(event, self._directory, self.session_id).stored(owner, None))
@@ -96,7 +96,7 @@ class SessionChange:
         """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
         self.change.writes.append((self._sql.delete_approvals, [{"gone": session.id}]))
         self.change.writes.append((self._sql.delete_session, [{"gone": session.id}]))
-        self.announce(EventSessionDeleted.around_info(session.id, session.wire_json()))
+        self.announce(EventSessionDeleted.around(b'{"info":%b}' % session.wire_json()))
 
     def put_message(self, message: Message, input_hash: str | None = None, *, waits: bool = False) -> None:
         """`input_hash` and `waits` keep their first values when a message is stored again."""
@@ -104,7 +104,7 @@ class SessionChange:
         self.change.writes.append((self._sql.put_message, [row]))
         self._created[message.id] = message.time.created
         info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
-        self.announce(EventMessageUpdated.around_info(self.session_id, info))
+        self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
 
     def put_part(self, part: Part) -> None:
         row = rows.part_row(part)
@@ -112,7 +112,7 @@ class SessionChange:
         self.parts.append(part)
         self.final_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
-        self.announce(EventMessagePartUpdated.around_part(self.session_id, text))
+        self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
 
     def add_usage(self, usage: StepUsage) -> None:
         """Into the ledger, together with the end of the step that took it."""
@@ -137,9 +137,10 @@ class SessionChange:
 
     def enqueue_prompt(self, row: Mapping[str, Any]) -> None:
         self.change.writes.append((self._sql.put_queued_prompt, [row]))
-        self.announce(EventPromptQueued(properties=QueueRef(session_id=self.session_id, queued_id=row["id"])))
+        queued = QueueRef(session_id=self.session_id, queued_id=row["id"], message_id=row["message_id"])
+        self.announce(EventPromptQueued(properties=queued))
 
-    def dequeue_prompt(self, queued_id: str) -> None:
+    def dequeue_prompt(self, queued_id: str, message_id: str | None = None) -> None:
         """The change is refused with NotQueued when the prompt waits no more."""
 
         def require(connection: Connection) -> None:
@@ -148,7 +149,8 @@ class SessionChange:
 
         self.change.work = require
         self.change.writes.append((self._sql.delete_queued_prompt, [{"gone": queued_id}]))
-        self.announce(EventPromptDequeued(properties=QueueRef(session_id=self.session_id, queued_id=queued_id)))
+        dequeued = QueueRef(session_id=self.session_id, queued_id=queued_id, message_id=message_id)
+        self.announce(EventPromptDequeued(properties=dequeued))
 
     def remove_part(self, message_id: str, part_id: str) -> None:
         gone = {"of_session": self.session_id, "of_message": message_id, "gone": part_id}
@@ -165,10 +167,10 @@ class SessionChange:
             of_message[part["message_id"]].append(part)
         for message in messages:
             info = rows.message_json(self.session_id, message["id"], message["parent_id"], message["body"])
-            self.announce(EventMessageUpdated.around_info(self.session_id, info))
+            self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
             for part in of_message[message["id"]]:
                 text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
-                self.announce(EventMessagePartUpdated.around_part(self.session_id, text))
+                self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
 
     def put_history(
         self,

@@ -15,11 +15,21 @@ from pathlib import Path
 
 from app.project.location import Location
 from app.schema.errors import unknown
-from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.event import (
+    CommittedRevert,
+    ErrorOfSession,
+    EventSessionError,
+    EventSessionNextRevertCleared,
+    EventSessionNextRevertCommitted,
+    EventSessionNextRevertStaged,
+    SessionMoment,
+    StagedRevert,
+)
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
 from app.session.change import SessionChange
+from app.session.revert_state import revert_state
 from app.session.revert_target import RevertTarget, find_target, first_trees, outer_trees, reported_edits, unknown_changes
 from app.session.store import Store
 from app.session.summary import relative, totals
@@ -58,9 +68,15 @@ class Reverts:
                 )
                 return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
             session = await self._unrevert(location, snapshots, session, history)
-            revert = await self._revert_files(location, snapshots, session, target)
+            revert = (
+                await self._revert_files(location, snapshots, session, target)
+                if wanted.files
+                else Revert(message_id=target.message_id, part_id=target.part_id)
+            )
             change = self._store.change(session_id, location.directory)
             change.put_diff(diffs)
+            staged = StagedRevert(session_id=session_id, timestamp=clock.now_ms(), revert=revert_state(revert))
+            change.announce(EventSessionNextRevertStaged(properties=staged))
             try:
                 return await self._commit(change, session, revert=revert, summary=totals(diffs))
             except StorageError:
@@ -81,6 +97,8 @@ class Reverts:
             return session
         if session.revert.unfinished:
             return session.model_copy(update={"revert": None})
+        committed = CommittedRevert(session_id=session.id, timestamp=clock.now_ms(), message_id=session.revert.message_id)
+        change.announce(EventSessionNextRevertCommitted(properties=committed))
         history = await self._store.messages(session.id)
         at = next((n for n, message in enumerate(history) if message.info.id == session.revert.message_id), len(history))
         gone = history[at:]
@@ -109,6 +127,8 @@ class Reverts:
         states = await _snapshots_before_revert(snapshots, location, session, history)
         if snapshots is not None and states:
             _announce_failures(change, await self._put_back(location, snapshots, session, session.revert, states))
+        cleared = SessionMoment(session_id=session.id, timestamp=clock.now_ms())
+        change.announce(EventSessionNextRevertCleared(properties=cleared))
         return await self._commit(change, session, revert=None)
 
     async def _put_back(

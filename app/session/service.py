@@ -9,10 +9,17 @@ from app.permission.inheritance import inherited_rules, with_rules_appended, wit
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, NotFound, ServiceError, SessionNotFound, TooLarge
+from app.schema.event import (
+    AnnouncedEvent,
+    EventSessionNextAgentSwitched,
+    EventSessionNextModelSwitched,
+    SwitchedAgent,
+    SwitchedModel,
+)
 from app.schema.message import UserMessage
 from app.schema.part import Part
 from app.schema.permission import Ruleset
-from app.schema.session import CreateInput, Session, SessionTime, UpdateInput
+from app.schema.session import CreateInput, Session, SessionModel, SessionTime, UpdateInput
 from app.session import slug, title
 from app.session.change import SessionChange
 from app.session.gate import HoldKind, SessionGate
@@ -46,12 +53,21 @@ class SessionService:
         self._leases = leases
         self._gate = gate
 
-    async def create(self, location: Location, wanted: CreateInput, owner: str = "") -> Session:
+    async def find_or_create(self, session_id: str, location: Location, wanted: CreateInput, owner: str = "") -> Session:
+        """With an id that the client has chosen: a session is created once, however often that is asked for."""
+        async with self._store.lock(session_id):
+            try:
+                return await self._store.session(session_id)
+            except NotFound:
+                return await self.create(location, wanted, owner, session_id)
+
+    async def create(self, location: Location, wanted: CreateInput, owner: str = "", session_id: str | None = None) -> Session:
         """A child belongs to whom its parent belongs to, another session to `owner`."""
         async with self._parent_locked(wanted.parent_id):
             parent = await self._parent(wanted.parent_id)
             rules = inherited_rules(_rules(parent), wanted.permission or [])
             session = new_session(location, wanted.title, wanted.parent_id, rules or wanted.permission)
+            session.id = session_id or session.id
             session.owner = parent.owner if parent else owner or None
             session.agent, session.model, session.metadata = wanted.agent, wanted.model, wanted.metadata
             if session.owner:
@@ -122,6 +138,29 @@ class SessionService:
                     change.update_session(child)
             await self._store.commit(change)
         return session
+
+    async def switch_agent(self, location: Location, session_id: str, agent: str) -> None:
+        """For prompts to come that name none."""
+        async with self._store.lock(session_id):
+            session = await self._store.session(session_id)
+            message_id, now = ids.ascending("message"), clock.now_ms()
+            switched = SwitchedAgent(session_id=session_id, timestamp=now, message_id=message_id, agent=agent)
+            await self._switch(location, session, EventSessionNextAgentSwitched(properties=switched), agent=agent)
+
+    async def switch_model(self, location: Location, session_id: str, model: SessionModel) -> None:
+        """For prompts to come that name none."""
+        async with self._store.lock(session_id):
+            session = await self._store.session(session_id)
+            message_id, now = ids.ascending("message"), clock.now_ms()
+            switched = SwitchedModel(session_id=session_id, timestamp=now, message_id=message_id, model=model)
+            await self._switch(location, session, EventSessionNextModelSwitched(properties=switched), model=model)
+
+    async def _switch(self, location: Location, session: Session, event: AnnouncedEvent, **update: object) -> None:
+        touched = session.time.model_copy(update={"updated": clock.now_ms()})
+        change = self._store.change(session.id, location.directory)
+        change.update_session(session.model_copy(update={**update, "time": touched}))
+        change.announce(event)
+        await self._store.commit(change)
 
     async def transfer(self, location: Location, session_id: str, owner: str) -> None:
         """To another user, with all its descendants; the empty name: to nobody. Whoever had it is told that it is gone; its

@@ -28,6 +28,10 @@ class Statuses:
         elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in shown if row.age < SHOWN_FOR_MS}
         return elsewhere | {session: status for session, (where, status) in self._busy.items() if where == directory}
 
+    async def busy_sessions(self) -> set[str]:
+        """In whatever directory, on whatever server."""
+        return {*await self._store.query(queries.held_sessions, None), *self._busy}
+
     def set(self, session_id: str, directory: str, status: SessionStatus) -> asyncio.Future[None]:
         """The future is done when the status is announced. A session is idle for readers from then on; it stays busy if the
         change cannot be stored."""

@@ -26,7 +26,7 @@ from app.session.sequencer import Sequencer
 from app.storage import queries
 from app.storage.bodies import is_valid_body
 from app.storage.engine import Connection, Database, StorageError
-from app.storage.queries import SessionFilter
+from app.storage.queries import SessionFilter, SessionRange
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
 from app.util import clock, ids
@@ -337,6 +337,11 @@ class Store:
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
+
+    async def sessions_in(self, wanted: SessionRange) -> list[Session]:
+        """Without damaged ones. Raises UnknownAnchor."""
+        bodies = await self.query(queries.session_range, wanted)
+        return [session for body in rows.valid_sessions(bodies) if (session := _readable(body)) is not None]
 
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
         """Those that there are, without damaged ones."""

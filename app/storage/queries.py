@@ -27,6 +27,7 @@ from sqlalchemy import (
     text,
 )
 
+from app.schema.errors import NotFound
 from app.storage.now import now_ms
 from app.storage.statements import newest_answered
 from app.storage.tables import (
@@ -52,6 +53,13 @@ from app.storage.tables import (
 )
 
 # Sessions.
+
+
+class UnknownAnchor(NotFound):
+    """Of a page that begins beside it."""
+
+    def __init__(self, anchor: str) -> None:
+        super().__init__(f"{anchor} is not there any more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,43 @@ def _sessions(wanted: SessionFilter) -> Select[Any]:
     if wanted.limit is not None:
         query = query.limit(wanted.limit)
     return query
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRange:
+    """`limit` sessions beside the one with the id `anchor`, as MessageRange has it; of all projects, or as it says."""
+
+    limit: int
+    newest_first: bool = True
+    anchor: str | None = None
+    newer: bool = False
+    project_id: str | None = None
+    directory: str | None = None
+    search: str | None = None
+    owner: str | None = None
+    """None: whoever they belong to."""
+
+
+def session_range(connection: Connection, wanted: SessionRange) -> list[str]:
+    """The bodies, in the order wanted. Raises UnknownAnchor."""
+    query, newer = select(SESSION.c.body), not wanted.newest_first
+    if wanted.anchor is not None:
+        newer = wanted.newer
+        seq = connection.execute(select(SESSION.c.seq).where(SESSION.c.id == wanted.anchor)).scalar_one_or_none()
+        if seq is None:
+            raise UnknownAnchor(wanted.anchor)
+        query = query.where(SESSION.c.seq > seq if newer else SESSION.c.seq < seq)
+    if wanted.project_id is not None:
+        query = query.where(SESSION.c.project_id == wanted.project_id)
+    if wanted.directory is not None:
+        query = query.where(SESSION.c.directory == wanted.directory)
+    if wanted.search:
+        query = query.where(SESSION.c.title_folded.contains(fold(wanted.search), autoescape=True))
+    if wanted.owner is not None:
+        query = query.where(SESSION.c.owner == wanted.owner)
+    order = SESSION.c.seq.asc() if newer else SESSION.c.seq.desc()
+    found = list(connection.execute(query.order_by(order).limit(wanted.limit)).scalars())
+    return found if newer != wanted.newest_first else found[::-1]
 
 
 def session_ages(connection: Connection) -> Sequence[Row[Any]]:
@@ -296,6 +341,37 @@ def one_message(connection: Connection, session_id: str, message_id: str) -> Sto
 
 def _parts_of_one(connection: Connection, session_id: str, message_id: str) -> Sequence[Row[Any]]:
     return connection.execute(_PARTS_OF_ONE, {"session": session_id, "message": message_id}).all()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRange:
+    """`limit` messages beside the one with the id `anchor`, `newer` or older than it; without an anchor the first ones."""
+
+    limit: int
+    newest_first: bool
+    anchor: str | None = None
+    newer: bool = False
+
+
+def message_range(connection: Connection, session_id: str, wanted: MessageRange) -> StoredMessages:
+    """Oldest first, whatever the order wanted. Raises UnknownAnchor."""
+    query, newer = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == session_id), not wanted.newest_first
+    if wanted.anchor is not None:
+        newer = wanted.newer
+        seq = connection.execute(_ONE_MESSAGE, {"session": session_id, "message": wanted.anchor}).first()
+        if seq is None:
+            raise UnknownAnchor(wanted.anchor)
+        query = query.where(MESSAGE.c.seq > seq.seq if newer else MESSAGE.c.seq < seq.seq)
+    order = MESSAGE.c.seq.asc() if newer else MESSAGE.c.seq.desc()
+    found = connection.execute(query.order_by(order).limit(wanted.limit)).all()
+    page = found if newer else found[::-1]
+    return StoredMessages(page, _parts_of(connection, session_id, [row.id for row in page]))
+
+
+def some_messages(connection: Connection, session_id: str, message_ids: Collection[str]) -> StoredMessages:
+    found = _ALL_MESSAGES.where(MESSAGE.c.id.in_(message_ids))
+    rows = connection.execute(found, {"session": session_id}).all()
+    return StoredMessages(rows, _parts_of(connection, session_id, [row.id for row in rows]))
 
 
 _ONE_MESSAGE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.id == bindparam("message"))
@@ -669,6 +745,13 @@ def events_after(
 
 _ROW_BY_ROW = {"stream_results": True, "max_row_buffer": 4}
 """Without this, PostgreSQL's driver would fetch the whole result."""
+
+
+def session_events(connection: Connection, session_id: str, seq: int) -> Sequence[Row[Any]]:
+    """The journal's rows after a cursor that may be of a session: those that name it."""
+    columns = (EVENT.c.seq, EVENT.c.time, EVENT.c.payload)
+    named = EVENT.c.payload.contains(session_id, autoescape=True)
+    return connection.execute(select(*columns).where(EVENT.c.seq > seq, named).order_by(EVENT.c.seq)).all()
 
 
 def database_identity(connection: Connection) -> str:

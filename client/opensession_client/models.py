@@ -198,6 +198,12 @@ class CommandRun(Wire):
     message_id: Annotated[str, Field(alias="messageID")]
 
 
+class CommittedRevert(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    timestamp: int
+    message_id: Annotated[str, Field(alias="messageID")]
+
+
 class CompactionConfig(Wire):
     auto: bool | None = None
     prune: bool | None = None
@@ -524,6 +530,38 @@ class EventSessionIdle(Wire):
     properties: OfSession
 
 
+class EventSessionNextAgentSwitched(Wire):
+    id: str
+    type: Literal["session.next.agent.switched"] = "session.next.agent.switched"
+    properties: SwitchedAgent
+
+
+class EventSessionNextModelSwitched(Wire):
+    id: str
+    type: Literal["session.next.model.switched"] = "session.next.model.switched"
+    properties: SwitchedModel
+
+
+class EventSessionNextRevertCleared(Wire):
+    id: str
+    type: Literal["session.next.revert.cleared"] = "session.next.revert.cleared"
+    properties: SessionMoment
+
+
+class EventSessionNextRevertCommitted(Wire):
+    """The messages from here on are removed."""
+
+    id: str
+    type: Literal["session.next.revert.committed"] = "session.next.revert.committed"
+    properties: CommittedRevert
+
+
+class EventSessionNextRevertStaged(Wire):
+    id: str
+    type: Literal["session.next.revert.staged"] = "session.next.revert.staged"
+    properties: StagedRevert
+
+
 class EventSessionStatus(Wire):
     id: str
     type: Literal["session.status"] = "session.status"
@@ -625,6 +663,7 @@ class FilePart(Wire):
     type: Literal["file"] = "file"
     mime: str
     filename: str | None = None
+    description: str | None = None
     url: str
     source: Annotated[FileSource | SymbolSource | ResourceSource, Field(discriminator="type")] | None = None
 
@@ -634,6 +673,7 @@ class FilePartInput(Wire):
     type: Literal["file"] = "file"
     mime: str
     filename: str | None = None
+    description: str | None = None
     url: str
     source: Annotated[FileSource | SymbolSource | ResourceSource, Field(discriminator="type")] | None = None
 
@@ -863,7 +903,6 @@ class MessageData(Wire):
 
 
 class MessageInfo(Wire):
-    session_id: Annotated[str, Field(alias="sessionID")]
     info: Message
 
 
@@ -1046,12 +1085,8 @@ class OfSession(Wire):
 
 
 class PartChange(Wire):
-    """`time` in epoch milliseconds."""
-
-    session_id: Annotated[str, Field(alias="sessionID")]
     part: Part
     delta: str | None = None
-    time: int
 
 
 class PartGain(Wire):
@@ -1346,8 +1381,11 @@ class QuestionRequest(Wire):
 
 
 class QueueRef(Wire):
+    """`message_id`: of the prompt's message, where the client has named it."""
+
     session_id: Annotated[str, Field(alias="sessionID")]
     queued_id: Annotated[str, Field(alias="queuedID")]
+    message_id: Annotated[str | None, Field(alias="messageID")] = None
 
 
 class QueuedPrompt(Wire):
@@ -1451,6 +1489,26 @@ class RevertInput(Wire):
     message_id: Annotated[str, Field(alias="messageID")]
     part_id: Annotated[str | None, Field(alias="partID")] = None
     dry_run: Annotated[bool | None, Field(alias="dryRun")] = None
+    files: bool | None = None
+    """false: only the messages are reverted"""
+
+
+class RevertState(Wire):
+    message_id: Annotated[str, Field(alias="messageID")]
+    part_id: Annotated[str | None, Field(alias="partID")] = None
+    snapshot: str | None = None
+    diff: str | None = None
+    files: list[RevertedFile] | None = None
+
+
+class RevertedFile(Wire):
+    """What a revert makes of a file. `path` is relative to the worktree."""
+
+    path: str
+    status: Literal["added", "deleted", "modified"]
+    additions: int
+    deletions: int
+    patch: str
 
 
 class Rule(Wire):
@@ -1527,7 +1585,6 @@ class SessionHistory(Wire):
 
 
 class SessionInfo(Wire):
-    session_id: Annotated[str, Field(alias="sessionID")]
     info: Session
 
 
@@ -1537,6 +1594,13 @@ class SessionModel(Wire):
     id: str
     provider_id: Annotated[str, Field(alias="providerID")]
     variant: str | None = None
+
+
+class SessionMoment(Wire):
+    """`timestamp` in epoch milliseconds."""
+
+    session_id: Annotated[str, Field(alias="sessionID")]
+    timestamp: int
 
 
 class SessionMove(Wire):
@@ -1625,6 +1689,12 @@ class Span(Wire):
     end: int | None = None
 
 
+class StagedRevert(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    timestamp: int
+    revert: RevertState
+
+
 class Started(Wire):
     start: int
 
@@ -1687,6 +1757,20 @@ class SummarizeInput(Wire):
     provider_id: Annotated[str, Field(alias="providerID")]
     model_id: Annotated[str, Field(alias="modelID")]
     auto: bool | None = None
+
+
+class SwitchedAgent(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    timestamp: int
+    message_id: Annotated[str, Field(alias="messageID")]
+    agent: str
+
+
+class SwitchedModel(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+    timestamp: int
+    message_id: Annotated[str, Field(alias="messageID")]
+    model: SessionModel
 
 
 class Symbol(Wire):
@@ -2113,6 +2197,11 @@ Event = Annotated[
     | EventPromptQueued
     | EventPromptDequeued
     | EventSessionError
+    | EventSessionNextAgentSwitched
+    | EventSessionNextModelSwitched
+    | EventSessionNextRevertStaged
+    | EventSessionNextRevertCleared
+    | EventSessionNextRevertCommitted
     | EventMessageUpdated
     | EventMessageRemoved
     | EventMessagePartUpdated

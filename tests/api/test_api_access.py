@@ -22,7 +22,7 @@ from app.util import clock
 
 SECRET = "marked-secret-of-anna"
 NEVER_CALLED = "http://127.0.0.1:1/"
-NOT_JSON = (("GET", "/event"), ("GET", "/global/event"))
+NOT_JSON = (("GET", "/event"), ("GET", "/global/event"), ("GET", "/api/session/{sessionID}/event"))
 """Streams do not end; tests/api/test_api_users.py has them."""
 LAST = (
     "webhook.delete",
@@ -31,10 +31,16 @@ LAST = (
     "session.deleteMessage",
     "part.delete",
     "session.revert",
+    "v2.session.interrupt",
+    "v2.session.wait",
+    "v2.session.revert.stage",
+    "v2.session.compact",
     "session.delete",
 )
 """What takes from the others what they are to see: all ask for it of something unknown, the owner in the end of what is there."""
 SHOWING = ("session.list", "session.get", "session.messages", "session.message", "session.export", "find.messages")
+SHOWING += ("v2.session.list", "v2.session.get", "v2.session.messages", "v2.session.message", "v2.session.context")
+SHOWING += ("v2.session.history",)
 """What has the secret in it, for whoever may see it."""
 
 BODIES: Mapping[str, Any] = {
@@ -47,6 +53,10 @@ BODIES: Mapping[str, Any] = {
     "session.init": {"messageID": "msg_none", "providerID": "scripted", "modelID": "no-such-model"},
     "session.summarize": {"providerID": "scripted", "modelID": "no-such-model"},
     "session.revert": {"messageID": "msg_none"},
+    "v2.session.switchAgent": {"agent": "build"},
+    "v2.session.switchModel": {"model": {"id": "rules", "providerID": "scripted"}},
+    "v2.session.prompt": {"prompt": {"text": "Hi"}, "resume": False},
+    "v2.session.revert.stage": {"messageID": "msg_none"},
     "permission.reply": {"reply": "once"},
     "permission.respond": {"response": "once"},
     "question.reply": {"answers": [["x"]]},
@@ -203,6 +213,7 @@ REFUSED = (
     "JWT, alg none",
     "JWT, HS256 with the public key",
 )
+MAY_SEE = ("owner", "viewer", "admin", "JWT of an admin")
 FOR_ADMINS = (Permitted.ADMIN, Permitted.ADMIN_READER)
 OPEN = ("global.health", "share.session", "/", "/page/{name}", "/s/{shareID}")
 HIDDEN_OBJECTS = ("sessionID", "requestID", "permissionID", "webhookID")
@@ -245,22 +256,24 @@ async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
                 assert (status not in (401, 403)) == allowed, (who, route, status, body)
                 assert SECRET in body or operation not in SHOWING, (who, route)
                 cells += 1
+        cells += await streams_of_the_matrix(at)
         for operation in LAST:
             [route] = [route for route, name in routes.items() if name == operation]
             status, body = await at.ask(route, operation, "owner", at.objects)
-            assert status in (200, 404), (route, status, body)
+            assert status in (200, 204, 404), (route, status, body)
             cells += 1
-        cells += await streams_of_the_matrix(at)
     figure(f"{cells} cells: {len(routes)} routes × {len(at.logins)} kinds of login, on anna's objects and unknown ones; 0 wrong")
 
 
 async def streams_of_the_matrix(at: Desk) -> int:
-    """Both streams as everybody; what is in them: tests/api/test_api_users.py."""
+    """The streams as everybody; what is in them: tests/api/test_api_users.py."""
     cells = 0
     for _, path in NOT_JSON:
         for who, headers in at.logins.items():
-            async with at.app.client.stream("GET", path, headers=headers) as response:
+            async with at.app.client.stream("GET", path.format(**at.objects), headers=headers) as response:
                 assert (response.status_code in (401, 429)) == (who in REFUSED), (who, path, response.status_code)
+                hidden = names_what_is_hidden(path) and who not in (*REFUSED, *MAY_SEE)
+                assert (response.status_code == 404) == hidden, (who, path, response.status_code)
                 cells += 1
     return cells
 

@@ -49,5 +49,5 @@ def no_content() -> Response:
     return Response(status_code=204)
 
 
-def router(**options: Any) -> APIRouter:
-    return APIRouter(prefix="/api", route_class=TaggedRoute, **options)
+def router(prefix: str = "", **options: Any) -> APIRouter:
+    return APIRouter(prefix=f"/api{prefix}", route_class=TaggedRoute, **options)

@@ -42,6 +42,17 @@ class InvalidRequestError(TaggedAnswer):
     field: str | None = None
 
 
+class InvalidCursorError(TaggedAnswer):
+    status = 400
+    tag: Literal["InvalidCursorError"] = Field("InvalidCursorError", alias="_tag")
+
+
+class ConflictError(TaggedAnswer):
+    status = 409
+    tag: Literal["ConflictError"] = Field("ConflictError", alias="_tag")
+    resource: str | None = None
+
+
 class UnauthorizedError(TaggedAnswer):
     status = 401
     tag: Literal["UnauthorizedError"] = Field("UnauthorizedError", alias="_tag")

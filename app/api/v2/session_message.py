@@ -1,0 +1,135 @@
+"""What is in a session: messages, the model's context, and the session's events."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Path, Query
+from fastapi.responses import Response, StreamingResponse
+
+from app.api.deps import json_bytes
+from app.api.event import listen, stream
+from app.api.json_route import ServerRequest
+from app.api.v2.answers import Data, data, data_list, router
+from app.api.v2.cursors import PageEnds, invalid_cursor, read_cursor, write_cursor
+from app.api.v2.errors import InvalidCursorError, MessageNotFoundError, SessionNotFoundError, described
+from app.api.v2.session import DEFAULT_LIMIT, Order, SessionIdInPath
+from app.schema.base import MessageID, Wire
+from app.schema.timeline import SessionMessage, TimelineEvent
+from app.storage.queries import MessageRange, UnknownAnchor
+from app.timeline.numbers import LARGEST
+from app.timeline.service import EntryPage, TimelineReader
+
+routes = router(prefix="/session/{sessionID}", tags=["session"])
+
+MOST_MESSAGES = 200
+MOST_EVENTS = 100
+
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Events behind this `durable.seq`; all if absent")]
+
+
+class MessageCursor(Wire):
+    """`anchor`: the message that the page stands beside."""
+
+    anchor: MessageID
+    newer: bool
+    order: Order
+
+
+class SessionMessagesResponse(Wire):
+    data: list[SessionMessage]
+    cursor: PageEnds
+
+
+class SessionEventPage(Wire):
+    data: list[TimelineEvent]
+    has_more: bool
+
+
+@routes.get(
+    "/message",
+    operation_id="v2.session.messages",
+    response_model=SessionMessagesResponse,
+    responses=described(SessionNotFoundError, InvalidCursorError),
+)
+async def messages(
+    request: ServerRequest,
+    session_id: SessionIdInPath,
+    limit: Annotated[int, Query(ge=1, le=MOST_MESSAGES)] = DEFAULT_LIMIT,
+    order: Annotated[Order | None, Query(description="desc, the newest first, if absent")] = None,
+    cursor: Annotated[str | None, Query(description="From an answer, without `order`")] = None,
+) -> Response:
+    if cursor is not None and order is not None:
+        raise invalid_cursor("Cursor cannot be combined with order")
+    at = read_cursor(MessageCursor, cursor) if cursor is not None else None
+    ordered: Order = at.order if at else order or "desc"
+    wanted = MessageRange(limit, ordered == "desc", at.anchor if at else None, bool(at and at.newer))
+    try:
+        page = await request.services.sessions.timeline.page(session_id, wanted)
+    except UnknownAnchor as gone:
+        raise invalid_cursor(gone.message) from None
+    return json_bytes(SessionMessagesResponse(data=page.entries, cursor=_ends(page, ordered)).wire_json())
+
+
+def _ends(page: EntryPage, order: Order) -> PageEnds:
+    if page.first is None or page.last is None:
+        return PageEnds()
+    previous = MessageCursor(anchor=page.first, newer=order == "desc", order=order)
+    following = MessageCursor(anchor=page.last, newer=order == "asc", order=order)
+    return PageEnds(previous=write_cursor(previous), next=write_cursor(following))
+
+
+@routes.get(
+    "/message/{messageID}",
+    operation_id="v2.session.message",
+    response_model=Data[SessionMessage],
+    responses=described(SessionNotFoundError, MessageNotFoundError),
+)
+async def message(
+    request: ServerRequest, session_id: SessionIdInPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
+) -> Response:
+    return data((await request.services.sessions.timeline.message(session_id, message_id)).wire_json())
+
+
+@routes.get(
+    "/context",
+    operation_id="v2.session.context",
+    response_model=Data[list[SessionMessage]],
+    responses=described(SessionNotFoundError),
+)
+async def context(request: ServerRequest, session_id: SessionIdInPath) -> Response:
+    """What the model is sent of the session: from the newest summary on."""
+    return data_list(await request.services.sessions.timeline.context(session_id))
+
+
+@routes.get(
+    "/history", operation_id="v2.session.history", response_model=SessionEventPage, responses=described(SessionNotFoundError)
+)
+async def history(
+    request: ServerRequest,
+    session_id: SessionIdInPath,
+    limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
+    after: After = 0,
+) -> Response:
+    found = (await request.services.sessions.timeline.events(session_id, after)).events
+    return json_bytes(SessionEventPage(data=found[:limit], has_more=len(found) > limit).wire_json())
+
+
+@routes.get(
+    "/event",
+    operation_id="v2.session.events",
+    response_class=StreamingResponse,
+    responses={**described(SessionNotFoundError), 200: {"description": "Event stream", "model": TimelineEvent}},
+)
+async def events(request: ServerRequest, session_id: SessionIdInPath, after: After = 0) -> Response:
+    """What happened in the session behind an event, then what happens."""
+    services = request.services
+    session = await services.sessions.store.session(session_id)
+    listener = listen(request, session.directory)
+    reader = TimelineReader(listener, request.principal.may_see, services.events.heartbeat_seconds)
+    return await stream(request, listener, _frames(services.sessions.timeline.follow(session_id, after, reader)))
+
+
+async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:
+    """A comment, where nothing has happened, keeps the connection open."""
+    async for page in pages:
+        yield b"".join(b"data: %b\n\n" % event.wire_json() for event in page) or b": heartbeat\n\n"

@@ -1,0 +1,130 @@
+"""Prompts of the second API: admitted to a session, once however often they are sent, and begun unless told otherwise."""
+
+import mimetypes
+from urllib.parse import unquote, urlsplit
+
+from app.agent.definitions import default_agent
+from app.agent.definitions import find as find_agent
+from app.intake.prompt_queue import PromptQueue
+from app.intake.prompts import AcceptedPrompt, Prompts
+from app.intake.user_message import Intake, default_model_of, model_of_session
+from app.schema.errors import Conflict
+from app.schema.file import FileSource, SourceText
+from app.schema.message import PromptInput, UserMessage
+from app.schema.part import AgentPartInput, FilePartInput, ModelRef, PartInput, TextPartInput
+from app.schema.timeline import (
+    PromptAgentAttachment,
+    PromptFile,
+    PromptFileAttachment,
+    PromptSource,
+    PromptV2,
+    SentPrompt,
+    SessionInputAdmitted,
+    SessionPromptInput,
+)
+from app.session.store import Store
+from app.timeline.service import Admission, Timeline
+from app.util import ids
+from app.workspace.instance import Instance
+
+
+class Admissions:
+    def __init__(self, store: Store, prompts: Prompts, queue: PromptQueue, intake: Intake, timeline: Timeline) -> None:
+        self._store = store
+        self._prompts = prompts
+        self._queue = queue
+        self._intake = intake
+        self._timeline = timeline
+
+    async def admit(self, instance: Instance, session_id: str, wanted: SessionPromptInput) -> SessionInputAdmitted:
+        """Raises what `Prompts.accept` raises; Conflict for an id that is used for something else."""
+        message_id = wanted.id or ids.ascending("message")
+        before = await self._timeline.head()
+        prompt = await self._prompt(instance, session_id, message_id, wanted)
+        await self._accept(instance, session_id, prompt, wanted)
+        admission = await self._timeline.admission(session_id, message_id, before)
+        if wanted.id is not None and admission.delivery != wanted.delivery:
+            raise Conflict(f"Message {message_id} was sent with delivery {admission.delivery}. Use a new id for a new message.")
+        return _admitted(session_id, message_id, wanted, admission)
+
+    async def _accept(self, instance: Instance, session_id: str, prompt: PromptInput, wanted: SessionPromptInput) -> None:
+        if wanted.delivery == "queue" and (wanted.resume or self._prompts.is_running(session_id)):
+            accepted = await self._queue.accept(instance, session_id, prompt.model_copy(update={"when_busy": "queue"}))
+        else:
+            told = prompt.model_copy(update={"no_reply": None if wanted.resume else True})
+            accepted = await self._prompts.accept(instance, session_id, told)
+        if isinstance(accepted, AcceptedPrompt) and accepted.run is not None:
+            self._prompts.answer_later(session_id, accepted)
+
+    async def _prompt(self, instance: Instance, session_id: str, message_id: str, wanted: SessionPromptInput) -> PromptInput:
+        """With the session's agent and model; of a prompt that was sent before, with those that it got then."""
+        known = await self._known(session_id, message_id)
+        parts = prompt_parts(wanted.prompt)
+        if known is not None:
+            return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
+        session = await self._store.session(session_id)
+        agent = find_agent(instance.agents, session.agent) if session.agent else default_agent(instance.agents, instance.config)
+        model = model_of_session(session) or agent.model or await self._model(instance, session_id)
+        variant = session.model.variant if session.model else None
+        return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
+
+    async def _model(self, instance: Instance, session_id: str) -> ModelRef:
+        return await self._intake.last_model(session_id) or default_model_of(instance)
+
+    async def _known(self, session_id: str, message_id: str) -> UserMessage | None:
+        """Stored, or in the queue."""
+        messages = await self._timeline.stored_prompts(session_id, message_id)
+        return next((message.info for message in messages if isinstance(message.info, UserMessage)), None)
+
+
+def prompt_parts(prompt: SentPrompt) -> list[PartInput]:
+    files = [_file_part(file) for file in prompt.files or ()]
+    agents = [AgentPartInput(name=agent.name, source=_text(agent.source)) for agent in prompt.agents or ()]
+    return [TextPartInput(text=prompt.text), *files, *agents]
+
+
+def _file_part(file: PromptFile) -> FilePartInput:
+    source = _text(file.source)
+    return FilePartInput(
+        mime=mime_of(file),
+        filename=file.name,
+        description=file.description,
+        url=file.uri,
+        source=FileSource(text=source, path=file.name or unquote(urlsplit(file.uri).path)) if source else None,
+    )
+
+
+def mime_of(file: PromptFile) -> str:
+    """What a data URI says, or the name's end."""
+    if file.mime:
+        return file.mime
+    if file.uri.startswith("data:"):
+        return file.uri[len("data:") :].partition(",")[0].partition(";")[0] or "text/plain"
+    guessed = mimetypes.guess_type(unquote(urlsplit(file.uri).path))[0] or ""
+    return guessed if guessed.startswith(_NOT_TEXT) else "text/plain"
+
+
+_NOT_TEXT = ("image/", "audio/", "video/", "application/pdf")
+"""All else is read as text."""
+
+
+def _text(source: PromptSource | None) -> SourceText | None:
+    return SourceText(value=source.text, start=source.start, end=source.end) if source else None
+
+
+def _admitted(session_id: str, message_id: str, wanted: SessionPromptInput, admission: Admission) -> SessionInputAdmitted:
+    return SessionInputAdmitted(
+        admitted_seq=admission.admitted_seq,
+        id=message_id,
+        session_id=session_id,
+        prompt=_prompt(wanted.prompt),
+        delivery=admission.delivery,
+        time_created=admission.time,
+        promoted_seq=admission.promoted_seq,
+    )
+
+
+def _prompt(sent: SentPrompt) -> PromptV2:
+    files = [PromptFileAttachment(**{**file.model_dump(), "mime": mime_of(file)}) for file in sent.files or ()]
+    agents: list[PromptAgentAttachment] = sent.agents or []
+    return PromptV2(text=sent.text, files=files or None, agents=agents or None)

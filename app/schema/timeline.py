@@ -1,0 +1,299 @@
+"""A session in the second API's words: `SessionMessage`, closed below, and the events of `session.next.*`.
+
+A message is one entry in the session: what the user or the assistant said, a command line, a summary. The parts of the first
+API are its `content`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictBool
+
+from app.schema.base import MessageID, Metadata, SessionID, Wire
+from app.schema.message import AssistantTime, UserTime
+from app.schema.part import Tokens
+from app.schema.session import SessionModel
+
+
+class LocationRef(Wire):
+    directory: str
+
+
+class RevertedFile(Wire):
+    """What a revert makes of a file. `path` is relative to the worktree."""
+
+    path: str
+    status: Literal["added", "deleted", "modified"]
+    additions: int
+    deletions: int
+    patch: str
+
+
+class RevertState(Wire):
+    message_id: str
+    part_id: str | None = None
+    snapshot: str | None = None
+    diff: str | None = None
+    files: list[RevertedFile] | None = None
+
+
+class SessionV2Time(Wire):
+    created: int
+    updated: int
+    archived: float | None = None
+
+
+class SessionV2Info(Wire):
+    """`subpath`: the directory, relative to the top of its checkout."""
+
+    id: SessionID
+    parent_id: SessionID | None = None
+    project_id: str
+    agent: str | None = None
+    model: SessionModel | None = None
+    cost: float = 0
+    tokens: Tokens = Field(default_factory=Tokens)
+    time: SessionV2Time
+    title: str
+    location: LocationRef
+    subpath: str | None = None
+    revert: RevertState | None = None
+
+
+class PromptSource(Wire):
+    """Where in the prompt's text it was named."""
+
+    start: int
+    end: int
+    text: str
+
+
+class PromptFileAttachment(Wire):
+    uri: str
+    mime: str
+    name: str | None = None
+    description: str | None = None
+    source: PromptSource | None = None
+
+
+class PromptFile(Wire):
+    """As a client sends it: `mime` is found out where it is not given."""
+
+    uri: str
+    mime: str | None = None
+    name: str | None = None
+    description: str | None = None
+    source: PromptSource | None = None
+
+
+class PromptAgentAttachment(Wire):
+    name: str
+    source: PromptSource | None = None
+
+
+class PromptV2(Wire):
+    text: str
+    files: list[PromptFileAttachment] | None = None
+    agents: list[PromptAgentAttachment] | None = None
+
+
+class SentPrompt(Wire):
+    text: str
+    files: list[PromptFile] | None = None
+    agents: list[PromptAgentAttachment] | None = None
+
+
+Delivery = Literal["steer", "queue"]
+"""steer: the turn that runs takes the prompt up at its next step. queue: it gets a turn of its own after that."""
+
+
+class SessionPromptInput(Wire):
+    id: MessageID | None = None
+    prompt: SentPrompt
+    delivery: Delivery = "steer"
+    resume: Annotated[StrictBool, Field(description="false: it is stored, and starts no turn")] = True
+
+
+class SessionInputAdmitted(Wire):
+    """`promotedSeq`: the event with which it became a message of the session."""
+
+    admitted_seq: int
+    id: MessageID
+    session_id: SessionID
+    prompt: PromptV2
+    delivery: Delivery
+    time_created: int
+    promoted_seq: int | None = None
+
+
+class SessionErrorUnknown(Wire):
+    type: Literal["unknown"] = "unknown"
+    message: str
+
+
+class ToolTextContent(Wire):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ToolFileContent(Wire):
+    type: Literal["file"] = "file"
+    uri: str
+    mime: str
+    name: str | None = None
+
+
+ToolContent = Annotated[ToolTextContent | ToolFileContent, Field(discriminator="type")]
+
+
+class ToolStatePending(Wire):
+    """`input`: the arguments as far as the model has written them."""
+
+    status: Literal["pending"] = "pending"
+    input: str
+
+
+class ToolStateRunning(Wire):
+    status: Literal["running"] = "running"
+    input: Metadata
+    structured: Metadata
+    content: list[ToolContent]
+
+
+class ToolStateCompleted(Wire):
+    status: Literal["completed"] = "completed"
+    input: Metadata
+    structured: Metadata
+    content: list[ToolContent]
+
+
+class ToolStateError(Wire):
+    status: Literal["error"] = "error"
+    input: Metadata
+    structured: Metadata
+    content: list[ToolContent]
+    error: SessionErrorUnknown
+
+
+class ToolTime(Wire):
+    created: int
+    ran: int | None = None
+    completed: int | None = None
+    pruned: int | None = None
+
+
+class ToolProvider(Wire):
+    """`executed`: by the provider instead of this server."""
+
+    executed: bool = False
+
+
+class AssistantText(Wire):
+    type: Literal["text"] = "text"
+    id: str
+    text: str
+
+
+class AssistantReasoning(Wire):
+    type: Literal["reasoning"] = "reasoning"
+    id: str
+    text: str
+    time: AssistantTime
+
+
+class AssistantTool(Wire):
+    """`id`: of the call."""
+
+    type: Literal["tool"] = "tool"
+    id: str
+    name: str
+    provider: ToolProvider = ToolProvider()
+    state: Annotated[ToolStatePending | ToolStateRunning | ToolStateCompleted | ToolStateError, Field(discriminator="status")]
+    time: ToolTime
+
+
+AssistantContent = Annotated[AssistantText | AssistantReasoning | AssistantTool, Field(discriminator="type")]
+
+
+class StepSnapshot(Wire):
+    start: str | None = None
+    end: str | None = None
+    files: list[str] | None = None
+
+
+class SessionMessageUser(Wire):
+    id: str
+    time: UserTime
+    text: str
+    files: list[PromptFileAttachment] | None = None
+    agents: list[PromptAgentAttachment] | None = None
+    type: Literal["user"] = "user"
+
+
+class SessionMessageSynthetic(Wire):
+    """What the server says to the model in the user's place."""
+
+    id: str
+    time: UserTime
+    session_id: str
+    text: str
+    type: Literal["synthetic"] = "synthetic"
+
+
+class SessionMessageShell(Wire):
+    id: str
+    time: AssistantTime
+    type: Literal["shell"] = "shell"
+    call_id: str
+    command: str
+    output: str
+
+
+class SessionMessageAssistant(Wire):
+    id: str
+    time: AssistantTime
+    type: Literal["assistant"] = "assistant"
+    agent: str
+    model: SessionModel
+    content: list[AssistantContent]
+    snapshot: StepSnapshot | None = None
+    finish: str | None = None
+    cost: float | None = None
+    tokens: Tokens | None = None
+    error: SessionErrorUnknown | None = None
+
+
+CompactionReason = Literal["auto", "manual"]
+
+
+class SessionMessageCompaction(Wire):
+    """A summary that stands for all before it."""
+
+    id: str
+    time: UserTime
+    type: Literal["compaction"] = "compaction"
+    reason: CompactionReason
+    summary: str
+    recent: str = ""
+
+
+SessionMessage = Annotated[
+    SessionMessageUser | SessionMessageSynthetic | SessionMessageShell | SessionMessageAssistant | SessionMessageCompaction,
+    Field(discriminator="type"),
+]
+
+
+class EventNumber(Wire):
+    """`seq` ascends within the session; `version` is that of the event's type."""
+
+    aggregate_id: SessionID
+    seq: int
+    version: int
+
+
+class TimelineEvent(Wire):
+    """An event of one session: `session.next.…`."""
+
+    id: str
+    type: str
+    durable: EventNumber
+    data: dict[str, Any]

@@ -1,0 +1,274 @@
+"""Reads sessions as the second API tells them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import orjson
+
+from app.bus.base import EventBus
+from app.bus.listener import Listener
+from app.schema.errors import BadRequest, MessageNotFound, SessionNotFound
+from app.schema.message import MessageWithParts
+from app.schema.part import Part
+from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
+from app.session import rows
+from app.session.store import Store
+from app.storage import queries
+from app.storage.engine import Connection, Database
+from app.storage.queries import MessageRange
+from app.timeline import numbers
+from app.timeline.entries import entries, entry, summary_request
+from app.timeline.events import Happening, happenings
+from app.timeline.journal import ADMITTED, PROMPTED, JournalEvent, JournalTranslation, mention, session_event, session_of
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """`upto`: the journal's newest number that the events cover."""
+
+    events: list[TimelineEvent]
+    upto: int
+
+
+class Admission(NamedTuple):
+    """Of a prompt: the events with which it came and became a message; `time` in epoch milliseconds."""
+
+    admitted_seq: int
+    promoted_seq: int | None
+    delivery: Delivery
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPage:
+    """`first` and `last`: the ids of the stored messages between which the page lies, None for an empty page."""
+
+    entries: list[SessionMessage]
+    first: str | None
+    last: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineReader:
+    """Of a session's event stream. `may_see` is told the owner of a session."""
+
+    listener: Listener
+    may_see: Callable[[str], bool]
+    heartbeat_seconds: float
+
+
+class Timeline:
+    def __init__(self, database: Database, store: Store, bus: EventBus) -> None:
+        self._database = database
+        self._store = store
+        self._woken: set[asyncio.Event] = set()
+        bus.notify(self._wake)
+
+    async def events(self, session_id: str, after: int = 0) -> EventPage:
+        """All events of a session behind a number. Raises NotFound; BadRequest for a number that leads nowhere any more."""
+        return await self._database.read(partial(_events, session_id=session_id, after=after))
+
+    async def head(self) -> int:
+        """The journal's newest number."""
+        return (await self._database.read(queries.journal_span))[1]
+
+    async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
+        """Of a prompt that was stored, or queued, after `since` in the journal, or before. Raises NotFound."""
+        new = await self._database.read(partial(_next_events, session_id=session_id, seen=since))
+        found = _admission(new.events, message_id) if new is not None else None
+        found = found or _admission((await self.events(session_id)).events, message_id)
+        if found is None:
+            raise MessageNotFound(session_id, message_id)
+        return found
+
+    async def stored_prompts(self, session_id: str, message_id: str) -> list[MessageWithParts]:
+        """With this id, stored or in the queue."""
+        return await self._database.read(partial(_stored_prompts, session_id=session_id, message_id=message_id))
+
+    # Messages.
+
+    async def page(self, session_id: str, wanted: MessageRange) -> EntryPage:
+        """Raises NotFound, UnknownAnchor."""
+        live = self._store.live_parts(session_id)
+        return await self._database.read(partial(_page, session_id=session_id, wanted=wanted, live=live))
+
+    async def message(self, session_id: str, message_id: str) -> SessionMessage:
+        """Raises NotFound."""
+        live = self._store.live_parts(session_id)
+        return await self._database.read(partial(_message, session_id=session_id, message_id=message_id, live=live))
+
+    async def context(self, session_id: str) -> list[SessionMessage]:
+        """What the model is to know: from the newest summary on. Raises NotFound."""
+        live = self._store.live_parts(session_id)
+        return await self._database.read(partial(_context, session_id=session_id, live=live))
+
+    async def follow(self, session_id: str, after: int, reader: TimelineReader) -> AsyncIterator[list[TimelineEvent]]:
+        """The events behind a number, then what comes; empty lists while nothing does. Ends with the reader's listener, with
+        what it may see of the session, and for one that is too slow for the journal."""
+        with self._waking() as woken, _woken_by_end(reader.listener, woken):
+            page: EventPage | None = await self.events(session_id, after)
+            while page is not None and not reader.listener.closed:
+                yield page.events
+                woken.clear()
+                page = await self._database.read(partial(_next_events, session_id=session_id, seen=page.upto, of=reader.may_see))
+                if page is not None and not page.events:
+                    await _wait(woken, reader.heartbeat_seconds)
+
+    @contextmanager
+    def _waking(self) -> Iterator[asyncio.Event]:
+        woken = asyncio.Event()
+        self._woken.add(woken)
+        try:
+            yield woken
+        finally:
+            self._woken.remove(woken)
+
+    def _wake(self) -> None:
+        for woken in self._woken:
+            woken.set()
+
+
+_Live = Mapping[str, Part]
+
+
+def _require(connection: Connection, session_id: str) -> None:
+    if queries.session_body(connection, session_id) is None:
+        raise SessionNotFound(session_id)
+
+
+def _page(connection: Connection, session_id: str, wanted: MessageRange, live: _Live) -> EntryPage:
+    _require(connection, session_id)
+    stored = queries.message_range(connection, session_id, wanted)
+    found = _entries(connection, session_id, stored, live)
+    ids = [row.id for row in stored.messages]
+    if wanted.newest_first:
+        found, ids = found[::-1], ids[::-1]
+    return EntryPage(found, ids[0] if ids else None, ids[-1] if ids else None)
+
+
+def _message(connection: Connection, session_id: str, message_id: str, live: _Live) -> SessionMessage:
+    _require(connection, session_id)
+    found = _entries(connection, session_id, queries.one_message(connection, session_id, message_id), live)
+    if not found:
+        raise MessageNotFound(session_id, message_id)
+    return found[0]
+
+
+def _context(connection: Connection, session_id: str, live: _Live) -> list[SessionMessage]:
+    _require(connection, session_id)
+    return _entries(connection, session_id, queries.live_messages(connection, session_id), live)
+
+
+def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
+    queued = [row.message for row in queries.queued_prompts(connection, session_id) if row.message_id == message_id]
+    stored = _read(session_id, queries.one_message(connection, session_id, message_id))
+    return [*stored, *(MessageWithParts.model_validate_json(message) for message in queued)]
+
+
+def _admission(events: Sequence[TimelineEvent], message_id: str) -> Admission | None:
+    of_message = {event.type: event for event in events if event.data.get("messageID") == message_id}
+    admitted, promoted = of_message.get(ADMITTED), of_message.get(PROMPTED)
+    if admitted is None:
+        return None
+    seq = promoted.durable.seq if promoted else None
+    return Admission(admitted.durable.seq, seq, admitted.data["delivery"], admitted.data["timestamp"])
+
+
+@contextmanager
+def _woken_by_end(listener: Listener, woken: asyncio.Event) -> Iterator[None]:
+    """It is paused: it is there to be counted, and to be closed."""
+    listener.pause()
+    end = asyncio.create_task(listener.take(), name="end of a session's event stream")
+    end.add_done_callback(lambda _: woken.set())
+    try:
+        yield
+    finally:
+        end.cancel()
+
+
+async def _wait(woken: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await woken.wait()
+
+
+def _events(connection: Connection, session_id: str, after: int) -> EventPage:
+    _require(connection, session_id)
+    oldest, newest = queries.journal_span(connection)
+    at = numbers.place(after)
+    if at.journal_seq >= oldest - 1 and at.journal_seq:
+        found = _of_journal(connection, session_id, at.journal_seq - 1)
+        return EventPage([event for event in found if event.durable.seq > after], newest)
+    journal = _journal(connection, session_id, 0)
+    messages = _entries(connection, session_id, queries.all_messages(connection, session_id))
+    happened = {message.id: happenings(message) for message in messages}
+    told = {named.moment for event in journal if (named := mention(event)) is not None}
+    before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
+    counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
+    events = [*counted, *JournalTranslation(session_id, happened).events(journal)]
+    return EventPage(_behind(events, before, at, after), newest)
+
+
+def _behind(
+    events: list[TimelineEvent], before: Sequence[Happening], at: numbers.JournalPlace, after: int
+) -> list[TimelineEvent]:
+    """`before`: what the first of the events tell. An event that the journal has forgotten is found by its digest."""
+    if not at.journal_seq:
+        return [event for event in events if event.durable.seq > after]
+    found = [n for n, each in enumerate(before) if numbers.digest(each.moment.record, each.type) == at.digest]
+    if not found:
+        raise BadRequest(f"The server does not remember the event {after} any more: begin again without it", ["after"], after)
+    return events[found[-1] + 1 :]
+
+
+def _next_events(
+    connection: Connection, session_id: str, seen: int, of: Callable[[str], bool] = lambda _: True
+) -> EventPage | None:
+    """None when the journal begins behind what was seen, or there is no such session for the reader any more."""
+    oldest, newest = queries.journal_span(connection)
+    owner = queries.owners(connection, [session_id]).get(session_id)
+    if seen < oldest - 1 or owner is None or not of(owner):
+        return None
+    return EventPage(_of_journal(connection, session_id, seen), newest)
+
+
+def _of_journal(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
+    journal = _journal(connection, session_id, seen)
+    named = {found.message_id for event in journal if (found := mention(event)) is not None}
+    if not named:
+        return JournalTranslation(session_id, {}).events(journal)
+    messages = _entries(connection, session_id, queries.some_messages(connection, session_id, named))
+    queued = [_waiting_prompt(row.message) for row in queries.queued_prompts(connection, session_id) if row.message_id in named]
+    happened = {message.id: happenings(message) for message in [*queued, *messages] if message is not None}
+    return JournalTranslation(session_id, happened).events(journal)
+
+
+def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:
+    found = (_journal_event(row) for row in queries.session_events(connection, session_id, seen))
+    return [event for event in found if session_of(event.type, event.properties) == session_id]
+
+
+def _journal_event(row: Any) -> JournalEvent:
+    event = orjson.loads(row.payload)
+    return JournalEvent(row.seq, row.time, event["type"], event["properties"])
+
+
+def _waiting_prompt(message: str) -> SessionMessage | None:
+    return entry(MessageWithParts.model_validate_json(message))
+
+
+def _entries(
+    connection: Connection, session_id: str, stored: queries.StoredMessages, live: Mapping[str, Part] | None = None
+) -> list[SessionMessage]:
+    messages = _read(session_id, stored, live)
+    missing = {asked for message in messages if (asked := summary_request(message))} - {row.id for row in stored.messages}
+    requests = _read(session_id, queries.some_messages(connection, session_id, missing)) if missing else []
+    return entries(messages, requests)
+
+
+def _read(session_id: str, stored: queries.StoredMessages, live: Mapping[str, Part] | None = None) -> list[MessageWithParts]:
+    return rows.read_messages(session_id, rows.without_damage(session_id, stored), live or {})

@@ -1,0 +1,24 @@
+"""Translates a stored session into the second API's. Pure."""
+
+from app.schema.part import Tokens
+from app.schema.session import Session
+from app.schema.timeline import LocationRef, SessionV2Info, SessionV2Time
+from app.session.revert_state import revert_state
+
+
+def session_info(session: Session) -> SessionV2Info:
+    time = session.time
+    return SessionV2Info(
+        id=session.id,
+        parent_id=session.parent_id,
+        project_id=session.project_id,
+        agent=session.agent,
+        model=session.model,
+        cost=getattr(session, "cost", 0.0),
+        tokens=getattr(session, "tokens", None) or Tokens(),
+        time=SessionV2Time(created=time.created, updated=time.updated, archived=time.archived),
+        title=session.title,
+        location=LocationRef(directory=session.directory),
+        subpath=getattr(session, "path", None) or None,
+        revert=revert_state(session.revert) if session.revert and not session.revert.unfinished else None,
+    )
