@@ -12,7 +12,7 @@ from app.schema.errors import Conflict, TooMany
 from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
-from app.schema.session import Session
+from app.schema.session import Session, SessionModel
 from app.session.quota import ProjectQuota
 from app.session.revert import Reverts
 from app.session.service import check_part_size
@@ -174,6 +174,8 @@ class Intake:
             change.dequeue_prompt(queued_id, prepared.input.message_id)
         session = await self._reverts.add_cleanup(change, session)
         session.time.updated = clock.now_ms()
+        if isinstance(message.info, UserMessage):
+            _follow(session, message.info)
         if tools:
             session.permission = _rules(session, tools)
         change.put_message(message.info, prepared.content, waits=waits)
@@ -188,6 +190,14 @@ def renewed(message: MessageWithParts) -> MessageWithParts:
     info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
     parts = [part.model_copy(update={"id": ids.ascending("part"), "message_id": info.id}) for part in message.parts]
     return MessageWithParts.model_construct(info=info, parts=parts)
+
+
+def _follow(session: Session, prompt: UserMessage) -> None:
+    """A session names the agent and the model of its newest prompt."""
+    session.agent = prompt.agent
+    session.model = SessionModel(
+        id=prompt.model.model_id, provider_id=prompt.model.provider_id, variant=prompt.variant or "default"
+    )
 
 
 def model_of_session(session: Session) -> ModelRef | None:

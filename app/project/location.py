@@ -1,5 +1,6 @@
 """The directory that a request works in, and its project."""
 
+import os
 from dataclasses import dataclass
 
 
@@ -11,3 +12,9 @@ class Location:
     project_id: str
     worktree: str
     is_git: bool
+
+    @property
+    def path(self) -> str:
+        """The directory, relative to the worktree; empty: the worktree itself."""
+        path = os.path.relpath(self.directory, self.worktree)
+        return "" if path == os.curdir else path

@@ -33,8 +33,11 @@ class CacheTokens(Wire):
 
 
 class Tokens(Wire):
+    """`total` is of newer OpenCode versions, and kept of what is imported."""
+
     sent_back = True
 
+    total: int | None = None
     input: int = 0
     output: int = 0
     reasoning: int = 0

@@ -4,6 +4,7 @@ import orjson
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat
 
 from app.schema.base import MessageID, Metadata, SessionID, Wire
+from app.schema.part import Tokens
 from app.schema.permission import Ruleset
 
 
@@ -67,8 +68,11 @@ class Session(Wire):
     slug: str
     project_id: str
     directory: str
+    path: Annotated[str | None, Field(description="The directory, relative to the top of its checkout; empty: that top")] = None
     parent_id: SessionID | None = None
     summary: SessionSummary | None = None
+    cost: Annotated[float, Field(description="Of its steps, in dollars")] = 0
+    tokens: Annotated[Tokens, Field(description="Of its steps")] = Field(default_factory=Tokens)
     share: Share | None = None
     title: str
     agent: str | None = None

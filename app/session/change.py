@@ -31,11 +31,12 @@ from app.schema.part import Part
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
 from app.session.searched_text import created_time, text_row
+from app.session.session_sums import NOTHING, Sums
 from app.session.step_usage import StepUsage
 from app.storage import queries
 from app.storage.engine import Connection
 from app.storage.statements import Statements
-from app.storage.writer import Chain, Change, Lease
+from app.storage.writer import Chain, Change, Lease, SessionEvent
 from app.util import clock
 
 UNKNOWN_BASIS = '["unknown","unknown","unknown"]'
@@ -68,25 +69,30 @@ class SessionChange:
         self.change.events.append(Event.of(event, self._directory, self.session_id, journaled=journaled))
 
     def create_session(self, session: Session) -> None:
-        info = session.wire_json()
         self._put_session(session)
-        self.announce(EventSessionCreated.around(b'{"info":%b}' % info))
-        self.announce(EventSessionUpdated.around(b'{"info":%b}' % info))
+        self._announce_session(session.id, EventSessionCreated)
+        self._announce_session(session.id, EventSessionUpdated)
 
     def update_session(self, session: Session) -> None:
         self._put_session(session)
-        self.announce(EventSessionUpdated.around(b'{"info":%b}' % session.wire_json()))
+        self._announce_session(session.id, EventSessionUpdated)
+
+    def _announce_session(self, session_id: str, event: type[AnnouncedEvent], owner: str | None = None) -> None:
+        """As the change stores it. To `owner`, if not to whom it belongs."""
+
+        def show(session: bytes) -> Event:
+            shown = Event.of(event.around(b'{"info":%b}' % session), self._directory, self.session_id)
+            return shown if owner is None else shown.stored(owner, None)
+
+        self.change.events.append(SessionEvent(self.session_id, session_id, show))
 
     def transfer_session(self, session: Session, before: str) -> None:
         """Its owner is another one than `before`, for whom it is deleted; for the new one it is created."""
-        info = b'{"info":%b}' % session.wire_json()
         self._put_session(session)
-        self._announce_to(before, EventSessionDeleted.around(b'{"info":%b}' % _as_owned_by(before, session).wire_json()))
-        self._announce_to(session.owner or "", EventSessionCreated.around(info))
-        self._announce_to(session.owner or "", EventSessionUpdated.around(info))
-
-    def _announce_to(self, owner: str, event: RenderedEvent) -> None:
-        self.change.events.append(Event.of(event, self._directory, self.session_id).stored(owner, None))
+        gone = EventSessionDeleted.around(b'{"info":%b}' % _as_owned_by(before, session).wire_json())
+        self.change.events.append(Event.of(gone, self._directory, self.session_id).stored(before, None))
+        self._announce_session(session.id, EventSessionCreated, session.owner or "")
+        self._announce_session(session.id, EventSessionUpdated, session.owner or "")
 
     def put_session_unannounced(self, session: Session) -> None:
         """Stores it without an event; a later change announces it."""
@@ -117,6 +123,18 @@ class SessionChange:
     def add_usage(self, usage: StepUsage) -> None:
         """Into the ledger, together with the end of the step that took it."""
         self.change.writes.append((self._sql.add_step_usage, [usage.row(self.session_id)]))
+
+    def count_step(self, usage: StepUsage) -> None:
+        """Into the ledger and the session's sums, together with the part that ends the step."""
+        sums = Sums.of(usage.cost, usage.tokens).columns()
+        self.change.writes.extend(self._sql.count_step(usage.row(self.session_id), sums))
+        self._announce_session(self.session_id, EventSessionUpdated)
+
+    def add_to_sums(self, added: Sums) -> None:
+        """For parts that are added, changed or removed outside of a turn."""
+        if added != NOTHING:
+            self.change.writes.append(self._sql.add_to_sums(self.session_id, added.columns()))
+            self._announce_session(self.session_id, EventSessionUpdated)
 
     def replace_part(self, part: Part) -> None:
         """By whatever a client makes of it: nothing of what it said before is found."""

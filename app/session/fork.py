@@ -10,6 +10,7 @@ from app.session import rows, title
 from app.session.gate import HoldKind, SessionGate
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
+from app.session.session_sums import sums_of_rows
 from app.session.store import Store, read_session
 from app.storage import queries
 from app.storage.engine import Connection
@@ -65,10 +66,12 @@ def _until(stored: queries.StoredMessages, session_id: str, message_id: str | No
 
 
 def _copy(location: Location, original: Session, stored: queries.StoredMessages) -> _Copied:
+    new_ids = {row.id: ids.ascending("message") for row in stored.messages}
     session = new_session(location, title.of_fork(original.title), permission=original.permission)
     session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
     session.owner = original.owner
-    new_ids = {row.id: ids.ascending("message") for row in stored.messages}
+    copied = [row for row in stored.parts if row.message_id in new_ids]
+    session = session.model_copy(update=sums_of_rows(copied).of_session())
     messages = [
         {
             "session_id": session.id,
@@ -93,7 +96,6 @@ def _copy(location: Location, original: Session, stored: queries.StoredMessages)
             "live_body": row.live_body,
             "snapshot": row.snapshot,
         }
-        for row in stored.parts
-        if row.message_id in new_ids
+        for row in copied
     ]
     return _Copied(session, messages, parts)

@@ -31,6 +31,7 @@ from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Sessi
 from app.session.change import SessionChange
 from app.session.revert_state import revert_state
 from app.session.revert_target import RevertTarget, find_target, first_trees, outer_trees, reported_edits, unknown_changes
+from app.session.session_sums import NOTHING, sums_of, sums_of_messages
 from app.session.store import Store
 from app.session.summary import relative, totals
 from app.snapshot.errors import SnapshotFailed
@@ -101,13 +102,15 @@ class Reverts:
         change.announce(EventSessionNextRevertCommitted(properties=committed))
         history = await self._store.messages(session.id)
         at = next((n for n, message in enumerate(history) if message.info.id == session.revert.message_id), len(history))
-        gone = history[at:]
+        gone, removed = history[at:], NOTHING
         if session.revert.part_id is not None and gone:
-            for part in _from_part(gone[0].parts, session.revert.part_id):
+            parts = _from_part(gone[0].parts, session.revert.part_id)
+            for part in parts:
                 change.remove_part(part.message_id, part.id)
-            gone = gone[1:]
+            gone, removed = gone[1:], sums_of(parts)
         for message in gone:
             change.remove_message(message.info.id)
+        change.add_to_sums(NOTHING.plus(removed.plus(sums_of_messages(gone)), -1))
         return session.model_copy(update={"revert": None})
 
     async def clean_up(self, location: Location, session_id: str) -> None:

@@ -15,6 +15,7 @@ from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithP
 from app.schema.part import PART, Part, StepFinishPart, StepStartPart, ToolPart
 from app.schema.session import Session
 from app.schema.tool_state import Completed
+from app.session.session_sums import session_sums
 from app.storage.bodies import is_valid_body
 from app.storage.queries import StoredMessages, fold
 
@@ -25,6 +26,8 @@ _DAMAGED_BODY = orjson.dumps({"type": "text", "text": DAMAGED, "synthetic": True
 
 _MESSAGE_IDS = {"id", "session_id", "parent_id"}
 _PART_IDS = {"id", "session_id", "message_id"}
+_SUMS = {"cost", "tokens"}
+"""They stand in the head of the row."""
 
 
 def session_row(session: Session) -> dict[str, Any]:
@@ -36,8 +39,11 @@ def session_row(session: Session) -> dict[str, Any]:
         "owner": session.owner or "",
         "title_folded": fold(session.title),
         "updated": session.time.updated,
-        "body": session.wire_json().decode(),
+        "body": session.model_dump_json(exclude=_SUMS, exclude_none=True),
         "reverting": session.revert is not None and bool(session.revert.unfinished),
+        "path": session.path,
+        "archived": session.time.archived is not None,
+        **session_sums(session).columns(),
     }
 
 

@@ -25,6 +25,7 @@ from app.session.change import SessionChange
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.rows import json_array
+from app.session.session_sums import NOTHING, sums_of
 from app.session.store import Store
 from app.storage import queries, tables
 from app.storage.engine import Connection
@@ -233,28 +234,34 @@ class SessionService:
 
     async def put_part(self, location: Location, part: Part) -> Part:
         """Replaces or adds a part for a client. Raises NotFound, SessionBusy, MessageReverted, as the removals do."""
-        async with self._editing(location, part.session_id, part.message_id) as change:
+        async with self._editing(location, part.session_id, part.message_id) as (change, parts):
+            before = [each for each in parts if each.id == part.id]
             change.replace_part(part)
+            change.add_to_sums(sums_of([part]).plus(sums_of(before), -1))
         return part
 
     async def remove_part(self, location: Location, session_id: str, message_id: str, part_id: str) -> None:
-        async with self._editing(location, session_id, message_id) as change:
+        async with self._editing(location, session_id, message_id) as (change, parts):
             change.remove_part(message_id, part_id)
+            change.add_to_sums(NOTHING.plus(sums_of(part for part in parts if part.id == part_id), -1))
 
     async def remove_message(self, location: Location, session_id: str, message_id: str) -> None:
-        async with self._editing(location, session_id, message_id) as change:
+        async with self._editing(location, session_id, message_id) as (change, parts):
             change.remove_message(message_id)
+            change.add_to_sums(NOTHING.plus(sums_of(parts), -1))
 
     @asynccontextmanager
-    async def _editing(self, location: Location, session_id: str, message_id: str) -> AsyncIterator[SessionChange]:
-        """Yields a change of a message and commits it, holding the session."""
+    async def _editing(
+        self, location: Location, session_id: str, message_id: str
+    ) -> AsyncIterator[tuple[SessionChange, list[Part]]]:
+        """Yields a change of a message, with the parts that it has, and commits it, holding the session."""
         async with self._gate.hold(session_id, HoldKind.EDIT), self._store.lock(session_id):
-            session, _ = await self._store.session_and_message(session_id, message_id)
+            session, message = await self._store.session_and_message(session_id, message_id)
             if session.revert is not None:
                 await self._refuse_reverted(session_id, message_id, session.revert.message_id)
             change = self._store.change(session_id, location.directory)
             change.change.work = partial(self._leases.require_free, session_id=session_id)
-            yield change
+            yield change, message.parts
             await self._store.commit(change)
 
     async def _refuse_reverted(self, session_id: str, message_id: str, reverted_to: str) -> None:
@@ -310,6 +317,7 @@ def new_session(location: Location, name: str | None, parent_id: str | None = No
         slug=slug.make(),
         project_id=location.project_id,
         directory=location.directory,
+        path=location.path,
         parent_id=parent_id,
         title=name if name is not None else title.default(child=parent_id is not None),
         version=__version__,

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from app.bus.base import Event
 from app.project.location import Location
 from app.schema.message import MessageWithParts, UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
@@ -109,7 +110,7 @@ class Summaries:
                 change.put_message(_summarised(prompt, {"diffs": diffs.prompt}))
             change.put_diff_basis(replace(facts.current, digest=digest).json())
             await self._store.commit(change)
-        return sum(len(event.payload) for event in change.change.events)
+        return sum(len(event.payload) for event in change.change.events if isinstance(event, Event))
 
     async def _basis(self, session_id: str) -> _Basis:
         return _Basis.read(await self._store.look_up(queries.diff_basis, session_id))

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from app.storage.engine import DatabaseUnusable, hold_writer_lock, writer_lock
 
-HEAD = "0016"
+HEAD = "0017"
 """The newest revision in migrations/versions; a test compares them."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"

@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from app.schema.errors import NotFound
 from app.storage.now import now_ms
+from app.storage.session_head import SESSION_JSON
 from app.storage.statements import newest_answered
 from app.storage.tables import (
     APPROVAL,
@@ -81,7 +82,7 @@ def session_body(connection: Connection, session_id: str) -> str | None:
     return connection.execute(_SESSION_BODY, {"id": session_id}).scalar_one_or_none()
 
 
-_SESSION_BODY = select(SESSION.c.body).where(SESSION.c.id == bindparam("id"))
+_SESSION_BODY = select(SESSION_JSON).where(SESSION.c.id == bindparam("id"))
 
 
 def session_bodies(connection: Connection, wanted: SessionFilter) -> list[str]:
@@ -90,7 +91,7 @@ def session_bodies(connection: Connection, wanted: SessionFilter) -> list[str]:
 
 
 def _sessions(wanted: SessionFilter) -> Select[Any]:
-    query = select(SESSION.c.body).where(SESSION.c.project_id == wanted.project_id).order_by(SESSION.c.seq.desc())
+    query = select(SESSION_JSON).where(SESSION.c.project_id == wanted.project_id).order_by(SESSION.c.seq.desc())
     if wanted.directory is not None:
         query = query.where(SESSION.c.directory == wanted.directory)
     if wanted.roots_only:
@@ -162,7 +163,7 @@ def children_of(connection: Connection, session_ids: Collection[str]) -> list[st
 
 
 def bodies_of_sessions(connection: Connection, session_ids: Collection[str]) -> list[str]:
-    return list(connection.execute(select(SESSION.c.body).where(SESSION.c.id.in_(session_ids))).scalars())
+    return list(connection.execute(select(SESSION_JSON).where(SESSION.c.id.in_(session_ids))).scalars())
 
 
 def owners(connection: Connection, session_ids: Collection[str]) -> dict[str, str]:
@@ -228,7 +229,7 @@ def session_tree(connection: Connection, session_id: str) -> list[str]:
     body = session_body(connection, session_id)
     while generation:
         rows = connection.execute(
-            select(SESSION.c.id, SESSION.c.body).where(SESSION.c.parent_id.in_(generation)).order_by(SESSION.c.seq)
+            select(SESSION.c.id, SESSION_JSON.label("body")).where(SESSION.c.parent_id.in_(generation)).order_by(SESSION.c.seq)
         ).all()
         bodies[:0] = [row.body for row in rows]
         generation = [row.id for row in rows]
@@ -644,7 +645,7 @@ def _extent(of: Any) -> list[ColumnElement[Any]]:
 
 
 _SHARED_REVISION = (
-    select(SHARE.c.session_id, SESSION.c.body, SESSION.c.diff_basis, *_extent(MESSAGE), *_extent(PART))
+    select(SHARE.c.session_id, SESSION_JSON.label("body"), SESSION.c.diff_basis, *_extent(MESSAGE), *_extent(PART))
     .join(SESSION, SESSION.c.id == SHARE.c.session_id)
     .where(SHARE.c.id == bindparam("share"))
 )

@@ -26,6 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
 from app.storage.now import now_ms
+from app.storage.session_head import SESSION_JSON, with_added
 from app.storage.tables import (
     APPROVAL,
     COUNTER,
@@ -45,6 +46,7 @@ from app.storage.tables import (
     SESSION,
     SHARE,
     STEP_USAGE,
+    SUM_PIECES,
     TODO,
     USAGE,
     USER,
@@ -86,6 +88,7 @@ class Statements:
         self._make_event_tokens()
         self._make_users()
         self.add_step_usage = self._add_step_usage()
+        self._make_session_sums()
         self.rank: dict[int, int] = {
             id(statement): position
             for position, statement in enumerate(
@@ -94,6 +97,7 @@ class Statements:
                     self.put_session,
                     self.put_message,
                     self._put_part,
+                    self._count_step,
                     self.add_step_usage,
                     self.put_part_text,
                     self.put_todo,
@@ -114,7 +118,8 @@ class Statements:
 
     def _make_puts(self) -> None:
         self.put_project = self._upsert(PROJECT, ["id"])
-        self.put_session = self._upsert(SESSION, ["id"], keep=frozenset({"diff_basis"}))
+        keep = frozenset({"diff_basis", "head", *SUM_PIECES})
+        self.put_session = self._upsert(SESSION, ["id"], keep=keep).returning(SESSION.c.id, SESSION_JSON)
         self.put_message = self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)
         self._put_part = self._upsert(PART, ["session_id", "message_id", "id"])
         self.put_todo = self._upsert(TODO, ["session_id"])
@@ -293,12 +298,36 @@ class Statements:
         added: Executable = self._insert(STEP_USAGE).from_select(list(values), source).on_conflict_do_nothing()
         return added
 
+    def _make_session_sums(self) -> None:
+        amounts: dict[str, Any] = {name: bindparam(f"add_{name}", type_=SESSION.c[name].type) for name in SUM_PIECES}
+        of_session = update(SESSION).where(SESSION.c.id == bindparam("of_session"))
+        self._add_to_session = of_session.values(with_added(amounts)).returning(SESSION.c.id, SESSION_JSON)
+        is_counted = select(STEP_USAGE.c.id).where(
+            STEP_USAGE.c.session_id == SESSION.c.id,
+            STEP_USAGE.c.message_id == bindparam("of_message"),
+            STEP_USAGE.c.id == bindparam("of_step"),
+        )
+        self._count_step = self._add_to_session.where(~is_counted.exists())
+        self.showing_sessions = frozenset({id(self.put_session), id(self._add_to_session), id(self._count_step)})
+
+    def count_step(self, usage: Mapping[str, Any], sums: Mapping[str, Any]) -> list[tuple[Executable, _Rows]]:
+        """Adds a step to the ledger and to its session's sums, once."""
+        step = {"of_session": usage["session_id"], "of_message": usage["message_id"], "of_step": usage["id"]}
+        return [(self._count_step, [{**step, **_added(sums)}]), (self.add_step_usage, [usage])]
+
+    def add_to_sums(self, session_id: str, sums: Mapping[str, Any]) -> tuple[Executable, _Rows]:
+        return (self._add_to_session, [{"of_session": session_id, **_added(sums)}])
+
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
         """Inserts, or replaces all columns but the key, the sequence and those in `keep`. `values` overrides replaced values."""
         insert = self._insert(into)
         fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
         return insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
+
+
+def _added(sums: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"add_{name}": sums[name] for name in SUM_PIECES}
 
 
 def newest_answered(session: str) -> Any:

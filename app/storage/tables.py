@@ -16,6 +16,23 @@ def _sequence_column() -> Column[int]:
     return Column("seq", _Sequence, primary_key=True, autoincrement=True)
 
 
+def _token_sum() -> Any:
+    return Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+
+
+SUM_PIECES = {
+    "cost": '{"cost":',
+    "tokens_input": ',"tokens":{"input":',
+    "tokens_output": ',"output":',
+    "tokens_reasoning": ',"reasoning":',
+    "tokens_cache_read": ',"cache":{"read":',
+    "tokens_cache_write": ',"write":',
+}
+"""What stands before each sum in the head of a session's JSON."""
+SUMS_END = "}},"
+NO_SUMS = "".join(f"{piece}0" for piece in SUM_PIECES.values()) + SUMS_END
+
+
 def _partial_index(name: str, *columns: str, where: str) -> Index:
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
@@ -29,14 +46,15 @@ class ProjectRow(SQLModel, table=True):
 
 
 class SessionRow(SQLModel, table=True):
-    """`body` is the whole Session. Searches use `title_folded`. `diff_basis`, a JSON list, identifies the trees that the stored
-    diff was computed from."""
+    """`head` and `body` together are the whole Session (`app.storage.session_head`). Searches use `title_folded`. `diff_basis`, a
+    JSON list, identifies the trees that the stored diff was computed from."""
 
     __tablename__: ClassVar[str] = "session"
     __table_args__ = (
         Index("session_by_project", "project_id", "seq"),
         Index("session_by_parent", "parent_id", "seq"),
         Index("session_by_directory", "directory", "owner"),
+        Index("session_by_update", "updated", "seq"),
         _partial_index("session_by_owner", "owner", "project_id", "seq", where="owner <> ''"),
         Index("session_reverting", "seq", sqlite_where=text("reverting = 1"), postgresql_where=text("reverting")),
         {"sqlite_autoincrement": True},
@@ -55,6 +73,16 @@ class SessionRow(SQLModel, table=True):
     diff_basis: str | None = Field(default=None, sa_type=Text)
     reverting: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     """Set while a revert restores files; stays set if the server is killed meanwhile."""
+    path: str | None = Field(default=None, sa_type=Text)
+    archived: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    cost: float = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    tokens_input: int = _token_sum()
+    tokens_output: int = _token_sum()
+    tokens_reasoning: int = _token_sum()
+    tokens_cache_read: int = _token_sum()
+    tokens_cache_write: int = _token_sum()
+    head: str = Field(default=NO_SUMS, sa_column=Column(Text, nullable=False, server_default=NO_SUMS))
+    """The sums as the beginning of the session's JSON."""
 
 
 class MessageRow(SQLModel, table=True):

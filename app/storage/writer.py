@@ -56,6 +56,17 @@ class Lease:
         return self.generation < 0
 
 
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """Shows the session `shown` as its change has stored it: `show` makes the event of its JSON. Where the change has stored
+    nothing of it there is no event. `session_id` is that of the event."""
+
+    session_id: str
+    shown: str
+    show: Callable[[bytes], Event]
+    journaled = True
+
+
 @dataclass(eq=False, slots=True)
 class Chain:
     """Changes that need each other, as a message and its parts do: after one that fails, those behind it fail as it did, and no
@@ -74,7 +85,7 @@ class Change:
     """
 
     writes: list[tuple[Executable, Rows]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[Event | SessionEvent] = field(default_factory=list)
     lease: Lease | None = None
     work: Callable[[Connection], None] | None = None
     ahead_of_deltas_of: str | None = None
@@ -245,13 +256,18 @@ class Writer:
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
         owners = self._owners(connection, changes, {})
+        sessions: dict[str, bytes] = {}
         for group in _split_at_work(changes):
             if group[0].work:
                 group[0].work(connection)
             self._check_leases(connection, {change.lease for change in group if change.lease})
             for statement, rows in _grouped(group, self._sql.rank):
-                connection.execute(statement, rows)
-        return self._journal(connection, changes, self._owners(connection, changes, owners))
+                if id(statement) in self._sql.showing_sessions:
+                    sessions |= _stored_sessions(connection, statement, rows)
+                else:
+                    connection.execute(statement, rows)
+        owners = self._owners(connection, changes, owners)
+        return self._journal(connection, [_shown(change.events, sessions) for change in changes], owners)
 
     def _owners(self, connection: Connection, changes: list[Change], known: dict[str, str]) -> dict[str, str]:
         """Whose sessions the changes announce something of. Looked up before the writes for sessions that are deleted, and after
@@ -270,23 +286,40 @@ class Writer:
         if rows and connection.execute(self._sql.check_lease, rows).rowcount != len(rows):
             raise StaleLease(f"another server runs {' or '.join(lease.session_id for lease in leases)} now")
 
-    def _journal(self, connection: Connection, changes: list[Change], owners: Mapping[str, str]) -> list[list[Event]]:
-        count = sum(event.journaled for change in changes for event in change.events)
+    def _journal(self, connection: Connection, changes: list[list[Event]], owners: Mapping[str, str]) -> list[list[Event]]:
+        """Of the events of each change."""
+        count = sum(event.journaled for change in changes for event in change)
         if not count:
-            return [[_stored(event, owners, None) for event in change.events] for change in changes]
+            return [[_stored(event, owners, None) for event in change] for change in changes]
         seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count
         rows: list[dict[str, Any]] = []
         now = clock.now_ms()
         numbered: list[list[Event]] = []
         for change in changes:
             events: list[Event] = []
-            for event in change.events:
+            for event in change:
                 seq += event.journaled
                 events.append(_stored(event, owners, seq if event.journaled else None))
             rows.extend(_journal_row(event, now) for event in events if event.journaled)
             numbered.append(events)
         connection.execute(self._sql.put_event, rows)
         return numbered
+
+
+def _stored_sessions(connection: Connection, statement: Executable, rows: Rows) -> dict[str, bytes]:
+    """The JSON of the sessions that a statement has written, by id. Row by row: PostgreSQL writes no row twice in a statement."""
+    written = [connection.execute(statement, row).one_or_none() for row in rows]
+    return {row[0]: row[1].encode() for row in written if row is not None}
+
+
+def _shown(events: Sequence[Event | SessionEvent], sessions: Mapping[str, bytes]) -> list[Event]:
+    shown = []
+    for event in events:
+        if isinstance(event, Event):
+            shown.append(event)
+        elif event.shown in sessions:
+            shown.append(event.show(sessions[event.shown]))
+    return shown
 
 
 def _stored(event: Event, owners: Mapping[str, str], seq: int | None) -> Event:

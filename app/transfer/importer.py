@@ -13,6 +13,7 @@ from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
 from app.session.quota import ProjectQuota
+from app.session.session_sums import session_sums, sums_of_messages
 from app.session.store import Store
 from app.storage import queries
 from app.storage.engine import Connection
@@ -43,10 +44,15 @@ class SessionChanged(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where imported sessions belong: `location` names their directory and project, `owner` the user (empty: nobody)."""
+    """Where imported sessions belong: `location` names their directory and project, `owner` the user (empty: nobody). A directory
+    that is not on this machine has the path that the source says."""
 
     location: Location
     owner: str = ""
+    is_here: bool = True
+
+    def path_of(self, session: Session) -> str | None:
+        return self.location.path if self.is_here else session.path
 
 
 class Importer:
@@ -84,12 +90,13 @@ class Importer:
         location = destination.location
         await self._quota.require_room(location.project_id)
         state = await self._store.query(queries.session_state, stored.info.id)
-        if state is None or state.body != stored.info.wire_json().decode() or state.messages != len(stored.messages):
+        if state is None or Session.model_validate_json(state.body) != stored.info or state.messages != len(stored.messages):
             raise SessionChanged(stored.info.id)
         change = self._store.change(stored.info.id, location.directory)
         _remove_lost(change, stored.messages, by.messages)
         kept = {"project_id": stored.info.project_id, "owner": stored.info.owner, "share": stored.info.share}
-        change.update_session(finished_session(by.info.model_copy(update=kept)))
+        change.update_session(finished_session(by.info.model_copy(update={**kept, "path": destination.path_of(by.info)})))
+        change.add_to_sums(sums_of_messages(by.messages).plus(session_sums(stored.info), -1))
         change.put_history(*_rows(by), [], [])
         change.put_todos(by.todo)
         change.put_diff(by.diff)
@@ -107,7 +114,13 @@ class Importer:
 
     def _change_of_one(self, history: SessionHistory, destination: Destination) -> SessionChange:
         location = destination.location
-        placed = {"project_id": location.project_id, "directory": location.directory, "owner": destination.owner or None}
+        placed = {
+            "project_id": location.project_id,
+            "directory": location.directory,
+            "path": destination.path_of(history.info),
+            "owner": destination.owner or None,
+            **sums_of_messages(history.messages).of_session(),
+        }
         change = self._store.change(history.info.id, location.directory)
         change.create_session(finished_session(history.info.model_copy(update=placed)))
         change.put_history(*_rows(history), history.todo, history.diff)

@@ -75,7 +75,7 @@ class PartWriter:
     def _add_part(self, change: SessionChange, part: Part) -> None:
         change.put_part(part)
         if isinstance(part, StepFinishPart):
-            change.add_usage(StepUsage.of(self.message, part))
+            change.count_step(StepUsage.of(self.message, part))
             self._is_counted = True
 
     def enqueue_message(self) -> None:

@@ -21,6 +21,12 @@ async def titles(app: RunningApp, **query: Any) -> list[str]:
     return [session["title"] for session in await app.get("/session", params=query)]
 
 
+def below(app: RunningApp) -> Path:
+    directory = app.directory / "src" / "below"
+    directory.mkdir(parents=True)
+    return directory
+
+
 async def test_a_created_session_is_complete(app: RunningApp) -> None:
     session = await app.create_session()
     assert re.fullmatch(r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}", session["id"])
@@ -29,7 +35,8 @@ async def test_a_created_session_is_complete(app: RunningApp) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}", session["projectID"])
     assert session["directory"] == str(app.directory) and session["version"] == __version__
     assert session["time"]["created"] == session["time"]["updated"]
-    assert set(session) == {"id", "slug", "projectID", "directory", "title", "version", "time"}
+    assert set(session) == {"id", "slug", "projectID", "directory", "path", "cost", "tokens", "title", "version", "time"}
+    assert (session["path"], (await app.post("/session", params={"directory": str(below(app))}))["path"]) == ("", "src/below")
     assert await app.get(f"/session/{session['id']}") == session
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_source import VERSIONS, answers, as_shown_here, edit, generate, session_file, state_of, unpack
+from opencode_source import VERSIONS, answers, as_shown_here, edit, generate, newer_fields, session_file, state_of, unpack
 from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from running_server import ROOT, clean_environment
@@ -81,7 +81,8 @@ async def test_a_server_shows_what_opencode_showed(app: RunningApp, version: str
     project = (await app.get("/project/current"))["id"]
     assert {each["id"] for each in await app.get("/session")} == {each["id"] for each in recorded["sessions"]}
     for session, info in recorded["one"].items():
-        assert await over_http(app, session) == {**as_shown_here(version, "session", info), "projectID": project}
+        newer = newer_fields(version, info, recorded["messages"][session])
+        assert await over_http(app, session) == {**as_shown_here(version, "session", info), **newer, "projectID": project}
         assert await over_http(app, session, "/message") == as_shown_here(version, "messages", recorded["messages"][session])
         assert await over_http(app, session, "/todo") == as_shown_here(version, "todo", recorded["todo"][session])
         children = {child["id"] for child in await over_http(app, session, "/children")}

@@ -35,39 +35,45 @@ def _move_rows(path: Path, workspace: str) -> None:
     database.close()
 
 
+NEWER = ("path", "cost", "tokens")
+
+
 def answers(data: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((data / "answers.json").read_text())
     return found
 
 
 def as_shown_here(version: str, kind: str, answer: Any) -> Any:
-    """An answer of a recorded version in the shape of 1.1.34, which this server keeps."""
+    """An answer of a recorded version in the shape that this server has. A session is without what 1.1.34 has not of it."""
     if version == "1.1.34":
         return answer
     match kind:
         case "session":
-            return {name: value for name, value in answer.items() if name not in ("cost", "tokens", "path")}
+            return without_newer(answer)
         case "todo":
             return [{**todo, "id": str(position + 1)} for position, todo in enumerate(answer)]
         case _:
-            return [
-                {"info": _message(message["info"]), "parts": [_without_total(part) for part in message["parts"]]}
-                for message in answer
-            ]
+            return [{**message, "info": _message(message["info"])} for message in answer]
+
+
+def without_newer(session: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in session.items() if name not in NEWER}
+
+
+def newer_fields(version: str, session: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """What 1.18.33 shows of a session beyond 1.1.34, or would show of one with these messages."""
+    if version != "1.1.34":
+        return {**{name: session[name] for name in NEWER}, "cost": round(session["cost"], 12)}
+    steps = [part for message in messages for part in message["parts"] if part["type"] == "step-finish"]
+    tokens: dict[str, Any] = {name: sum(step["tokens"][name] for step in steps) for name in ("input", "output", "reasoning")}
+    tokens["cache"] = {name: sum(step["tokens"]["cache"][name] for step in steps) for name in ("read", "write")}
+    return {"path": "", "cost": round(sum(step["cost"] for step in steps), 12), "tokens": tokens}
 
 
 def _message(info: dict[str, Any]) -> dict[str, Any]:
-    if info["role"] == "assistant":
-        return _without_total(info)
-    if "summary" not in info:
+    if info["role"] == "assistant" or "summary" not in info:
         return info
     return {**info, "summary": {**info["summary"], "diffs": [_as_texts(diff) for diff in info["summary"]["diffs"]]}}
-
-
-def _without_total(value: dict[str, Any]) -> dict[str, Any]:
-    if "tokens" not in value:
-        return value
-    return {**value, "tokens": {name: count for name, count in value["tokens"].items() if name != "total"}}
 
 
 def _as_texts(diff: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _SESSION_FIELDS = {
     "slug": "slug",
     "project_id": "projectID",
     "directory": "directory",
+    "path": "path",
     "parent_id": "parentID",
     "title": "title",
     "version": "version",

@@ -9,7 +9,7 @@ from app.transfer.document import SessionHistory
 from app.transfer.opencode.records import SourceSession
 from app.transfer.opencode.report import ImportOutcome
 
-_PLACED_HERE = {"project_id", "owner", "share"}
+_PLACED_HERE = {"project_id", "owner", "share", "path", "cost", "tokens"}
 """Differ between the source and here without anybody changing the session."""
 
 

@@ -100,7 +100,8 @@ class OpenCodeImport:
         outcome = decide(source, imported, here)
         if self._dry_run or outcome not in (ImportOutcome.IMPORTED, ImportOutcome.UPDATED):
             return outcome
-        destination = Destination(await self._location(history))
+        is_here = await self._find(history.info.directory) is not None
+        destination = Destination(await self._location(history), is_here=is_here)
         note = [(self._sql.put_imported, [{"id": session_id, "fingerprint": source}])]
         if stored is None:
             await self._put_project(destination.location.project_id)

@@ -1,0 +1,93 @@
+"""What the steps of a session took in sum, its `cost` and `tokens`: the sums over the step-finish parts that it has."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from app.schema.base import Wire
+from app.schema.message import MessageWithParts
+from app.schema.part import CacheTokens, Part, StepFinishPart, Tokens
+from app.schema.session import Session
+from app.storage.session_head import head
+
+_MOST_TOKENS, _MOST_DOLLARS = 10**12, 10**6
+"""Of what one part counts for: clients store parts of their own, and the sums must fit the columns and stay exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Its fields are the columns of the session's row."""
+
+    cost: float = 0
+    tokens_input: int = 0
+    tokens_output: int = 0
+    tokens_reasoning: int = 0
+    tokens_cache_read: int = 0
+    tokens_cache_write: int = 0
+
+    @classmethod
+    def of(cls, cost: float, tokens: Tokens) -> "Sums":
+        counts = (tokens.input, tokens.output, tokens.reasoning, tokens.cache.read, tokens.cache.write)
+        return cls(_bounded(cost, _MOST_DOLLARS), *(_bounded(count, _MOST_TOKENS) for count in counts))
+
+    def plus(self, other: "Sums", sign: int = 1) -> "Sums":
+        """With a `sign` of -1 minus the other."""
+        return Sums(*(getattr(self, field.name) + sign * getattr(other, field.name) for field in fields(self)))
+
+    def columns(self) -> dict[str, Any]:
+        sums = asdict(self)
+        return {**sums, "head": head(sums)}
+
+    def of_session(self) -> dict[str, Any]:
+        """As fields of a Session."""
+        cache = CacheTokens(read=self.tokens_cache_read, write=self.tokens_cache_write)
+        tokens = Tokens(input=self.tokens_input, output=self.tokens_output, reasoning=self.tokens_reasoning, cache=cache)
+        return {"cost": round(self.cost, 12), "tokens": tokens}
+
+
+NOTHING = Sums()
+
+
+class _StepFinish(Wire):
+    cost: float
+    tokens: Tokens = Field(default_factory=Tokens)
+
+
+def session_sums(session: Session) -> Sums:
+    tokens, cache = session.tokens, session.tokens.cache
+    return Sums(session.cost, tokens.input, tokens.output, tokens.reasoning, cache.read, cache.write)
+
+
+def sums_of(parts: Iterable[Part]) -> Sums:
+    return _total(Sums.of(part.cost, part.tokens) for part in parts if isinstance(part, StepFinishPart))
+
+
+def sums_of_messages(messages: Iterable[MessageWithParts]) -> Sums:
+    return _total(sums_of(message.parts) for message in messages)
+
+
+def sums_of_rows(rows: Iterable[Any]) -> Sums:
+    """Of rows of parts; a damaged one counts for nothing."""
+    return _total(_of_body(row.body) for row in rows if row.type == "step-finish")
+
+
+def _of_body(body: str) -> Sums:
+    try:
+        step = _StepFinish.model_validate_json(body)
+    except ValidationError:
+        return NOTHING
+    return Sums.of(step.cost, step.tokens)
+
+
+def _total(each: Iterable[Sums]) -> Sums:
+    total = NOTHING
+    for sums in each:
+        total = total.plus(sums)
+    return total
+
+
+def _bounded(value: Any, most: int) -> Any:
+    return max(-most, min(value, most)) if math.isfinite(value) else 0
