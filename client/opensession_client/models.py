@@ -1545,8 +1545,14 @@ class Session(Wire):
     slug: str
     project_id: Annotated[str, Field(alias="projectID")]
     directory: str
+    path: str | None = None
+    """The directory, relative to the top of its checkout; empty: that top"""
     parent_id: Annotated[str | None, Field(alias="parentID")] = None
     summary: SessionSummary | None = None
+    cost: float
+    """Of its steps, in dollars"""
+    tokens: Tokens
+    """Of its steps"""
     share: Share | None = None
     title: str
     agent: str | None = None
@@ -1873,6 +1879,9 @@ class TodosOfSession(Wire):
 
 
 class Tokens(Wire):
+    """`total` is of newer OpenCode versions, and kept of what is imported."""
+
+    total: int | None = None
     input: int
     output: int
     reasoning: int
