@@ -229,7 +229,7 @@ def session_tree(connection: Connection, session_id: str) -> list[str]:
     body = session_body(connection, session_id)
     while generation:
         rows = connection.execute(
-            select(SESSION.c.id, SESSION_JSON.label("body")).where(SESSION.c.parent_id.in_(generation)).order_by(SESSION.c.seq)
+            select(SESSION.c.id, SESSION_JSON).where(SESSION.c.parent_id.in_(generation)).order_by(SESSION.c.seq)
         ).all()
         bodies[:0] = [row.body for row in rows]
         generation = [row.id for row in rows]
@@ -645,7 +645,7 @@ def _extent(of: Any) -> list[ColumnElement[Any]]:
 
 
 _SHARED_REVISION = (
-    select(SHARE.c.session_id, SESSION_JSON.label("body"), SESSION.c.diff_basis, *_extent(MESSAGE), *_extent(PART))
+    select(SHARE.c.session_id, SESSION_JSON, SESSION.c.diff_basis, *_extent(MESSAGE), *_extent(PART))
     .join(SESSION, SESSION.c.id == SHARE.c.session_id)
     .where(SHARE.c.id == bindparam("share"))
 )

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Float, Numeric, Text, cast, func, literal_
 
 from app.storage.tables import SESSION, SUM_PIECES, SUMS_END
 
-SESSION_JSON: ColumnElement[str] = SESSION.c.head + func.substr(SESSION.c.body, 2)
-"""The whole of a session. Valid only if the body is."""
+SESSION_JSON: ColumnElement[str] = (SESSION.c.head + func.substr(SESSION.c.body, 2)).label("body")
+"""The whole of a session; valid only if what is stored as its body is."""
 
 
 def head(sums: Mapping[str, Any]) -> str:
