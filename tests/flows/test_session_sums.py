@@ -159,7 +159,7 @@ async def test_an_import_sums_up_what_it_brings(app: RunningApp) -> None:
         if step["type"] == "step-finish":
             step["tokens"]["total"] = 1180
     del document["info"]["cost"], document["info"]["tokens"]
-    imported = (await app.post("/session/import", document, params={"ids": "new"}))["sessionIDs"][0]
+    imported = (await app.post("/session/import", document, params={"ids": "new"}))["sessions"][0]
     assert (await checked(app, imported))["input"] == 700
     [step] = [part for part in (await app.messages(imported))[1]["parts"] if part["type"] == "step-finish"]
     assert step["tokens"]["total"] == 1180
