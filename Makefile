@@ -14,8 +14,12 @@ SPREAD := $(if $(filter-out 0 1,$(PROCESSES)),--numprocesses=$(PROCESSES) --dist
 # Without bytecode, which images of Python tend to switch off, each process of tests and each server that they start compiles all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What runs in the tests' own processes: five of six tests, a quarter of the time.
+QUICK := $(addprefix tests/,flows api wire migrations architecture unit)
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+
 .DEFAULT_GOAL := help
-.PHONY: help serve test faults check format conform bench bench-replicas openapi lock vendor docker clean
+.PHONY: help serve test test-all faults check format conform bench bench-replicas openapi lock vendor docker clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,11 +27,14 @@ help: ## Show the targets
 serve: $(VENV)/.runtime ## Start the server here (ARGS="--port 5000")
 	@$(BIN)/opensession serve $(ARGS)
 
-test: $(VENV)/.dev ## Run the tests (ARGS="tests/unit -k fork"; PROCESSES=1 runs all in one process)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(SPREAD) $(ARGS)
+test: $(VENV)/.dev ## Run the tests that start no servers or clients of their own, or those you name (ARGS="tests/faults -k kill")
+	@$(PYTEST) $(SPREAD) $(if $(findstring tests/,$(ARGS)),,$(QUICK)) $(ARGS)
+
+test-all: $(VENV)/.dev ## Run all tests, those of processes, browsers and faults too (PROCESSES=1 runs them in one process)
+	@$(PYTEST) $(SPREAD) $(ARGS)
 
 faults: $(VENV)/.dev ## Run the fault and abuse tests in their long form (ARGS="-k kill")
-	@PATH="$(CURDIR)/$(BIN):$$PATH" OPENSESSION_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=3600 tests/faults tests/replicas tests/flows/test_revert_stateful.py tests/clients/test_run_attach.py $(ARGS)
+	@OPENSESSION_LONG=1 $(PYTEST) -o faulthandler_timeout=3600 tests/faults tests/replicas tests/flows/test_revert_stateful.py tests/clients/test_run_attach.py $(ARGS)
 
 check: $(VENV)/.dev ## Lint, formatting, strict types, import rules
 	@$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What all tests share: an environment that configures nothing, and how `make test` spreads them."""
+"""What all tests share: an environment that configures nothing, and how they are spread over processes."""
 
 import os
 from collections.abc import Iterator
