@@ -2,14 +2,17 @@
 
 import asyncio
 import socket
+from functools import cache
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
+from app.api.connect_tickets import connected_terminal
+from app.pty.pseudo_terminal import INPUT_BYTES
 from app.settings import Settings
 
 
@@ -29,8 +32,9 @@ class DrainingServer(uvicorn.Server):
 
     async def _close_connections(self) -> None:
         await asyncio.sleep(LAST_REQUEST_SECONDS)
-        for connection in cast(list[BoundedRequests], list(self.server_state.connections)):
-            connection.close_when_answered()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedRequests):
+                connection.close_when_answered()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
@@ -55,13 +59,36 @@ def http_server(application: Any, settings: Settings) -> DrainingServer:
         server_header=False,
         proxy_headers=False,
         ws="none",
+        ws_max_size=INPUT_BYTES,
+        ws_per_message_deflate=False,
     )
     return DrainingServer(config, application)
+
+
+@cache
+def _websocket_protocol() -> type[asyncio.Protocol]:
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    class TerminalProtocol(WebSocketsSansIOProtocol):
+        async def send(self, message: Any) -> None:
+            """uvicorn would log a handshake that was refused with a status of its own as a failure of the server."""
+            await super().send(message)
+            if message["type"] == "websocket.http.response.body":
+                self.handshake_complete = True
+
+    return TerminalProtocol
 
 
 def _bounded_protocol(settings: Settings) -> type[HttpToolsProtocol]:
     class BoundedProtocol(BoundedRequests, HttpToolsProtocol):
         max_head_bytes = settings.max_head_bytes
         max_connections = settings.max_connections
+
+        def _should_upgrade_to_ws(self) -> bool:
+            """Terminals alone are reached by WebSockets. The library is loaded for the first."""
+            if self.is_above_limit or connected_terminal(self.url.partition(b"?")[0].decode("latin-1")) is None:
+                return False
+            self.ws_protocol_class = _websocket_protocol()
+            return True
 
     return BoundedProtocol

@@ -29,6 +29,8 @@ from app.api import (
     search,
     session,
     share,
+    terminal_connection,
+    terminals,
     transfer,
     usage,
     vcs,
@@ -145,7 +147,8 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, vcs, file)
-    for part in (*first, absent, search, mcp, share, transfer, usage, retention, webhook, page, plugin, metrics):
+    seldom = (absent, search, mcp, share, transfer, usage, retention, webhook, terminals, terminal_connection)
+    for part in (*first, *seldom, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     app.router.routes.extend(V2_ROUTES)
     errors.install(app)

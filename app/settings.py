@@ -51,6 +51,12 @@ class Settings(BaseSettings):
     sandbox: Literal["auto", "require", "off"] = "auto"
     """Run commands and local MCP servers in a sandbox: `auto` where it works, `require` or do not start, `off` (default auto)."""
 
+    terminals: bool = True
+    """Let clients open terminals, which run what is typed (`on`, the default, or `off`)."""
+
+    max_terminals: int = Field(default=20, ge=0)
+    """Terminals that each user may have at once (default 20); without users, that the server has."""
+
     project_plugins: bool = False
     """Run Python plugins and tools that projects bring (default no: whoever wrote a project would run code in this server)."""
 

@@ -48,6 +48,8 @@ from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
 from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import shared_scripted
+from app.pty.programs import TerminalPrograms
+from app.pty.terminals import Terminals
 from app.question.service import Questions
 from app.runs.busy_directories import BusyDirectories
 from app.runs.deletion import Deletion
@@ -192,7 +194,8 @@ class Server:
         self.telemetry = self._core.telemetry
         _read_gauges(self.services)
         directories, states = self.services.directories, self._core.storage.states
-        self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus)
+        terminals = self.services.terminals
+        self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus, terminals)
         self._webhooks = _webhook_dispatcher(self._core.storage, self.services.webhooks)
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -243,6 +246,7 @@ class Server:
     async def stop(self) -> None:
         """Turns are aborted and their records finished, everything is written, then listeners and the database are closed."""
         await self._housekeeping.stop()
+        await self.services.terminals.close()
         await self._follower.stop()
         await self._recovery.close()
         await self.services.runs.queue.close()
@@ -277,6 +281,7 @@ class Server:
         if self._core.storage.is_shared and self.settings.interrupted == "continue":
             await self.services.runs.runner.hand_over()
         await self.services.runs.runner.close()
+        await self.services.terminals.close()
         self._core.storage.bus.close()
 
     async def _work_done(self) -> None:
@@ -360,7 +365,8 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
     sessions = _sessions(core)
     pending = _pending(core)
     turns = _turns(core, directories, sessions, pending)
-    runs = _runs(core, directories, sessions, turns)
+    terminals = _terminals(core, directories)
+    runs = _runs(core, directories, sessions, turns, terminals)
     return Services(
         settings=core.settings,
         directories=directories,
@@ -375,6 +381,7 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),
         webhooks=_webhooks(core, directories),
+        terminals=terminals,
         observer=core.telemetry.observer,
         metrics=core.telemetry.metrics,
     )
@@ -400,6 +407,13 @@ def _webhooks(core: _Core, directories: DirectoryServices) -> Webhooks:
     requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
     secret = ServerSecret(settings.secret_key, settings.data_dir)
     return Webhooks(storage.database, secret, owners, requests, settings.max_webhooks)
+
+
+def _terminals(core: _Core, directories: DirectoryServices) -> Terminals:
+    toolbox, storage = directories.toolbox, core.storage
+    programs = TerminalPrograms(core.sandbox, toolbox.shell, lambda: toolbox.environment)
+    elsewhere = " on this server. A terminal is reached through the server that made it." if storage.is_shared else ""
+    return Terminals(core.settings, programs, storage.writer, directories.instances.workspaces.admits, elsewhere)
 
 
 def _webhook_dispatcher(storage: _Storage, webhooks: Webhooks) -> WebhookDispatcher:
@@ -505,7 +519,9 @@ def _turns(core: _Core, directories: DirectoryServices, sessions: SessionService
     )
 
 
-def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices, turns: TurnServices) -> RunServices:
+def _runs(
+    core: _Core, directories: DirectoryServices, sessions: SessionServices, turns: TurnServices, terminals: Terminals
+) -> RunServices:
     storage, gate, store, toolbox = core.storage, core.gate, sessions.store, directories.toolbox
     runner = Runner(store, sessions.statuses, storage.leases, gate, core.settings.max_running_sessions)
     intake = _intake(core, sessions, toolbox)
@@ -522,7 +538,7 @@ def _runs(core: _Core, directories: DirectoryServices, sessions: SessionServices
             store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects, storage.leases
         ),
         deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
-        disposal=Disposal(directories.instances, runner, store, storage.states),
+        disposal=Disposal(directories.instances, runner, store, storage.states, terminals),
         retention=_retention(core.settings, storage, sessions.service, gate),
     )
 

@@ -61,7 +61,7 @@ _READ = (
     "sync.history.list experimental.projectCopy.generateName "
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
     "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
-    "session.queue "
+    "session.queue pty.shells pty.list pty.get v2.pty.list v2.pty.get "
     "v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
     "v2.provider.get v2.fs.find v2.fs.list v2.fs.read "
     "v2.permission.request.list v2.permission.saved.list v2.session.permission.list v2.session.permission.get "
@@ -82,7 +82,9 @@ _WRITE = (
     "v2.permission.saved.remove v2.session.permission.create v2.session.permission.reply v2.session.question.reply "
     "v2.session.question.reject "
     "v2.session.create v2.session.switchAgent v2.session.switchModel v2.session.prompt v2.session.compact v2.session.wait "
-    "v2.session.interrupt v2.session.revert.stage v2.session.revert.clear v2.session.revert.commit"
+    "v2.session.interrupt v2.session.revert.stage v2.session.revert.clear v2.session.revert.commit "
+    "pty.create pty.update pty.remove pty.connectToken pty.connect v2.pty.create v2.pty.update v2.pty.remove "
+    "v2.pty.connectToken v2.pty.connect"
 )
 _MANAGE = (
     "global.config.update global.upgrade "

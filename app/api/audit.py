@@ -1,5 +1,5 @@
-"""Who changed what: one line of JSON for every request that may write, in `audit.log` in the data directory; with several servers
-in a file for each.
+"""Who changed what: one line of JSON for every request that may write, and for every connection to a terminal, in `audit.log` in
+the data directory; with several servers in a file for each.
 
 A line stands there before the client hears its answer. Bodies and query strings are not in it, so that no secret is.
 """
@@ -94,6 +94,9 @@ class Audit:
         self._log = audit_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, self._noting_acceptance(scope, send))
+            return
         if scope["type"] != "http" or scope["method"] in _READING:
             await self._app(scope, receive, send)
             return
@@ -112,6 +115,17 @@ class Audit:
             if not answered:
                 self._log.write(_entry(scope, 500, began))
 
+    def _noting_acceptance(self, scope: Scope, send: Send) -> Send:
+        """What is typed is not noted, only who may type."""
+        began = time.monotonic()
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "websocket.accept":
+                self._log.write(_entry(scope, 101, began))
+            await send(message)
+
+        return noting
+
 
 def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
     parameters = scope.get("path_params") or {}
@@ -120,7 +134,7 @@ def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
         "time": clock.now_ms(),
         "who": scope.get(WHO, ANYONE),
         "from": client[0] if client else None,
-        "method": scope["method"],
+        "method": scope.get("method", "GET"),
         "route": getattr(scope.get("route"), "path_format", None),
         "path": scope["path"][:LONGEST_PATH],
         "session": parameters.get("sessionID"),

@@ -63,6 +63,7 @@ class BoundedRequests(_HttpProtocol):
     max_head_bytes: ClassVar[int]
     max_connections: ClassVar[int]
 
+    is_above_limit = False
     _in_head = True
     _parsed = 0
     """Bytes of the head that have been counted."""
@@ -84,7 +85,7 @@ class BoundedRequests(_HttpProtocol):
             self.transport.abort()
             return
         if above > 0:
-            self.app = _too_many_connections
+            self.app, self.is_above_limit = _too_many_connections, True
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -135,7 +136,7 @@ class BoundedRequests(_HttpProtocol):
         _cancel(self._head_timer)
         self._head_timer = None
         super().on_headers_complete()
-        self._cycles = [cycle for cycle in (*self._cycles, self.cycle) if not cycle.response_complete]
+        self._cycles = [cycle for cycle in (*self._cycles, self.cycle) if cycle and not cycle.response_complete]
 
     def on_message_complete(self) -> None:
         self.scope[WHOLE] = True

@@ -105,6 +105,7 @@ _ERRORS: dict[int, dict[str, Any]] = {
     404: {"description": "Not found", "model": NotFoundError},
     409: {"description": "Busy, or used for something else", "model": NamedError},
     413: {"description": "Too large", "model": NamedError},
+    426: {"description": "Upgrade required", "model": NamedError},
     429: {"description": "Too many", "model": NamedError},
     507: {"description": "The project's sessions take all the room that they may", "model": NamedError},
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs
 
+from app.api.connect_tickets import ConnectTickets
 from app.api.event_tokens import EventTokens, MemoryEventTokens
 from app.api.rate_limits import RateLimits
 from app.api.throttle import Throttle
@@ -64,6 +65,7 @@ class Login:
         self._oidc = oidc
         self._required = password is not None or oidc is not None
         self.event_tokens = event_tokens or MemoryEventTokens()
+        self.connect_tickets = ConnectTickets()
 
     def is_required(self) -> bool:
         self._required = self._required or self._tokens.in_use()
@@ -75,6 +77,15 @@ class Login:
         if isinstance(checked, LoginDenied) and not _parts(authorization)[0] and (principal := await self._redeemed(scope)):
             return AcceptedLogin("event token", principal)
         return checked
+
+    async def admit_connection(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied | None:
+        """Of a WebSocket: by its ticket, which is tried where there is one, or `check`. None for a ticket that holds no more, or
+        is for another terminal."""
+        tickets = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
+        if tickets is None:
+            return await self.check(scope, authorization)
+        principal = self.connect_tickets.redeem(tickets[-1], scope["path"])
+        return AcceptedLogin("connect ticket", principal) if principal else None
 
     async def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be

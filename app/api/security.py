@@ -126,10 +126,13 @@ class Guard:
         self._large_bodies = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if scope["type"] == "websocket":
+            await (await self._connection_refusal(scope, headers) or self._app)(scope, receive, send)
+            return
         origin = headers.get("origin")
         listed = origin is not None and self._access.knows_origin(origin, headers.get("host"))
         refusal = await self._refusal(scope, headers, listed)
@@ -158,9 +161,7 @@ class Guard:
     async def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
         """None for what may go on; whom it comes from is noted in the scope."""
         if not self._access.knows_host(headers.get("host")):
-            return Refusal(
-                403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one."
-            )
+            return _foreign_host()
         if _is_preflight(scope, headers):
             return None
         try:
@@ -173,6 +174,26 @@ class Guard:
             case AcceptedLogin(who=who, principal=principal):
                 scope[WHO], scope[PRINCIPAL] = who, principal
         return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
+
+    async def _connection_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
+        """The same of a WebSocket. No other origin may read it either: a page would be sent what its user has logged in for."""
+        host, origin = headers.get("host"), headers.get("origin")
+        if not self._access.knows_host(host):
+            return _foreign_host()
+        if origin is not None and not self._access.knows_origin(origin, host):
+            return _foreign_origin("connect")
+        try:
+            admission = await self._login.admit_connection(scope, headers.get("authorization"))
+        except StorageError as error:
+            return storage_refusal(error)
+        match admission:
+            case None:
+                return Refusal(403, "TicketError", "This ticket is for another terminal, was used, or has expired.")
+            case LoginDenied(retry_after=seconds):
+                return _denied(seconds, asks_itself=False)
+            case AcceptedLogin(who=who, principal=principal):
+                scope[WHO], scope[PRINCIPAL] = who, principal
+        return None
 
     async def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:
         if is_open(scope["method"], scope["path"], scope.get("query_string", b"")):
@@ -211,11 +232,19 @@ def _denied(retry_after: int, *, asks_itself: bool) -> Refusal:
     return Refusal(401, "UnauthorizedError", "This server needs a login: its password (basic auth) or a bearer token.", challenge)
 
 
+def _foreign_host() -> Refusal:
+    return Refusal(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
+
+
+def _foreign_origin(to_do: str) -> Refusal:
+    message = f"Pages of that origin may not {to_do} here. OPENSESSION_CORS_ORIGINS lists those that may."
+    return Refusal(403, "OriginForbiddenError", message)
+
+
 def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
     if listed or "origin" not in headers or scope["method"] in _READING:
         return None
-    message = "Pages of that origin may not write here. OPENSESSION_CORS_ORIGINS lists those that may."
-    return Refusal(403, "OriginForbiddenError", message)
+    return _foreign_origin("write")
 
 
 def _is_json(content_type: str | None) -> bool:

@@ -14,6 +14,7 @@ from app.permission.service import Permissions
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
 from app.provider.models.catalogue import Known
+from app.pty.terminals import Terminals
 from app.question.service import Questions
 from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
@@ -144,6 +145,7 @@ class Services:
     replicas: Replicas
     health: HealthCheck
     webhooks: Webhooks
+    terminals: Terminals
     observer: Observer = NOBODY
     metrics: "Metrics | None" = None
     """None unless the server counts."""

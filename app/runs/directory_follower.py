@@ -6,6 +6,7 @@ import logging
 from app.bus.base import EventBus
 from app.mcp import signing_in
 from app.mcp.choices import CODE, OWN_STATES
+from app.pty.terminals import Terminals
 from app.runs.housekeeping import repeat
 from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryState, DirectoryStates
 from app.util.tasks import TaskSet
@@ -18,10 +19,11 @@ POLL_SECONDS = 0.5
 
 
 class DirectoryFollower:
-    def __init__(self, states: DirectoryStates, instances: Instances, bus: EventBus) -> None:
+    def __init__(self, states: DirectoryStates, instances: Instances, bus: EventBus, terminals: Terminals) -> None:
         self._states = states
         self._instances = instances
         self._bus = bus
+        self._terminals = terminals
         self._following: asyncio.Task[None] | None = None
         self._tasks = TaskSet()
 
@@ -54,6 +56,7 @@ class DirectoryFollower:
 
     async def _forget(self, directory: str) -> None:
         """The streams of one directory end behind the event that tells of it."""
+        await self._terminals.end_all(None if directory == EVERYWHERE else directory)
         if directory == EVERYWHERE:
             for each in self._instances.workspaces.open_directories():
                 self._bus.disconnect(each)

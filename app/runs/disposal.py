@@ -1,10 +1,11 @@
-"""Disposal of a directory on all servers of the database: aborts its turns, announces it, disconnects its
+"""Disposal of a directory on all servers of the database: aborts its turns, ends its terminals, announces it, disconnects its
 clients and unloads it."""
 
 import asyncio
 from collections.abc import Iterable
 
 from app.mcp.choices import OWN_STATES
+from app.pty.terminals import Terminals
 from app.runs.runner import Runner
 from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory
 from app.session.store import Store
@@ -14,15 +15,17 @@ from app.workspace.instances import Instances
 
 
 class Disposal:
-    def __init__(self, instances: Instances, runner: Runner, store: Store, states: DirectoryStates) -> None:
+    def __init__(self, instances: Instances, runner: Runner, store: Store, states: DirectoryStates, terminals: Terminals) -> None:
         self._instances = instances
         self._runner = runner
         self._store = store
         self._states = states
+        self._terminals = terminals
 
     async def directory(self, directory: str) -> None:
         held = await self._store.query(queries.held_sessions, directory)
         await self._abort([*self._runner.sessions_of(directory), *held])
+        await self._terminals.end_all(directory)
         disposed = EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
         await self._states.dispose(directory, OWN_STATES, disposed)
         await self._instances.forget(directory)
@@ -32,6 +35,7 @@ class Disposal:
         for directory in self._instances.workspaces.open_directories():
             await self.directory(directory)
         await self._abort(await self._store.query(queries.held_sessions, None))
+        await self._terminals.end_all()
         await self._states.put(EVERYWHERE, DISPOSED)
         await self._states.announce("global", EventGlobalDisposed())
 

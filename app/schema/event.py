@@ -15,6 +15,7 @@ from app.schema.message import Message
 from app.schema.part import Part
 from app.schema.permission import PermissionRequest, Reply
 from app.schema.project import Project
+from app.schema.pty import Pty
 from app.schema.question import Answer, QuestionRequest
 from app.schema.session import FileDiff, Session, SessionModel, SessionStatus, Todo
 from app.schema.timeline import RevertState
@@ -368,6 +369,41 @@ class McpPage(Wire):
 class EventMcpBrowserOpenFailed(AnnouncedEvent):
     type: Literal["mcp.browser.open.failed"] = "mcp.browser.open.failed"
     properties: McpPage
+
+
+class PtyInfo(Wire):
+    info: Pty
+
+
+class PtyExit(Wire):
+    id: str
+    exit_code: int
+
+
+class PtyRef(Wire):
+    id: str
+
+
+class EventPtyCreated(AnnouncedEvent):
+    type: Literal["pty.created"] = "pty.created"
+    properties: PtyInfo
+
+
+class EventPtyUpdated(AnnouncedEvent):
+    type: Literal["pty.updated"] = "pty.updated"
+    properties: PtyInfo
+
+
+class EventPtyExited(AnnouncedEvent):
+    """Its program has exited. A terminal that was made by `POST /pty` is gone then."""
+
+    type: Literal["pty.exited"] = "pty.exited"
+    properties: PtyExit
+
+
+class EventPtyDeleted(AnnouncedEvent):
+    type: Literal["pty.deleted"] = "pty.deleted"
+    properties: PtyRef
 
 
 class WebhookRef(Wire):

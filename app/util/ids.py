@@ -12,7 +12,7 @@ from typing import Literal
 
 from app.util import clock
 
-IdKind = Literal["session", "message", "part", "permission", "question", "tool", "webhook", "queued"]
+IdKind = Literal["session", "message", "part", "permission", "question", "tool", "webhook", "queued", "pty"]
 
 PREFIXES: dict[IdKind, str] = {
     "session": "ses",
@@ -23,6 +23,7 @@ PREFIXES: dict[IdKind, str] = {
     "tool": "tool",
     "webhook": "whk",
     "queued": "qpr",
+    "pty": "pty",
 }
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LETTER_OF_BYTE = "".join(_ALPHABET[byte % 62] for byte in range(256)).encode()

@@ -450,6 +450,32 @@ class EventPromptQueued(Wire):
     properties: QueueRef
 
 
+class EventPtyCreated(Wire):
+    id: str
+    type: Literal["pty.created"] = "pty.created"
+    properties: PtyInfo
+
+
+class EventPtyDeleted(Wire):
+    id: str
+    type: Literal["pty.deleted"] = "pty.deleted"
+    properties: PtyRef
+
+
+class EventPtyExited(Wire):
+    """Its program has exited. A terminal that was made by `POST /pty` is gone then."""
+
+    id: str
+    type: Literal["pty.exited"] = "pty.exited"
+    properties: PtyExit
+
+
+class EventPtyUpdated(Wire):
+    id: str
+    type: Literal["pty.updated"] = "pty.updated"
+    properties: PtyInfo
+
+
 class EventQuestionAsked(Wire):
     id: str
     type: Literal["question.asked"] = "question.asked"
@@ -1349,6 +1375,71 @@ class PruneReport(Wire):
     pinned: int
 
 
+class Pty(Wire):
+    """A terminal with its program. `exitCode` is there once the program has exited; a signal n is 128 + n, as in a shell."""
+
+    id: str
+    title: str
+    command: str
+    args: list[str]
+    cwd: str
+    status: Literal["running", "exited"]
+    pid: int
+    exit_code: Annotated[int | None, Field(alias="exitCode")] = None
+
+
+class PtyExit(Wire):
+    id: str
+    exit_code: Annotated[int, Field(alias="exitCode")]
+
+
+class PtyInfo(Wire):
+    info: Pty
+
+
+class PtyInput(Wire):
+    command: str | None = None
+    """The program; the server's shell if absent"""
+    args: list[str] | None = None
+    """Its arguments; `-l` for a shell without any"""
+    cwd: str | None = None
+    """Within the directory or its checkout; the directory if absent"""
+    title: str | None = None
+    env: dict[str, str] | None = None
+    """Variables beside those that commands see"""
+
+
+class PtyRef(Wire):
+    id: str
+
+
+class PtyShell(Wire):
+    """`acceptable`: commands of the model may be run by it."""
+
+    path: str
+    name: str
+    acceptable: bool
+
+
+class PtySize(Wire):
+    rows: int
+    cols: int
+
+
+class PtyTicket(Wire):
+    """A login for one connection to one terminal. `expires_in` in seconds."""
+
+    ticket: str
+    expires_in: int
+
+
+class PtyUpdate(Wire):
+    """What is absent stays as it is."""
+
+    title: str | None = None
+    size: PtySize | None = None
+
+
 class QuestionInfo(Wire):
     question: str
     header: str
@@ -1926,6 +2017,16 @@ class UnknownError(Wire):
     data: MessageData
 
 
+class UnknownPtyError(Wire):
+    """As older clients read it, and newer ones."""
+
+    name: Literal["NotFoundError"] = "NotFoundError"
+    data: ErrorData
+    tag: Annotated[Literal["PtyNotFoundError"], Field(alias="_tag")] = "PtyNotFoundError"
+    pty_id: Annotated[str, Field(alias="ptyID")]
+    message: str
+
+
 class UpdateInput(Wire):
     """`permission` comes behind the rules that there are; `metadata` takes the place of what there is."""
 
@@ -2226,6 +2327,10 @@ Event = Annotated[
     | EventFileEdited
     | EventMcpToolsChanged
     | EventMcpBrowserOpenFailed
+    | EventPtyCreated
+    | EventPtyUpdated
+    | EventPtyExited
+    | EventPtyDeleted
     | EventWebhookDisabled,
     Field(discriminator="type"),
 ]

@@ -845,6 +845,71 @@ def webhook_test(webhook_id: str) -> Operation[models.WebhookDelivery]:
     return Operation("POST", f"/webhook/{segment(webhook_id)}/test", models.WebhookDelivery)
 
 
+def pty_shells(*, directory: str | None = None) -> Operation[list[models.PtyShell]]:
+    """GET /pty/shells
+
+    The shells of this machine.
+    """
+    return Operation("GET", "/pty/shells", list[models.PtyShell], query={"directory": directory})
+
+
+def pty_list(*, directory: str | None = None) -> Operation[list[models.Pty]]:
+    """GET /pty
+
+    The terminals of a directory whose programs run.
+    """
+    return Operation("GET", "/pty", list[models.Pty], query={"directory": directory})
+
+
+def pty_create(body: models.PtyInput | None = None, *, directory: str | None = None) -> Operation[models.Pty]:
+    """POST /pty
+
+    A program in a terminal of its own. It is gone, with all that was started in it, when the program exits.
+    """
+    return Operation("POST", "/pty", models.Pty, query={"directory": directory}, body=body)
+
+
+def pty_get(pty_id: str, *, directory: str | None = None) -> Operation[models.Pty]:
+    """GET /pty/{ptyID}"""
+    return Operation("GET", f"/pty/{segment(pty_id)}", models.Pty, query={"directory": directory})
+
+
+def pty_update(pty_id: str, body: models.PtyUpdate, *, directory: str | None = None) -> Operation[models.Pty]:
+    """PUT /pty/{ptyID}
+
+    Its title or its size.
+    """
+    return Operation("PUT", f"/pty/{segment(pty_id)}", models.Pty, query={"directory": directory}, body=body)
+
+
+def pty_remove(pty_id: str, *, directory: str | None = None) -> Operation[bool]:
+    """DELETE /pty/{ptyID}
+
+    Ends its program and all that was started in it.
+    """
+    return Operation("DELETE", f"/pty/{segment(pty_id)}", bool, query={"directory": directory})
+
+
+def pty_connect_token(pty_id: str, *, directory: str | None = None) -> Operation[models.PtyTicket]:
+    """POST /pty/{ptyID}/connect-token
+
+    A login for one connection, `GET /pty/:ptyID/connect?ticket=…`: a browser's WebSocket can send no header.
+    """
+    return Operation("POST", f"/pty/{segment(pty_id)}/connect-token", models.PtyTicket, query={"directory": directory})
+
+
+def pty_connect(
+    pty_id: str, *, cursor: str | None = None, ticket: str | None = None, directory: str | None = None
+) -> Operation[bool]:
+    """GET /pty/{ptyID}/connect
+
+    A WebSocket at a terminal: what it prints is sent, what is received is typed.
+    """
+    return Operation(
+        "GET", f"/pty/{segment(pty_id)}/connect", bool, query={"cursor": cursor, "ticket": ticket, "directory": directory}
+    )
+
+
 def plugin_list(*, directory: str | None = None) -> Operation[list[models.ExtensionStatus]]:
     """GET /plugin"""
     return Operation("GET", "/plugin", list[models.ExtensionStatus], query={"directory": directory})

@@ -11,6 +11,7 @@ OWN_PROGRAMS = {
     "doctor_servers.py": "a second server, to try locks with",
     "sandbox/trial.py": "the trial of the sandbox",
     "tool/process/process.py": "what app.sandbox.program describes",
+    "pty/pseudo_terminal.py": "what app.sandbox.program describes",
     "util/git.py": "git, which is told to run nothing that a repository names",
     "mcp/stdio.py": "what app.sandbox.program describes, by the SDK",
     "intake/command.py": "what app.sandbox.program describes",

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from app.api.errors import STORAGE_MESSAGE, headers_of, log_storage_error, name_of, rendered
 from app.api.json_route import Handler, StrictRoute
 from app.pending.requests import RequestNotPending
+from app.pty.errors import PtyNotFound
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, MessageNotFound, ServiceError, SessionBusy, SessionNotFound
 from app.storage.engine import StorageError
@@ -86,6 +87,12 @@ class QuestionNotFoundError(TaggedAnswer):
     status = 404
     tag: Literal["QuestionNotFoundError"] = Field("QuestionNotFoundError", alias="_tag")
     request_id: str
+
+
+class PtyNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["PtyNotFoundError"] = Field("PtyNotFoundError", alias="_tag")
+    pty_id: str
 
 
 class SessionBusyError(TaggedAnswer):
@@ -166,6 +173,8 @@ def _answer(error: ServiceError) -> TaggedAnswer:
             return QuestionNotFoundError(message=error.message, request_id=request_id)
         case RequestNotPending(request_id=request_id):
             return PermissionNotFoundError(message=error.message, request_id=request_id)
+        case PtyNotFound():
+            return PtyNotFoundError(message=error.message, pty_id=error.pty_id)
         case SessionBusy():
             return SessionBusyError(message=error.message, session_id=error.session_id)
     if error.status == ForbiddenError.status:

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 
-_UNSUITABLE_SHELLS = frozenset({"fish", "nu"})
+UNSUITABLE_SHELLS = frozenset({"fish", "nu"})
 _SECRET_SUFFIXES = ("_KEY", "_TOKEN", "_SECRET")
 _PROVIDER_PREFIXES = (
     "AI_GATEWAY_",
@@ -41,7 +41,7 @@ _OWN_SECRETS = frozenset({"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT"}
 def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> str:
     """`$SHELL` if its syntax is that of bash; else bash; else /bin/sh."""
     preferred = environment.get("SHELL", "")
-    if preferred and PurePath(preferred).name not in _UNSUITABLE_SHELLS:
+    if preferred and PurePath(preferred).name not in UNSUITABLE_SHELLS:
         return preferred
     return which("bash") or "/bin/sh"
 

@@ -114,7 +114,8 @@ async def _end_confined(process: Process) -> None:
             await _ends_within(process, seconds)
 
 
-def _marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
+def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
+    """The environment of a program, None for the server's, with the mark by which it is found again."""
     return {**(os.environ if env is None else env), marks.VARIABLE: mark}
 
 
@@ -148,7 +149,7 @@ async def _group(program: Program, mark: str, *, stdout: IO[bytes], stderr: int 
 
 
 async def _spawn(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> Process:
-    env = _marked(program.env, mark)
+    env = marked(program.env, mark)
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *program.argv, cwd=program.cwd, env=env, stdin=DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
@@ -157,7 +158,7 @@ async def _spawn(program: Program, mark: str, *, stdout: IO[bytes], stderr: int 
     try:
         process = await asyncio.shield(starting)
         if program.is_confined:
-            _yield_processor(process.pid)
+            yield_processor(process.pid)
         return process
     except asyncio.CancelledError:
         # asyncio would kill the program alone, without the children that it has started by then.
@@ -194,7 +195,7 @@ async def _wait_until_empty(group: int, seconds: float) -> None:
                 await asyncio.sleep(_POLL)
 
 
-def _yield_processor(group: int) -> None:
+def yield_processor(group: int) -> None:
     """The server goes on answering beside commands that take all of the processor."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, group, CONFINED_NICENESS)

@@ -1,0 +1,82 @@
+"""What runs in a terminal: decided from what a client asks for, in the sandbox where that is on."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.pty.shells import is_shell
+from app.sandbox.program import Program
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxWorkspace
+from app.schema.errors import BadRequest, DirectoryForbidden
+from app.schema.pty import PtyInput
+
+_OWN_VARIABLES = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAKE_TERMINAL = ("/usr/bin/setsid", "--ctty")
+"""Makes the program the leader of a session that has the terminal: Ctrl-C ends the program, and not bubblewrap."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalProgram:
+    """`command`, `args` and `cwd` as clients see them."""
+
+    command: str
+    args: list[str]
+    cwd: Path
+    program: Program
+
+
+class TerminalPrograms:
+    """`shell` and `environment` are those of the model's commands."""
+
+    def __init__(self, sandbox: Sandbox, shell: str, environment: Callable[[], Mapping[str, str]]) -> None:
+        self._sandbox = sandbox
+        self._shell = shell
+        self._environment = environment
+
+    def make(self, wanted: PtyInput, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> TerminalProgram:
+        """`enters`: whether its user may work in a directory without symlinks. Blocks. Raises BadRequest, DirectoryForbidden."""
+        command = wanted.command or self._shell
+        args = wanted.args or (["-l"] if is_shell(command) else [])
+        _check_words([command, *args], wanted.env)
+        cwd = _working_directory(wanted.cwd, workspace, enters)
+        environment = {**self._environment(), **_OWN_VARIABLES}
+        if self._sandbox.is_on:
+            # The client's variables are set within: the dynamic linker would obey LD_PRELOAD before there is a sandbox.
+            variables = [f"{name}={value}" for name, value in wanted.env.items()]
+            argv = ["/usr/bin/env", *variables, *_TAKE_TERMINAL, command, *args]
+        else:
+            _require_program(command, cwd, environment)
+            argv, environment = [command, *args], {**environment, **wanted.env}
+        return TerminalProgram(command, args, cwd, self._sandbox.program(argv, workspace, environment, cwd=cwd))
+
+
+def _check_words(words: list[str], variables: Mapping[str, str]) -> None:
+    if any("\0" in word for word in words):
+        raise BadRequest("command and args must not contain NUL", ["args"])
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise BadRequest("a variable's name has letters, digits and _, and its value no NUL", ["env", name])
+
+
+def _working_directory(wanted: str | None, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> Path:
+    if wanted and "\0" in wanted:
+        raise BadRequest("cwd must not contain NUL", ["cwd"])
+    path = Path(os.path.normpath(workspace.directory / (wanted or ".")))
+    real = Path(os.path.realpath(path))
+    allowed = [Path(os.path.realpath(each)) for each in workspace.directories]
+    if not any(real.is_relative_to(each) for each in allowed) or not enters(str(real)):
+        raise DirectoryForbidden(f"{path} is not in {workspace.directory}: name it as the request's directory.", directory=wanted)
+    if not real.is_dir():
+        raise BadRequest(f"There is no directory {path}", ["cwd"], wanted)
+    return path
+
+
+def _require_program(command: str, cwd: Path, environment: Mapping[str, str]) -> None:
+    named = str(cwd / command) if "/" in command else command
+    if shutil.which(named, path=environment.get("PATH")) is None:
+        raise BadRequest(f"There is no program {command}", ["command"], command)
