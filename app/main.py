@@ -41,6 +41,7 @@ from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
 from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
+from app.api.json_route import StrictRoute
 from app.api.login import Login
 from app.api.security import Access, BodyLimits, Guard, is_loopback
 from app.api.throttle import Throttle
@@ -134,8 +135,18 @@ def openapi_yaml() -> str:
     return text
 
 
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """Made when it is asked for."""
+        if self.openapi_schema is None:
+            whole = FastAPI(title=self.title, version=self.version, description=self.description)
+            whole.router.routes = [route.described() if isinstance(route, StrictRoute) else route for route in self.routes]
+            self.openapi_schema = whole.openapi()
+        return self.openapi_schema
+
+
 def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
-    app = FastAPI(
+    app = _Application(
         title="opensession",
         version=__version__,
         description="The OpenCode session system: sessions of typed messages and parts, streamed over SSE.",
