@@ -65,9 +65,9 @@ _READ = (
     "v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
     "v2.provider.get v2.fs.find v2.fs.list v2.fs.read "
     "v2.permission.request.list v2.permission.saved.list v2.session.permission.list v2.session.permission.get "
-    "v2.question.request.list v2.session.question.list "
-    "v2.session.list v2.session.get v2.session.active v2.session.messages v2.session.message v2.session.context "
-    "v2.session.history v2.session.events"
+    "v2.question.request.list v2.session.question.list v2.session.list v2.session.get v2.session.active "
+    "v2.session.messages v2.session.message v2.session.context v2.session.history v2.session.events v2.integration.list "
+    "v2.integration.get v2.integration.attempt.status"
 )
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "
@@ -80,11 +80,11 @@ _WRITE = (
     "auth.set auth.remove webhook.create webhook.update webhook.delete webhook.test "
     "session.dequeue "
     "v2.permission.saved.remove v2.session.permission.create v2.session.permission.reply v2.session.question.reply "
-    "v2.session.question.reject "
-    "v2.session.create v2.session.switchAgent v2.session.switchModel v2.session.prompt v2.session.compact v2.session.wait "
-    "v2.session.interrupt v2.session.revert.stage v2.session.revert.clear v2.session.revert.commit "
-    "pty.create pty.update pty.remove pty.connectToken pty.connect v2.pty.create v2.pty.update v2.pty.remove "
-    "v2.pty.connectToken v2.pty.connect"
+    "v2.session.question.reject v2.session.create v2.session.switchAgent v2.session.switchModel v2.session.prompt "
+    "v2.session.compact v2.session.wait v2.session.interrupt v2.session.revert.stage v2.session.revert.clear "
+    "v2.session.revert.commit pty.create pty.update pty.remove pty.connectToken pty.connect v2.pty.create v2.pty.update "
+    "v2.pty.remove v2.pty.connectToken v2.pty.connect v2.integration.connect.key v2.integration.connect.oauth "
+    "v2.integration.attempt.cancel v2.integration.attempt.complete v2.credential.update v2.credential.remove"
 )
 _MANAGE = (
     "global.config.update global.upgrade "

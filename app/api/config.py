@@ -6,13 +6,13 @@ import orjson
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.access import AdminsOnly
 from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire, workspace_of
 from app.api.json_route import ServerRequest, router
+from app.api.provider_keys import put_key, remove_key
 from app.config.masking import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.config import Config
-from app.schema.model import Auth, ProviderAuthMethod, WellKnownAuth
+from app.schema.model import Auth, ProviderAuthMethod
 
 routes = router()
 
@@ -86,21 +86,13 @@ ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
 async def set_key(request: ServerRequest, provider_id: ProviderPath, body: Auth) -> Response:
     """A member's own is stored for them, encrypted. The server's is kept in the data directory in a file that only the server's
     user can read."""
-    if request.principal.may_manage:
-        request.services.directories.auth.set(provider_id, body)
-    elif isinstance(body, WellKnownAuth):
-        raise AdminsOnly  # an organisation's configuration is everybody's
-    else:
-        await request.services.users.keys.put(request.principal.name, provider_id, body)
+    await put_key(request, provider_id, body)
     return json_bytes(TRUE)
 
 
 @routes.delete(
     "/auth/{providerID:path}", operation_id="auth.remove", response_model=bool, tags=["auth"], responses=documented(400)
 )
-async def remove_key(request: ServerRequest, provider_id: ProviderPath) -> Response:
-    if request.principal.may_manage:
-        request.services.directories.auth.remove(provider_id)
-    else:
-        await request.services.users.keys.remove(request.principal.name, provider_id)
+async def delete_key(request: ServerRequest, provider_id: ProviderPath) -> Response:
+    await remove_key(request, provider_id)
     return json_bytes(TRUE)

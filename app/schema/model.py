@@ -99,8 +99,11 @@ class OAuth(Wire):
 
 
 class ApiAuth(Wire):
+    """`metadata` is kept with the key, its `label` shown by the second API."""
+
     type: Literal["api"] = "api"
     key: str
+    metadata: dict[str, str] | None = None
 
 
 class WellKnownAuth(Wire):

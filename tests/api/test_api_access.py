@@ -68,6 +68,9 @@ BODIES: Mapping[str, Any] = {
     "permission.reply": {"reply": "once"},
     "permission.respond": {"response": "once"},
     "question.reply": {"answers": [["x"]]},
+    "v2.integration.connect.key": {"key": "sk-0123456789"},
+    "v2.integration.connect.oauth": {"methodID": "browser", "inputs": {}},
+    "v2.credential.update": {"label": "x"},
     "v2.session.permission.create": {"action": "bash", "resources": ["x"]},
     "v2.session.permission.reply": {"reply": "once"},
     "v2.session.question.reply": {"answers": [["x"]]},
@@ -152,6 +155,9 @@ UNKNOWN = {
     "id": "wrk_unknown",
     "ptyID": "pty_unknown",
     "path": "a.txt",
+    "integrationID": "anthropic",
+    "attemptID": "unknown",
+    "credentialID": "unknown",
 }
 
 
