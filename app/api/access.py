@@ -67,7 +67,7 @@ _READ = (
     "v2.permission.request.list v2.permission.saved.list v2.session.permission.list v2.session.permission.get "
     "v2.question.request.list v2.session.question.list v2.session.list v2.session.get v2.session.active "
     "v2.session.messages v2.session.message v2.session.context v2.session.history v2.session.events v2.integration.list "
-    "v2.integration.get v2.integration.attempt.status"
+    "v2.integration.get v2.integration.attempt.status v2.event.subscribe"
 )
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "

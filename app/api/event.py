@@ -74,7 +74,9 @@ async def subscribe(
 ) -> StreamingResponse:
     """The events of one directory."""
     directory = (await location_of(request, where)).directory
-    return await _open(request, directory, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
+    return await open_stream(
+        request, directory, WantedEvents.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor)
+    )
 
 
 @routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
@@ -88,7 +90,7 @@ async def subscribe_globally(
     token: Token = None,
 ) -> StreamingResponse:
     """The events of all directories, each with its directory, and the server's own."""
-    return await _open(request, None, _Wanted.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
+    return await open_stream(request, None, WantedEvents.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
 
 
 def _resumes_by_itself(user_agent: str) -> bool:
@@ -97,30 +99,34 @@ def _resumes_by_itself(user_agent: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class WantedEvents:
     """What a client asks for. `cursor`: the id of the last event that it has, None for a new client."""
 
     deltas: bool
     ids: bool
     cursor: str | None
+    second: bool = False
+    """In the second API's form."""
 
     @classmethod
-    def of(cls, parts: str, ids: bool, *cursors: str | None) -> "_Wanted":
+    def of(cls, parts: str, ids: bool, *cursors: str | None) -> "WantedEvents":
         deltas, resumes = parts == "delta", any(cursor is not None for cursor in cursors)
         return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
 
 
-async def _open(request: ServerRequest, directory: str | None, wanted: _Wanted) -> StreamingResponse:
-    listener = listen(request, directory, deltas=wanted.deltas, ids=wanted.ids)
+async def open_stream(request: ServerRequest, directory: str | None, wanted: WantedEvents) -> StreamingResponse:
+    listener = listen(request, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
     return await stream(request, listener, _frames(request.services, listener, wanted))
 
 
-def listen(request: ServerRequest, directory: str | None, *, deltas: bool = False, ids: bool = False) -> Listener:
+def listen(
+    request: ServerRequest, directory: str | None, *, deltas: bool = False, ids: bool = False, second: bool = False
+) -> Listener:
     """Raises TooManyStreams."""
     app = request.services
     if app.events.bus.listeners() >= app.settings.max_event_streams:
         raise TooManyStreams(app.settings.max_event_streams)
-    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=_audience(request))
+    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=_audience(request), second=second)
 
 
 async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[Written]) -> StreamingResponse:
@@ -191,7 +197,7 @@ async def _chained(first: Written, frames: AsyncIterator[Written]) -> AsyncItera
         yield piece
 
 
-async def _frames(app: Services, listener: Listener, wanted: _Wanted) -> AsyncIterator[Written]:
+async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> AsyncIterator[Written]:
     """The greeting and, for a client that comes back, what it has missed; then what comes."""
     if not wanted.ids:
         yield _frame(listener, EventServerConnected())

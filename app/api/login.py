@@ -25,7 +25,7 @@ from app.users.users import Users
 log = logging.getLogger(__name__)
 
 ANYONE = "anyone"
-STREAMS = ("/event", "/global/event")
+STREAMS = ("/event", "/global/event", "/api/event")
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,8 @@ class ListenerOptions(TypedDict, total=False):
     """The directory counts as in use, the default."""
     audience: Audience | None
     """None for who hears of everything."""
+    second: bool
+    """Events are written as the second API does."""
 
 
 class EventBus(Protocol):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
+from app.bus import second_api
 from app.bus.base import Event, PartDelta
 from app.bus.event_id import PREFIX, CursorSeal, EventId
 from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated
@@ -25,18 +26,29 @@ Encoded = tuple[Written, ...]
 
 class Format(NamedTuple):
     """How a stream writes its frames: `global_` with the directory of each, `ids` with the sequence of events that have one, as
-    `cursors` write it."""
+    `cursors` write it; `second`: as the second API does."""
 
     global_: bool = False
     ids: bool = False
     cursors: CursorSeal | None = None
+    second: bool = False
 
 
 def _encode(form: Format, event_id: EventId, payload: bytes, directory: str | None, *, has_sequence: bool = False) -> Encoded:
     id_ = event_id.wire(form.cursors)
     line = b"id: %b\n" % (id_[len(PREFIX) :] if form.cursors else b"%d" % event_id.seq) if form.ids and has_sequence else b""
+    if form.second:
+        return _of_second(line, id_, payload, directory)
     before = b'%bdata: %b{"id":"%b",' % (line, _wrapping(directory) if form.global_ else b"", id_)
     rest, after = memoryview(payload)[1:], b"}\n\n" if form.global_ else b"\n\n"
+    return (b"".join((before, rest, after)),) if len(payload) < PIECE_BYTES else (before, rest, after)
+
+
+def _of_second(line: bytes, event_id: bytes, payload: bytes, directory: str | None) -> Encoded:
+    if second_api.is_heartbeat(payload):
+        return (b": heartbeat\n\n",)
+    head, rest = second_api.written(event_id, payload, directory)
+    before, after = b"%bdata: %b" % (line, head), b"\n\n"
     return (b"".join((before, rest, after)),) if len(payload) < PIECE_BYTES else (before, rest, after)
 
 
@@ -75,7 +87,11 @@ class EventFrame:
         if made is None:
             event = self.event
             numbered = event.seq is not None
-            made = self._encoded[form] = _encode(form, self.id, event.payload, event.directory, has_sequence=numbered)
+            made = _encode(form, self.id, event.payload, event.directory, has_sequence=numbered)
+            if form.second:
+                for event_id, payload in second_api.also(event.payload, event.seq):
+                    made = (*made, *_encode(form, event_id, payload, event.directory))
+            self._encoded[form] = made
         return made
 
 

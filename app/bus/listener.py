@@ -71,13 +71,14 @@ class Listener:
         ids: bool = False,
         keeps_open: bool = True,
         audience: Audience | None = None,
+        second: bool = False,
     ) -> None:
         self._bus = bus
         self.directory = directory
         self.deltas = deltas
         self.keeps_open = keeps_open
         self.audience = audience
-        self.form = Format(global_=directory is None, ids=ids, cursors=audience.cursors if audience else None)
+        self.form = Format(directory is None, ids, audience.cursors if audience else None, second)
         self.fell_behind = False
         self._frames: deque[Frame] = deque()
         self._pieces: Iterator[Written] = iter(())

@@ -44,3 +44,34 @@ class RespondInput(Wire):
     """The deprecated route's body: POST /session/:id/permissions/:permissionID."""
 
     response: Reply
+
+
+class PermissionV2Source(CallRef):
+    """The tool call that needs it."""
+
+    type: Literal["tool"] = "tool"
+
+
+class PermissionV2Request(Wire):
+    """As the second API tells it."""
+
+    id: PermissionID
+    session_id: SessionID
+    action: str
+    resources: list[str]
+    save: list[str] | None = None
+    metadata: Metadata | None = None
+    source: PermissionV2Source | None = None
+
+    @classmethod
+    def of(cls, request: PermissionRequest) -> "PermissionV2Request":
+        call = request.tool
+        return cls(
+            id=request.id,
+            session_id=request.session_id,
+            action=request.permission,
+            resources=request.patterns,
+            save=request.always or None,
+            metadata=request.metadata or None,
+            source=PermissionV2Source(message_id=call.message_id, call_id=call.call_id) if call else None,
+        )

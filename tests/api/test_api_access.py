@@ -22,7 +22,7 @@ from app.util import clock
 
 SECRET = "marked-secret-of-anna"
 NEVER_CALLED = "http://127.0.0.1:1/"
-NOT_JSON = (("GET", "/event"), ("GET", "/global/event"), ("GET", "/api/session/{sessionID}/event"))
+NOT_JSON = (("GET", "/event"), ("GET", "/global/event"), ("GET", "/api/event"), ("GET", "/api/session/{sessionID}/event"))
 """Streams do not end; tests/api/test_api_users.py has them."""
 LAST = (
     "webhook.delete",

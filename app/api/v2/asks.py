@@ -1,6 +1,6 @@
 """Permission requests and questions that wait for the user, of a place or of a session; and approvals that are saved."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Path, Query
 from fastapi.responses import Response
@@ -18,43 +18,14 @@ from app.api.v2.errors import (
 from app.api.v2.place import Place, place_of
 from app.intake.client_permission import ClientPermission, ask
 from app.permission.saved import SavedApproval
-from app.schema.base import Metadata, PermissionID, SessionID, Wire
-from app.schema.permission import Action, CallRef, PermissionRequest, ReplyInput
+from app.schema.base import PermissionID, Wire
+from app.schema.permission import Action, PermissionV2Request, ReplyInput
 from app.schema.question import AnswerInput, QuestionRequest
 
 routes = router()
 
 PermissionRequestPath = Annotated[str, Path(alias="requestID", pattern="^per")]
 QuestionRequestPath = Annotated[str, Path(alias="requestID", pattern="^que")]
-
-
-class PermissionV2Source(CallRef):
-    """The tool call that needs it."""
-
-    type: Literal["tool"] = "tool"
-
-
-class PermissionV2Request(Wire):
-    id: PermissionID
-    session_id: SessionID
-    action: str
-    resources: list[str]
-    save: list[str] | None = None
-    metadata: Metadata | None = None
-    source: PermissionV2Source | None = None
-
-    @classmethod
-    def of(cls, request: PermissionRequest) -> "PermissionV2Request":
-        call = request.tool
-        return cls(
-            id=request.id,
-            session_id=request.session_id,
-            action=request.permission,
-            resources=request.patterns,
-            save=request.always or None,
-            metadata=request.metadata or None,
-            source=PermissionV2Source(message_id=call.message_id, call_id=call.call_id) if call else None,
-        )
 
 
 class PermissionEffect(Wire):
