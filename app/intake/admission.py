@@ -8,7 +8,7 @@ from app.agent.definitions import find as find_agent
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import Intake, default_model_of, model_of_session
-from app.schema.errors import Conflict
+from app.schema.errors import BadRequest, Conflict
 from app.schema.file import FileSource, SourceText
 from app.schema.message import PromptInput, UserMessage
 from app.schema.part import AgentPartInput, FilePartInput, ModelRef, PartInput, TextPartInput
@@ -27,6 +27,9 @@ from app.timeline.service import Admission, Timeline
 from app.util import ids
 from app.workspace.instance import Instance
 
+DEFAULT_VARIANT = "default"
+"""Of a model in a session whose newest prompt named none."""
+
 
 class Admissions:
     def __init__(self, store: Store, prompts: Prompts, queue: PromptQueue, intake: Intake, timeline: Timeline) -> None:
@@ -41,7 +44,10 @@ class Admissions:
         message_id = wanted.id or ids.ascending("message")
         before = await self._timeline.head()
         prompt = await self._prompt(instance, session_id, message_id, wanted)
-        await self._accept(instance, session_id, prompt, wanted)
+        try:
+            await self._accept(instance, session_id, prompt, wanted)
+        except BadRequest as wrong:
+            raise _in_words_of_this_api(wrong) from None
         admission = await self._timeline.admission(session_id, message_id, before)
         if wanted.id is not None and admission.delivery != wanted.delivery:
             raise Conflict(f"Message {message_id} was sent with delivery {admission.delivery}. Use a new id for a new message.")
@@ -65,7 +71,7 @@ class Admissions:
         session = await self._store.session(session_id)
         agent = find_agent(instance.agents, session.agent) if session.agent else default_agent(instance.agents, instance.config)
         model = model_of_session(session) or agent.model or await self._model(instance, session_id)
-        variant = session.model.variant if session.model else None
+        variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
         return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
 
     async def _model(self, instance: Instance, session_id: str) -> ModelRef:
@@ -75,6 +81,12 @@ class Admissions:
         """Stored, or in the queue."""
         messages = await self._timeline.stored_prompts(session_id, message_id)
         return next((message.info for message in messages if isinstance(message.info, UserMessage)), None)
+
+
+def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
+    """What is called `parts` in the first API: the files, as text and agents cannot be wrong."""
+    [issue] = wrong.issues
+    return BadRequest(wrong.message, ["prompt", "files"], wrong.received) if issue["path"] == ["parts"] else wrong
 
 
 def prompt_parts(prompt: SentPrompt) -> list[PartInput]:

@@ -203,9 +203,8 @@ def _events(connection: Connection, session_id: str, after: int) -> EventPage:
     if at.journal_seq >= oldest - 1 and at.journal_seq:
         found = _of_journal(connection, session_id, at.journal_seq - 1)
         return EventPage([event for event in found if event.durable.seq > after], newest)
-    journal = _journal(connection, session_id, 0)
-    messages = _entries(connection, session_id, queries.all_messages(connection, session_id))
-    happened = {message.id: happenings(message) for message in messages}
+    journal = _without_copies(_journal(connection, session_id, 0))
+    happened = _happened(connection, session_id, queries.all_messages(connection, session_id))
     told = {named.moment for event in journal if (named := mention(event)) is not None}
     before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
     counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
@@ -225,6 +224,12 @@ def _behind(
     return events[found[-1] + 1 :]
 
 
+def _without_copies(journal: list[JournalEvent]) -> list[JournalEvent]:
+    """Messages that a fork begins with are announced as they are, in the commit that creates it: none of them happens then."""
+    created = next((event.time for event in journal if event.type == "session.created"), None)
+    return [event for event in journal if event.time != created]
+
+
 def _next_events(
     connection: Connection, session_id: str, seen: int, of: Callable[[str], bool] = lambda _: True
 ) -> EventPage | None:
@@ -241,24 +246,33 @@ def _of_journal(connection: Connection, session_id: str, seen: int) -> list[Time
     named = {found.message_id for event in journal if (found := mention(event)) is not None}
     if not named:
         return JournalTranslation(session_id, {}).events(journal)
-    messages = _entries(connection, session_id, queries.some_messages(connection, session_id, named))
-    queued = [_waiting_prompt(row.message) for row in queries.queued_prompts(connection, session_id) if row.message_id in named]
-    happened = {message.id: happenings(message) for message in [*queued, *messages] if message is not None}
+    happened = _happened(connection, session_id, queries.some_messages(connection, session_id, named))
     return JournalTranslation(session_id, happened).events(journal)
 
 
+def _happened(connection: Connection, session_id: str, stored: queries.StoredMessages) -> dict[str, list[Happening]]:
+    """By message, in their order; behind them what waits in the queue, which is admitted and no message yet."""
+    found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
+    for row in queries.queued_prompts(connection, session_id):
+        prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
+        if prompt is not None:
+            found.setdefault(prompt.id, [each for each in happenings(prompt, "queue") if each.type == ADMITTED])
+    return found
+
+
 def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:
+    """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
+    created in one commit."""
     found = (_journal_event(row) for row in queries.session_events(connection, session_id, seen))
-    return [event for event in found if session_of(event.type, event.properties) == session_id]
+    events = [event for event in found if session_of(event.type, event.properties) == session_id]
+    created = {event.time for event in events if event.type == "session.created"}
+    deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
+    return events[max(deleted, default=-1) + 1 :]
 
 
 def _journal_event(row: Any) -> JournalEvent:
     event = orjson.loads(row.payload)
     return JournalEvent(row.seq, row.time, event["type"], event["properties"])
-
-
-def _waiting_prompt(message: str) -> SessionMessage | None:
-    return entry(MessageWithParts.model_validate_json(message))
 
 
 def _entries(

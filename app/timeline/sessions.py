@@ -1,6 +1,5 @@
 """Translates a stored session into the second API's. Pure."""
 
-from app.schema.part import Tokens
 from app.schema.session import Session
 from app.schema.timeline import LocationRef, SessionV2Info, SessionV2Time
 from app.session.revert_state import revert_state
@@ -14,11 +13,11 @@ def session_info(session: Session) -> SessionV2Info:
         project_id=session.project_id,
         agent=session.agent,
         model=session.model,
-        cost=getattr(session, "cost", 0.0),
-        tokens=getattr(session, "tokens", None) or Tokens(),
+        cost=session.cost,
+        tokens=session.tokens,
         time=SessionV2Time(created=time.created, updated=time.updated, archived=time.archived),
         title=session.title,
         location=LocationRef(directory=session.directory),
-        subpath=getattr(session, "path", None) or None,
+        subpath=session.path or None,
         revert=revert_state(session.revert) if session.revert and not session.revert.unfinished else None,
     )

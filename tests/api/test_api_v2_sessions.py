@@ -1,5 +1,6 @@
 """The second API's sessions: prompts, messages and numbered events, as OpenCode 1.18 tells them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,350 @@ async def test_a_prompt_is_admitted_answered_and_told_in_events(tmp_path: Path) 
     assert [(part["type"], part["text"]) for part in assistant["content"]] == [("text", "Hello.")]
     assert told[-2]["data"]["text"] == "Hello."
     assert told[-2]["data"]["textID"] == assistant["content"][0]["id"]
+
+
+def types(told: dict[str, Any] | list[dict[str, Any]]) -> list[str]:
+    events = told["data"] if isinstance(told, dict) else told
+    return [event["type"].removeprefix("session.next.") for event in events]
+
+
+async def test_a_tool_call_is_told_with_its_arguments_and_result(tmp_path: Path) -> None:
+    turn = [{"reasoning": "I look."}, {"text": "Reading."}, READ]
+    async with running_app(tmp_path, turns=[turn, [{"text": "Done."}]]) as app:
+        session = await create(app)
+        await prompt(app, session, "Read it")
+        await wait(app, session)
+        _, called, _ = await messages(app, session)
+        told = await history(app, session)
+        context = (await app.get(f"/api/session/{session}/context"))["data"]
+        one = (await app.get(f"/api/session/{session}/message/{called['id']}"))["data"]
+        assert context == await messages(app, session)
+
+    assert one == called
+    assert [part["type"] for part in called["content"]] == ["reasoning", "text", "tool"]
+    tool = called["content"][2]
+    assert (tool["name"], tool["state"]["status"], tool["state"]["input"]) == ("read", "completed", READ["args"])
+    assert "hello" in tool["state"]["content"][0]["text"]
+    assert called["snapshot"]["start"] == called["snapshot"]["end"]
+    names = ["tool.input.started", "tool.input.ended", "tool.called", "tool.success"]
+    assert [name for name in types(told) if name.startswith("tool")] == names
+    success = next(event for event in told["data"] if event["type"] == "session.next.tool.success")
+    assert success["data"]["callID"] == tool["id"]
+    assert success["data"]["content"] == tool["state"]["content"]
+
+
+async def test_a_failed_call_says_why(tmp_path: Path) -> None:
+    turn = [{"tool": "read", "args": {"filePath": "none.txt"}}]
+    async with running_app(tmp_path, turns=[turn, [{"text": "It is not there."}]]) as app:
+        session = await create(app)
+        await prompt(app, session, "Read it")
+        await wait(app, session)
+        _, called, _ = await messages(app, session)
+        told = await history(app, session)
+    assert called["content"][0]["state"]["status"] == "error"
+    assert "none.txt" in called["content"][0]["state"]["error"]["message"]
+    assert "tool.failed" in types(told)
+
+
+async def test_a_provider_that_refuses_fails_the_step(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"status": 400, "message": "bad thing"}]]) as app:
+        session = await create(app)
+        await prompt(app, session, "Hi")
+        await wait(app, session)
+        _, failed = await messages(app, session)
+        told = await history(app, session)
+    assert (failed["finish"], failed["error"]["type"]) == ("error", "unknown")
+    assert "bad thing" in failed["error"]["message"]
+    assert types(told)[-1] == "step.failed"
+    assert told["data"][-1]["durable"]["version"] == 2
+
+
+async def test_an_interrupt_ends_the_turn_and_is_told(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "Half"}, {"wait": asyncio.Event()}]]) as app:
+        session = await create(app)
+        async with app.events() as events:
+            await prompt(app, session, "Hi")
+            await events.until("message.part.updated", count=3)
+        assert (await app.get("/api/session/active"))["data"] == {session: {"type": "running"}}
+        await app.post(f"/api/session/{session}/interrupt", expect=204)
+        assert (await app.get("/api/session/active"))["data"] == {}
+        await app.post(f"/api/session/{session}/interrupt", expect=204)
+        _, answer = await messages(app, session)
+        told = await history(app, session)
+    assert answer["content"][0]["text"] == "Half"
+    assert answer["error"]["message"]
+    assert types(told)[-1] == "step.failed"
+
+
+async def test_steering_joins_the_running_turn_and_queueing_waits_for_its_end(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    turns = [[READ, {"wait": gate}], [{"text": "Both."}], [{"text": "Later."}]]
+    async with running_app(tmp_path, turns=turns) as app:
+        session = await create(app)
+        await prompt(app, session, "First")
+        async with app.events(f"/api/session/{session}/event") as events:
+            await events.until("session.next.tool.called")
+            queued = await prompt(app, session, "Queued", delivery="queue")
+            steered = await prompt(app, session, "Steered")
+            assert queued["delivery"] == "queue" and "promotedSeq" not in queued
+            again = await prompt(app, session, "Queued", delivery="queue", id=queued["id"])
+            gate.set()
+            await wait(app, session)
+        found = await messages(app, session)
+        told = (await history(app, session))["data"]
+        after = await prompt(app, session, "Queued", delivery="queue", id=queued["id"])
+        await prompt(app, session, "Queued", delivery="steer", id=queued["id"], expect=409)
+
+    assert again == queued
+    assert [entry.get("text") or entry["content"][-1].get("text") for entry in found] == [
+        "First",
+        None,
+        "Steered",
+        "Both.",
+        "Queued",
+        "Later.",
+    ]
+    of_queued = {event["type"]: event for event in told if event["data"].get("messageID") == queued["id"]}
+    assert [event["data"]["delivery"] for event in of_queued.values()] == ["queue", "queue"]
+    assert [types([event])[0] for event in of_queued.values()] == ["prompt.admitted", "prompted"]
+    assert after == {**queued, "promotedSeq": of_queued["session.next.prompted"]["durable"]["seq"]}
+    assert len(of_queued) == sum(event["data"].get("messageID") == queued["id"] for event in told)
+    assert steered["admittedSeq"] > queued["admittedSeq"]
+
+
+async def test_a_prompt_with_an_id_is_admitted_once_and_begins_when_it_is_told_to(tmp_path: Path) -> None:
+    named = {"id": "msg_mine", "resume": False}
+    async with running_app(tmp_path, turns=[[{"text": "Now."}]]) as app:
+        session = await create(app)
+        first = await prompt(app, session, "Keep this", **named)
+        assert await prompt(app, session, "Keep this", **named) == first
+        assert not app.provider.requests
+        refused = await prompt(app, session, "Something else", expect=409, **named)
+        assert refused["_tag"] == "ConflictError"
+        await app.post(f"/api/session/{session}/agent", {"agent": "plan"}, expect=204)
+        begun = await prompt(app, session, "Keep this", id="msg_mine")
+        await wait(app, session)
+        assert begun == first
+        assert [entry["type"] for entry in await messages(app, session)] == ["user", "assistant"]
+        await prompt(app, session, "Keep this", id="msg_mine")
+        await wait(app, session)
+        assert len(await messages(app, session)) == 2
+
+
+async def test_the_agent_and_the_model_that_are_switched_to_answer_the_next_prompt(tmp_path: Path) -> None:
+    rules = {"id": "rules", "providerID": "scripted"}
+    async with running_app(tmp_path, turns=[[{"text": "Planned."}]]) as app:
+        session = await create(app, agent="build", model=rules)
+        await app.post(f"/api/session/{session}/agent", {"agent": "plan"}, expect=204)
+        await app.post(f"/api/session/{session}/model", {"model": rules}, expect=204)
+        info = (await app.get(f"/api/session/{session}"))["data"]
+        await prompt(app, session, "Hi")
+        await wait(app, session)
+        _, answer = await messages(app, session)
+        told = (await history(app, session))["data"]
+        unknown = await app.post(f"/api/session/{session}/agent", {"agent": "nobody"}, expect=400)
+        wrong = await app.post(f"/api/session/{session}/model", {"model": {**rules, "id": "none"}}, expect=400)
+    assert (info["agent"], info["model"]) == ("plan", rules)
+    assert answer["agent"] == "plan"
+    assert types(told)[:2] == ["agent.switched", "model.switched"]
+    assert (told[0]["data"]["agent"], told[1]["data"]["model"]) == ("plan", rules)
+    assert (unknown["_tag"], unknown["field"], wrong["field"]) == ("InvalidRequestError", "agent", "model")
+
+
+async def test_a_staged_revert_is_cleared_or_committed(tmp_path: Path) -> None:
+    write = {"tool": "write", "args": {"filePath": "n.txt", "content": "new\n"}}
+    async with running_app(tmp_path, turns=[[write], [{"text": "Written."}]]) as app:
+        session, file = await create(app), app.directory / "n.txt"
+        user = (await prompt(app, session, "Write"))["id"]
+        await wait(app, session)
+        staged = (await app.post(f"/api/session/{session}/revert/stage", {"messageID": user}))["data"]
+        assert not file.exists()
+        assert (staged["messageID"], [(f["path"], f["status"], f["deletions"]) for f in staged["files"]]) == (
+            user,
+            [("n.txt", "deleted", 1)],
+        )
+        assert (await app.get(f"/api/session/{session}"))["data"]["revert"] == staged
+        assert len(await messages(app, session)) == 3
+        await app.post(f"/api/session/{session}/revert/clear", expect=204)
+        assert file.read_text() == "new\n"
+        kept = await app.post(f"/api/session/{session}/revert/stage", {"messageID": user, "files": False})
+        assert kept["data"]["files"] == [] and file.exists()
+        await app.post(f"/api/session/{session}/revert/commit", expect=204)
+        assert file.exists() and await messages(app, session) == []
+        assert "revert" not in (await app.get(f"/session/{session}"))
+        await app.post(f"/api/session/{session}/revert/commit", expect=204)
+        gone = await app.post(f"/api/session/{session}/revert/stage", {"messageID": user}, expect=404)
+        told = await history(app, session)
+    assert gone["_tag"] == "MessageNotFoundError"
+    assert types(told) == ["revert.staged", "revert.cleared", "revert.staged", "revert.committed"]
+    assert told["data"][0]["data"]["revert"] == staged
+
+
+async def test_a_summary_is_one_message_and_the_context_begins_with_it(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "Paris."}], [{"text": "They asked about France."}]]) as app:
+        session = await create(app)
+        await prompt(app, session, "The capital of France?")
+        await wait(app, session)
+        await app.post(f"/api/session/{session}/compact", expect=204)
+        *_, summary = await messages(app, session)
+        context = (await app.get(f"/api/session/{session}/context"))["data"]
+        told = await history(app, session)
+    assert (summary["type"], summary["reason"], summary["summary"]) == ("compaction", "manual", "They asked about France.")
+    assert context == [summary]
+    assert types(told)[-2:] == ["compaction.started", "compaction.ended"]
+    assert told["data"][-1]["data"]["messageID"] == summary["id"]
+
+
+async def test_a_shell_line_is_a_message_of_its_own(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await create(app)
+        await app.post(f"/session/{session}/shell", {"agent": "build", "command": "echo shelled"})
+        notice, shell = await messages(app, session)
+        told = await history(app, session)
+    assert notice["type"] == "synthetic"
+    assert (shell["type"], shell["command"], shell["output"]) == ("shell", "echo shelled", "shelled\n")
+    assert types(told) == ["synthetic", "shell.started", "shell.ended"]
+
+
+async def test_both_apis_show_the_same_session(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "One."}], [{"text": "Two."}]]) as app:
+        first = (await app.create_session(title="Made by the first"))["id"]
+        await app.prompt(first, "Hi")
+        await prompt(app, first, "Hi again")
+        await wait(app, first)
+        assert [entry["id"] for entry in await messages(app, first)] == [m["info"]["id"] for m in await app.messages(first)]
+        listed = (await app.get("/api/session"))["data"]
+    assert [(info["id"], info["title"]) for info in listed] == [(first, "Made by the first")]
+
+
+async def test_files_and_agents_of_a_prompt(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session, uri = await create(app), (app.directory / "a.txt").as_uri()
+        source = {"start": 4, "end": 10, "text": "@a.txt"}
+        given = {
+            "text": "See @a.txt",
+            "files": [{"uri": uri, "name": "a.txt", "description": "Greets", "source": source}],
+            "agents": [{"name": "general"}],
+        }
+        admitted = (await app.post(f"/api/session/{session}/prompt", {"prompt": given, "resume": False}))["data"]
+        [user] = await messages(app, session)
+        missing = {"text": "x", "files": [{"uri": f"{uri}.none"}]}
+        refused = await app.post(f"/api/session/{session}/prompt", {"prompt": missing}, expect=400)
+    assert admitted["prompt"]["files"][0]["mime"] == "text/plain"
+    assert (user["text"], user["files"], user["agents"]) == ("See @a.txt", admitted["prompt"]["files"], given["agents"])
+    assert (refused["_tag"], refused["field"]) == ("InvalidRequestError", "prompt.files")
+
+
+# Pages.
+
+
+async def test_pages_of_messages_go_both_ways(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await create(app)
+        for number in range(5):
+            await prompt(app, session, f"p{number}", resume=False)
+        path = f"/api/session/{session}/message"
+        newest = await app.get(f"{path}?limit=2")
+        older = await app.get(f"{path}?limit=2&cursor={newest['cursor']['next']}")
+        oldest = await app.get(f"{path}?limit=2&cursor={older['cursor']['next']}")
+        nothing = await app.get(f"{path}?limit=2&cursor={oldest['cursor']['next']}")
+        back = await app.get(f"{path}?limit=2&cursor={oldest['cursor']['previous']}")
+        first = await app.get(f"{path}?limit=3&order=asc")
+        rest = await app.get(f"{path}?limit=3&cursor={first['cursor']['next']}")
+        both = await app.get(f"{path}?order=asc&cursor={first['cursor']['next']}", expect=400)
+    shown = [[entry["text"] for entry in page["data"]] for page in (newest, older, oldest, nothing, back, first, rest)]
+    assert shown == [["p4", "p3"], ["p2", "p1"], ["p0"], [], ["p2", "p1"], ["p0", "p1", "p2"], ["p3", "p4"]]
+    assert nothing["cursor"] == {}
+    assert both["_tag"] == "InvalidCursorError"
+
+
+async def test_pages_of_sessions_go_both_ways_and_keep_their_filter(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        for title in ("one", "two", "other", "three"):
+            await app.create_session(title=f"{title} task" if title != "other" else title)
+        newest = await app.get("/api/session?limit=1&search=task")
+        older = await app.get(f"/api/session?limit=5&cursor={newest['cursor']['next']}")
+        back = await app.get(f"/api/session?limit=5&cursor={older['cursor']['previous']}")
+        oldest = await app.get("/api/session?limit=1&order=asc")
+        elsewhere = await app.get("/api/session?directory=/nowhere")
+    shown = [[info["title"] for info in page["data"]] for page in (newest, older, back, oldest, elsewhere)]
+    assert shown == [["three task"], ["two task", "one task"], ["three task"], ["one task"], []]
+
+
+async def test_a_history_is_read_page_by_page_and_the_stream_goes_on_behind_it(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "One."}], [{"text": "Two."}]]) as app:
+        session = await create(app)
+        await prompt(app, session, "Hi")
+        await wait(app, session)
+        pages, after = [], 0
+        while True:
+            page = await history(app, session, after, limit=2)
+            pages.append(len(page["data"]))
+            after = page["data"][-1]["durable"]["seq"]
+            if not page["hasMore"]:
+                break
+        async with app.events(f"/api/session/{session}/event?after={after}") as events:
+            await prompt(app, session, "Again")
+            await events.until("session.next.step.ended")
+        assert pages == [2, 2, 2]
+        assert [event.data for event in events.seen] == (await history(app, session, after))["data"]
+        assert types([event.data for event in events.seen]) == [name.removeprefix("session.next.") for name in [*PROMPTED, *STEP]]
+
+
+# What is wrong.
+
+
+async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await create(app)
+        for method, path, body, field in (
+            ("POST", "/api/session", {"id": "bad"}, "id"),
+            ("POST", "/api/session", {"location": {}}, "location.directory"),
+            ("POST", f"/api/session/{session}/prompt", {"prompt": {}}, "prompt.text"),
+            ("POST", f"/api/session/{session}/prompt", {"prompt": {"text": "x"}, "delivery": "x"}, "delivery"),
+            ("POST", f"/api/session/{session}/prompt", {"prompt": {"text": "x"}, "id": "x"}, "id"),
+            ("POST", f"/api/session/{session}/model", {"model": {"id": "x"}}, "model.providerID"),
+            ("POST", f"/api/session/{session}/revert/stage", {}, "messageID"),
+            ("GET", f"/api/session/{session}/message?limit=201", None, "limit"),
+            ("GET", f"/api/session/{session}/history?after=-1", None, "after"),
+            ("GET", f"/api/session/{session}/event?after=x", None, "after"),
+            ("GET", "/api/session?order=up", None, "order"),
+            ("GET", "/api/session/xyz", None, "sessionID"),
+        ):
+            answer = await app.call(method, path, body, expect=400)
+            assert (answer["_tag"], answer["field"]) == ("InvalidRequestError", field), path
+        for path in ("/api/session?cursor=zzz", f"/api/session/{session}/message?cursor=zzz"):
+            assert (await app.get(path, expect=400))["_tag"] == "InvalidCursorError"
+
+
+async def test_an_unknown_session_or_message_is_not_found(tmp_path: Path) -> None:
+    bodies = {"prompt": {"prompt": {"text": "x"}}, "agent": {"agent": "build"}, "revert/stage": {"messageID": "msg_1"}}
+    bodies["model"] = {"model": {"id": "rules", "providerID": "scripted"}}
+    async with running_app(tmp_path) as app:
+        session = await create(app)
+        for path in ("", "/message", "/context", "/history", "/event", "/message/msg_1"):
+            assert (await app.get(f"/api/session/ses_none{path}", expect=404))["_tag"] == "SessionNotFoundError", path
+        for path in ("prompt", "agent", "model", "compact", "wait", "interrupt", "revert/stage", "revert/clear", "revert/commit"):
+            answer = await app.post(f"/api/session/ses_none/{path}", bodies.get(path, {}), expect=404)
+            assert answer["_tag"] == "SessionNotFoundError", path
+        assert (await app.get(f"/api/session/{session}/message/msg_1", expect=404))["_tag"] == "MessageNotFoundError"
+
+
+async def test_a_session_with_an_id_is_created_once(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        first = await app.post("/api/session", {"id": "ses_mine", "agent": "plan"})
+        assert await app.post("/api/session", {"id": "ses_mine", "agent": "build"}) == first
+        assert first["data"]["location"] == {"directory": str(app.directory)}
+        assert len((await app.get("/api/session"))["data"]) == 1
+
+
+async def test_a_busy_session_refuses_what_needs_it_idle(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with running_app(tmp_path, turns=[[{"text": "x"}, {"wait": gate}]]) as app:
+        session = await create(app)
+        user = (await prompt(app, session, "Hi"))["id"]
+        for path in ("compact", "revert/stage", "revert/clear", "revert/commit"):
+            answer = await app.post(f"/api/session/{session}/{path}", {"messageID": user}, expect=409)
+            assert answer["_tag"] == "SessionBusyError", path
+        gate.set()
+        await wait(app, session)

@@ -1,0 +1,159 @@
+"""A session's events in the second API: read, left off and read on, they tell each thing once, whatever the journal still has."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
+
+from app.session import replay
+
+READ = {"tool": "read", "args": {"filePath": "a.txt"}}
+TURNS = [[{"text": "One."}, READ], [{"text": "Two."}]]
+
+
+async def begin(app: RunningApp, *texts: str, session: str | None = None) -> str:
+    session = session or str((await app.post("/api/session", {}))["data"]["id"])
+    for text in texts:
+        await app.post(f"/api/session/{session}/prompt", {"prompt": {"text": text}})
+        await app.post(f"/api/session/{session}/wait", expect=204)
+    return session
+
+
+async def history(app: RunningApp, session: str, after: int = 0, *, expect: int = 200) -> list[dict[str, Any]]:
+    page = await app.get(f"/api/session/{session}/history?after={after}", expect=expect)
+    assert expect != 200 or not page["hasMore"]
+    return list(page["data"]) if expect == 200 else [page]
+
+
+def told(events: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Without their numbers."""
+    return [(event["type"], event["data"]) for event in events]
+
+
+def seqs(events: list[dict[str, Any]]) -> list[int]:
+    return [event["durable"]["seq"] for event in events]
+
+
+async def forget_journal(app: RunningApp, monkeypatch: pytest.MonkeyPatch, keep: int = 0) -> None:
+    monkeypatch.setattr(replay, "KEEP_EVENTS", keep)
+    await app.services.events.replay.trim()
+    monkeypatch.undo()
+
+
+async def test_after_each_event_exactly_the_rest_is_told_also_after_a_restart(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=TURNS) as app:
+        session = await begin(app, "Hi")
+        whole = await history(app, session)
+        for number, seq in enumerate(seqs(whole), start=1):
+            assert await history(app, session, seq) == whole[number:]
+    async with running_app(tmp_path) as again:
+        assert await history(again, session) == whole
+        for number, seq in enumerate(seqs(whole), start=1):
+            assert await history(again, session, seq) == whole[number:]
+
+
+async def test_a_history_that_the_journal_has_forgotten_is_made_of_the_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_app(tmp_path, turns=[*TURNS, [{"text": "Three."}]]) as app:
+        session = await begin(app, "Hi")
+        before = await history(app, session)
+        await forget_journal(app, monkeypatch)
+        made = await history(app, session)
+        assert sorted(map(str, told(made))) == sorted(map(str, told(before)))
+        assert seqs(made) == [*range(1, len(before) + 1)]
+        for number in range(len(made)):
+            assert await history(app, session, number) == made[number:]
+        await begin(app, "Again", session=session)
+        whole = await history(app, session)
+        assert whole[: len(made)] == made
+        assert seqs(whole) == sorted(set(seqs(whole)))
+        assert await history(app, session, len(made)) == whole[len(made) :]
+
+
+async def test_a_client_that_was_away_for_longer_than_the_journal_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "One."}], [{"text": "Two."}]]) as app:
+        session = await begin(app, "Hi")
+        before = await history(app, session)
+        await begin(app, "Again", session=session)
+        rest = told((await history(app, session))[len(before) :])
+        await forget_journal(app, monkeypatch)
+        assert told(await history(app, session, seqs(before)[-1])) == rest
+        async with app.events(f"/api/session/{session}/event?after={seqs(before)[-1]}") as events:
+            await events.until("session.next.step.ended")
+        assert told([event.data for event in events.seen]) == rest
+        idle = await history(app, session, seqs(await history(app, session))[-1])
+        assert idle == []
+
+
+async def test_where_the_journal_has_forgotten_a_part_nothing_is_lost_or_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_app(tmp_path, turns=TURNS) as app:
+        session = await begin(app, "Hi")
+        before = await history(app, session)
+        head = await app.services.events.replay.head()
+        for keep in range(head, 0, -1):
+            await forget_journal(app, monkeypatch, keep)
+            now = await history(app, session)
+            assert sorted(map(str, told(now))) == sorted(map(str, told(before))), keep
+            assert seqs(now) == sorted(set(seqs(now)))
+
+
+async def test_an_event_that_is_nowhere_any_more_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_app(tmp_path) as app:
+        session = await begin(app)
+        await app.post(f"/api/session/{session}/agent", {"agent": "plan"}, expect=204)
+        await app.post(f"/api/session/{session}/agent", {"agent": "build"}, expect=204)
+        switched, _ = await history(app, session)
+        await forget_journal(app, monkeypatch)
+        [refused] = await history(app, session, switched["durable"]["seq"], expect=400)
+    assert (refused["_tag"], refused["field"]) == ("InvalidRequestError", "after")
+
+
+async def test_a_fork_has_the_history_of_what_it_copies(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=TURNS) as app:
+        session = await begin(app, "Hi")
+        of_original = await history(app, session)
+        fork = (await app.post(f"/session/{session}/fork", {}))["id"]
+        of_fork = await history(app, fork)
+        export = await app.get(f"/session/{session}/export")
+        await app.call("DELETE", f"/session/{session}")
+        await app.post("/session/import", export)
+        of_imported = await history(app, session)
+    kinds = sorted(event["type"] for event in of_original)
+    for events in (of_fork, of_imported):
+        assert sorted(event["type"] for event in events) == kinds
+        assert seqs(events) == [*range(1, len(kinds) + 1)]
+        assert events[0]["type"] == "session.next.prompt.admitted"
+
+
+async def test_a_stream_and_the_history_say_the_same_whenever_the_stream_is_cut(tmp_path: Path) -> None:
+    gates = [asyncio.Event() for _ in range(4)]
+    reads = [{"tool": "read", "args": {"filePath": "a.txt", "limit": 1 + n}} for n in range(len(gates))]
+    turns = [[{"text": "Reading."}, read, {"wait": gate}] for read, gate in zip(reads, gates, strict=True)]
+    async with running_app(tmp_path, turns=[*turns, [{"text": "Done."}]]) as app:
+        session = await begin(app)
+        await app.post(f"/api/session/{session}/prompt", {"prompt": {"text": "Hi"}})
+        heard: list[dict[str, Any]] = []
+        for gate in gates:
+            after = seqs(heard)[-1] if heard else 0
+            async with app.events(f"/api/session/{session}/event?after={after}") as events:
+                await events.until("session.next.tool.success")
+            heard += [event.data for event in events.seen]
+            gate.set()
+        await app.post(f"/api/session/{session}/wait", expect=204)
+        heard += await history(app, session, seqs(heard)[-1])
+        assert heard == await history(app, session)
+
+
+async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session = await begin(app)
+        async with app.events(f"/api/session/{session}/event") as events:
+            await app.call("DELETE", f"/session/{session}")
+            await events.until_ended()

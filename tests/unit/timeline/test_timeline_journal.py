@@ -1,0 +1,122 @@
+"""Recorded sequences of the journal, as events of the second API."""
+
+from typing import Any
+
+from test_timeline_entries import assistant, text, tool, user
+
+from app.schema.message import MessageWithParts
+from app.timeline import numbers
+from app.timeline.entries import entries
+from app.timeline.events import happenings
+from app.timeline.journal import JournalEvent, JournalTranslation
+
+DONE = tool("completed", output="out", title="t", metadata={}, time={"start": 3, "end": 4})
+SAID = text("Hi", time={"start": 3, "end": 4})
+
+
+def updated(message: MessageWithParts, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "message.updated", {"info": {**message.info.wire(), **fields}}
+
+
+def begun(message: MessageWithParts) -> tuple[str, dict[str, Any]]:
+    info = message.info.wire()
+    del info["finish"], info["time"]["completed"]
+    return "message.updated", {"info": info}
+
+
+def part(message: MessageWithParts, at: int, **changes: Any) -> tuple[str, dict[str, Any]]:
+    return "message.part.updated", {"part": {**message.parts[at].wire(), **changes}}
+
+
+def running(message: MessageWithParts, at: int) -> tuple[str, dict[str, Any]]:
+    return part(message, at, state={"status": "running", "input": {"a": 1}, "time": {"start": 3}})
+
+
+def told(messages: list[MessageWithParts], *journal: tuple[str, dict[str, Any]]) -> list[Any]:
+    happened = {message.id: happenings(message) for message in entries(messages)}
+    recorded = [JournalEvent(seq, 1000 + seq, kind, properties) for seq, (kind, properties) in enumerate(journal, start=1)]
+    return JournalTranslation("ses_1", happened).events(recorded)
+
+
+def names(events: list[Any]) -> list[str]:
+    return [event.type.removeprefix("session.next.") for event in events]
+
+
+def test_a_turn_with_a_tool() -> None:
+    prompt, answer = user(text("Do it")), assistant({"type": "step-start"}, SAID, DONE)
+    events = told(
+        [prompt, answer],
+        updated(prompt),
+        part(prompt, 0),
+        ("session.updated", {"info": {"id": "ses_1"}}),
+        begun(answer),
+        part(answer, 0),
+        part(answer, 2, state={"status": "pending", "input": {}, "raw": ""}),
+        running(answer, 2),
+        part(answer, 1),
+        part(answer, 2),
+        updated(answer, time={"created": 2}),
+        updated(answer),
+        updated(prompt, summary={"diffs": []}),
+        ("session.idle", {"sessionID": "ses_1"}),
+    )
+    assert names(events) == [
+        "prompt.admitted",
+        "prompted",
+        "step.started",
+        "tool.input.started",
+        "tool.input.ended",
+        "tool.called",
+        "text.started",
+        "text.ended",
+        "tool.success",
+        "step.ended",
+    ]
+    seqs = [event.durable.seq for event in events]
+    assert seqs == sorted(set(seqs))
+    assert [numbers.place(seq).journal_seq for seq in seqs] == [1, 1, 4, 7, 7, 7, 8, 8, 9, 11]
+    assert events[5].data["input"] == {"a": 1}
+    assert {event.data["sessionID"] for event in events} == {"ses_1"}
+
+
+def test_what_was_removed_since_says_nothing() -> None:
+    answer, withdrawn = assistant(SAID), assistant(SAID, text("Gone", time={"start": 3, "end": 4}))
+    assert names(told([answer], part(withdrawn, 0), part(withdrawn, 1))) == ["text.started", "text.ended"]
+    assert told([], begun(answer), updated(answer)) == []
+
+
+def test_a_pruned_output_is_not_told_again() -> None:
+    pruned = tool("completed", output="out", title="t", metadata={}, time={"start": 3, "end": 4, "compacted": 5})
+    answer = assistant({"type": "step-start"}, pruned)
+    assert told([answer], part(answer, 1)) == []
+
+
+def test_a_moment_is_told_once_and_its_number_names_it() -> None:
+    answer = assistant({"type": "step-start"}, SAID)
+    [first, second] = told([answer], part(answer, 1), part(answer, 1))
+    assert (first.type, second.type) == ("session.next.text.started", "session.next.text.ended")
+    assert numbers.place(second.durable.seq) == (1, numbers.digest("prt_1", "session.next.text.ended"))
+
+
+def test_a_queued_prompt_is_admitted_when_it_is_queued() -> None:
+    prompt = user(text("Later"))
+    queued = {"sessionID": "ses_1", "queuedID": "qpr_1", "messageID": "msg_u"}
+    events = told([prompt], ("prompt.queued", queued), ("prompt.dequeued", queued), updated(prompt))
+    assert names(events) == ["prompt.admitted", "prompted"]
+    assert [numbers.place(event.durable.seq).journal_seq for event in events] == [1, 3]
+    assert {event.data["delivery"] for event in events} == {"queue"}
+    unnamed = {"sessionID": "ses_1", "queuedID": "qpr_1"}
+    events = told([prompt], ("prompt.queued", unnamed), ("prompt.dequeued", unnamed), updated(prompt))
+    assert [numbers.place(event.durable.seq).journal_seq for event in events] == [3, 3]
+
+
+def test_events_of_this_api_go_through() -> None:
+    switched = {"sessionID": "ses_1", "timestamp": 7, "messageID": "msg_s", "agent": "plan"}
+    [event] = told([], ("session.next.agent.switched", switched))
+    assert (event.type, event.data["agent"], event.data["messageID"]) == ("session.next.agent.switched", "plan", "msg_s")
+
+
+def test_numbers_are_those_that_javascript_can_count() -> None:
+    largest = numbers.number(2**31 - 1, 3, 2**20 - 1)
+    assert largest == numbers.LARGEST
+    assert numbers.place(17) == (0, 17)
