@@ -117,10 +117,7 @@ class PartFrame:
     def payload(self) -> bytes:
         if self.part is None:
             return EventMessagePartDelta.around(self._delta()).payload
-        if not self.text:
-            return EventMessagePartUpdated.around(b'{"part":%b}' % self.part).payload
-        gained = b'{"part":%b,"delta":%b}' % (self.part, orjson.dumps(self.text))
-        return EventMessagePartUpdated.around(gained).payload
+        return EventMessagePartUpdated.around_part(self.delta.session_id, self.part, self.text).payload
 
     def _delta(self) -> bytes:
         delta = self.delta

@@ -102,7 +102,7 @@ class RemoteParts:
 
 
 def _part_event(part: RemotePart) -> Event:
-    updated = EventMessagePartUpdated.around(b'{"part":%b}' % part.first_characters(part.size))
+    updated = EventMessagePartUpdated.around_part(part.session_id, part.first_characters(part.size))
     return Event.of(updated, part.directory, part.session_id, journaled=False).stored(part.owner, None)
 
 

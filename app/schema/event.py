@@ -5,6 +5,7 @@ The id is written when an event is sent, by `app.bus.event_id`.
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union
 
+import orjson
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -19,6 +20,7 @@ from app.schema.pty import Pty
 from app.schema.question import Answer, QuestionRequest
 from app.schema.session import FileDiff, Session, SessionModel, SessionStatus, Todo
 from app.schema.timeline import RevertState
+from app.util import clock
 
 
 class Nothing(Wire):
@@ -33,7 +35,7 @@ class OfDirectory(Wire):
     directory: str
 
 
-class SessionInfo(Wire):
+class SessionInfo(OfSession):
     info: Session
 
 
@@ -54,7 +56,7 @@ class TodosOfSession(OfSession):
     todos: list[Todo]
 
 
-class MessageInfo(Wire):
+class MessageInfo(OfSession):
     info: Message
 
 
@@ -73,9 +75,12 @@ class QueueRef(OfSession):
     message_id: str | None = None
 
 
-class PartChange(Wire):
+class PartChange(OfSession):
+    """`time` in epoch milliseconds."""
+
     part: Part
     delta: str | None = None
+    time: int
 
 
 class PartGain(PartRef):
@@ -169,6 +174,11 @@ class AnnouncedEvent(Wire):
     def around(cls, properties: bytes) -> RenderedEvent:
         """The event, of properties that are JSON already."""
         return RenderedEvent(cls._head + properties + b"}")
+
+    @classmethod
+    def around_info(cls, session_id: str, info: bytes) -> RenderedEvent:
+        """The event of a session or message, which is JSON already."""
+        return cls.around(b'{"sessionID":%b,"info":%b}' % (orjson.dumps(session_id), info))
 
 
 class EventServerConnected(AnnouncedEvent):
@@ -300,6 +310,12 @@ class EventMessageRemoved(AnnouncedEvent):
 class EventMessagePartUpdated(AnnouncedEvent):
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
+
+    @classmethod
+    def around_part(cls, session_id: str, part: bytes, delta: str = "") -> RenderedEvent:
+        """The event of a part, which is JSON already. It comes first: servers that share a database look there for its id."""
+        gained = b',"delta":' + orjson.dumps(delta) if delta else b""
+        return cls.around(b'{"part":%b%b,"sessionID":%b,"time":%d}' % (part, gained, orjson.dumps(session_id), clock.now_ms()))
 
 
 class EventMessagePartDelta(AnnouncedEvent):

@@ -81,7 +81,7 @@ class SessionChange:
         """As the change stores it. To `owner`, if not to whom it belongs."""
 
         def show(session: bytes) -> Event:
-            shown = Event.of(event.around(b'{"info":%b}' % session), self._directory, self.session_id)
+            shown = Event.of(event.around_info(session_id, session), self._directory, self.session_id)
             return shown if owner is None else shown.stored(owner, None)
 
         self.change.events.append(SessionEvent(self.session_id, session_id, show))
@@ -89,7 +89,7 @@ class SessionChange:
     def transfer_session(self, session: Session, before: str) -> None:
         """Its owner is another one than `before`, for whom it is deleted; for the new one it is created."""
         self._put_session(session)
-        gone = EventSessionDeleted.around(b'{"info":%b}' % _as_owned_by(before, session).wire_json())
+        gone = EventSessionDeleted.around_info(session.id, _as_owned_by(before, session).wire_json())
         self.change.events.append(Event.of(gone, self._directory, self.session_id).stored(before, None))
         self._announce_session(session.id, EventSessionCreated, session.owner or "")
         self._announce_session(session.id, EventSessionUpdated, session.owner or "")
@@ -102,7 +102,7 @@ class SessionChange:
         """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
         self.change.writes.append((self._sql.delete_approvals, [{"gone": session.id}]))
         self.change.writes.append((self._sql.delete_session, [{"gone": session.id}]))
-        self.announce(EventSessionDeleted.around(b'{"info":%b}' % session.wire_json()))
+        self.announce(EventSessionDeleted.around_info(session.id, session.wire_json()))
 
     def put_message(self, message: Message, input_hash: str | None = None, *, waits: bool = False) -> None:
         """`input_hash` and `waits` keep their first values when a message is stored again."""
@@ -110,7 +110,7 @@ class SessionChange:
         self.change.writes.append((self._sql.put_message, [row]))
         self._created[message.id] = message.time.created
         info = rows.message_json(message.session_id, message.id, row["parent_id"], row["body"])
-        self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
+        self.announce(EventMessageUpdated.around_info(self.session_id, info))
 
     def put_part(self, part: Part) -> None:
         row = rows.part_row(part)
@@ -118,7 +118,7 @@ class SessionChange:
         self.parts.append(part)
         self.final_parts.append(part.id)
         text = rows.part_json(part.session_id, part.message_id, part.id, row["body"])
-        self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
+        self.announce(EventMessagePartUpdated.around_part(self.session_id, text))
 
     def add_usage(self, usage: StepUsage) -> None:
         """Into the ledger, together with the end of the step that took it."""
@@ -185,10 +185,10 @@ class SessionChange:
             of_message[part["message_id"]].append(part)
         for message in messages:
             info = rows.message_json(self.session_id, message["id"], message["parent_id"], message["body"])
-            self.announce(EventMessageUpdated.around(b'{"info":%b}' % info))
+            self.announce(EventMessageUpdated.around_info(self.session_id, info))
             for part in of_message[message["id"]]:
                 text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
-                self.announce(EventMessagePartUpdated.around(b'{"part":%b}' % text))
+                self.announce(EventMessagePartUpdated.around_part(self.session_id, text))
 
     def put_history(
         self,

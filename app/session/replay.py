@@ -65,7 +65,7 @@ class Replay:
                 continue
             found.known[part.id] = ENDED if ending else _text_length(part)
             if not ending:
-                shown = EventMessagePartUpdated.around(b'{"part":%b}' % part.wire_json())
+                shown = EventMessagePartUpdated.around_part(part.session_id, part.wire_json())
                 event = Event.of(shown, where, part.session_id, journaled=False)
                 found.events.append(event.stored(self._store.owner_of_streaming(part.session_id), None))
         return found

@@ -932,6 +932,7 @@ class MessageData(Wire):
 
 
 class MessageInfo(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
     info: Message
 
 
@@ -1114,8 +1115,12 @@ class OfSession(Wire):
 
 
 class PartChange(Wire):
+    """`time` in epoch milliseconds."""
+
+    session_id: Annotated[str, Field(alias="sessionID")]
     part: Part
     delta: str | None = None
+    time: int
 
 
 class PartGain(Wire):
@@ -1685,6 +1690,7 @@ class SessionHistory(Wire):
 
 
 class SessionInfo(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
     info: Session
 
 

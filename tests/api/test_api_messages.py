@@ -119,7 +119,7 @@ async def test_a_corrected_part_is_stored_and_announced(app: RunningApp) -> None
     async with app.events() as events:
         assert await app.call("PATCH", path, {**corrected, "unknown": 1}) == corrected
         changed = await events.until("message.part.updated")
-    assert changed.properties == {"part": corrected}
+    assert changed.properties == {"part": corrected, "sessionID": part["sessionID"], "time": changed.properties["time"]}
     assert (await app.messages(part["sessionID"]))[0]["parts"] == [corrected]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from app.bus.base import Event, PartDelta
 from app.bus.event_id import EventId
 from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, PartFrame, pieces
+from app.util import clock
 
 GLOBAL = Format(global_=True)
 ID = EventId(7, 16)
@@ -72,11 +73,14 @@ def test_a_gain_says_which_part_gained_what() -> None:
 
 def test_a_whole_frame_has_the_part_and_the_delta() -> None:
     frame = PartFrame(part_delta(""), ID, "lo", b'{"text":"Hello"}')
-    assert data(written(frame)) == {
+    before, shown = clock.now_ms(), data(written(frame))
+    time = shown["properties"].pop("time")  # type: ignore[attr-defined]
+    assert shown == {
         "id": WIRE_ID,
         "type": "message.part.updated",
-        "properties": {"part": {"text": "Hello"}, "delta": "lo"},
+        "properties": {"part": {"text": "Hello"}, "delta": "lo", "sessionID": "ses_1"},
     }
+    assert before <= time <= clock.now_ms()
     assert data(written(frame, GLOBAL))["directory"] == '/d"é'
 
 
