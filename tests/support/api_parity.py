@@ -26,8 +26,8 @@ ANYTHING: Json = {}
 
 
 def nameless(path: str) -> str:
-    """The path without the names of its parameters: `/session/{id}` and `/session/{sessionID}` are one route."""
-    return re.sub(r"\{[^}]*\}", "{}", path)
+    """Without the names of its parameters: `/session/{id}` and `/session/{sessionID}` are one route, `/{path}` and `/*` too."""
+    return re.sub(r"\{[^}]*\}|\*$", "{}", path)
 
 
 def operations(api: Json) -> dict[tuple[str, str], Json]:
