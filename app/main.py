@@ -35,6 +35,7 @@ from app.api import (
     usage,
     vcs,
     webhook,
+    worktree,
 )
 from app.api import server as server_routes
 from app.api import session_actions as request
@@ -158,7 +159,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, vcs, file)
-    seldom = (absent, search, mcp, share, transfer, usage, retention, webhook, terminals, terminal_connection)
+    seldom = (absent, worktree, search, mcp, share, transfer, usage, retention, webhook, terminals, terminal_connection)
     for part in (*first, *seldom, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     app.router.routes.extend(V2_ROUTES)

@@ -109,6 +109,8 @@ from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
+from app.vcs.start_command import StartCommands
+from app.vcs.worktrees import Worktrees, WorktreeServices
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.journal_pages import JournalPages
 from app.webhook.owners import WebhookOwners
@@ -494,7 +496,22 @@ def _transfer(core: _Core) -> TransferServices:
 def _vcs(core: _Core, directories: DirectoryServices, runs: RunServices) -> VcsServices:
     busy = BusyDirectories(runs.runner, core.storage.store)
     repository_init = RepositoryInit(directories.instances, directories.projects, busy, runs.disposal)
-    return VcsServices(Patching(busy, directories.toolbox.locks), repository_init)
+    return VcsServices(Patching(busy, directories.toolbox.locks), repository_init, _worktrees(core, directories, runs, busy))
+
+
+def _worktrees(core: _Core, directories: DirectoryServices, runs: RunServices, busy: BusyDirectories) -> Worktrees:
+    instances, toolbox = directories.instances, directories.toolbox
+    services = WorktreeServices(
+        places=instances.workspaces.worktree_places,
+        projects=directories.projects,
+        busy=busy,
+        disposal=runs.disposal,
+        tasks=core.tasks,
+        start_commands=StartCommands(instances, toolbox.shell, toolbox.environment, toolbox.sandbox),
+        locks=core.storage.database.locks,
+        announce=core.storage.states.announce,
+    )
+    return Worktrees(services)
 
 
 def _pending(core: _Core) -> PendingServices:

@@ -56,7 +56,7 @@ _READ = (
     "share.session permission.list question.list event.subscribe global.event auth.eventToken global.health lsp.status "
     "formatter.status mcp.status experimental.resource.list config.get config.providers provider.list provider.auth path.get "
     "project.list project.current vcs.get app.agents command.list app.skills tool.ids tool.list find.text find.files "
-    "vcs.status vcs.diff vcs.diff.raw project.directories experimental.capabilities.get experimental.console.get "
+    "vcs.status vcs.diff vcs.diff.raw project.directories worktree.list experimental.capabilities.get experimental.console.get "
     "experimental.console.listOrgs experimental.workspace.list experimental.workspace.adapter.list experimental.workspace.status "
     "sync.history.list experimental.projectCopy.generateName "
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
@@ -72,7 +72,8 @@ _READ = (
 _WRITE = (
     "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "
     "session.deleteMessage part.update part.delete session.command session.shell session.init session.summarize session.revert "
-    "vcs.apply project.initGit experimental.session.background experimental.console.switchOrg experimental.workspace.create "
+    "vcs.apply project.initGit worktree.create worktree.remove worktree.reset "
+    "experimental.session.background experimental.console.switchOrg experimental.workspace.create "
     "experimental.workspace.syncList experimental.workspace.warp experimental.workspace.remove sync.start sync.replay sync.steal "
     "experimental.controlPlane.moveSession v2.projectCopy.create v2.projectCopy.remove v2.projectCopy.refresh "
     "provider.oauth.authorize provider.oauth.callback "

@@ -43,6 +43,7 @@ from app.users.keys import UserKeys
 from app.users.users import Users
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
+from app.vcs.worktrees import Worktrees
 from app.webhook.service import Webhooks
 from app.workspace.branches import Branches
 from app.workspace.global_config import GlobalConfig
@@ -107,6 +108,7 @@ class DirectoryServices:
 class VcsServices:
     patching: Patching
     repository_init: RepositoryInit
+    worktrees: Worktrees
 
 
 @dataclass(frozen=True)

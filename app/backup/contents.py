@@ -11,6 +11,7 @@ SNAPSHOTS = "snapshot"
 _LEFT_OUT = (
     "servers",
     "sandbox",  # caches
+    "worktree",  # checkouts of repositories, which are no part of the data directory
     "volume*",  # the directory's name: a copy is another directory
     "lost+found",
     f"{DATABASE}*",

@@ -69,6 +69,20 @@ class Projects:
             project.sandboxes = [*project.sandboxes, str(found.checkout)]
         return project
 
+    async def add_checkout(self, project_id: str, checkout: str) -> None:
+        """Before its directory is used."""
+        async with self._database.locks.lock("projects"):
+            project = await self.get(project_id)
+            if checkout not in project.sandboxes:
+                project.sandboxes = [*project.sandboxes, checkout]
+                await self._writer.commit(self._change(project))
+
+    async def remove_checkout(self, project_id: str, checkout: str) -> None:
+        async with self._database.locks.lock("projects"):
+            project = await self.get(project_id)
+            project.sandboxes = [path for path in project.sandboxes if path != checkout]
+            await self._writer.commit(self._change(project))
+
     async def initialized(self, project_id: str) -> None:
         """Notes that the project's AGENTS.md has been written."""
         async with self._database.locks.lock("projects"):

@@ -139,6 +139,15 @@ class FileRef(Wire):
     file: str
 
 
+class WorktreeName(Wire):
+    name: str
+    branch: str
+
+
+class WorktreeFailure(Wire):
+    message: str
+
+
 class BranchName(Wire):
     branch: str | None = None
 
@@ -216,6 +225,18 @@ class EventProjectUpdated(AnnouncedEvent):
 class EventVcsBranchUpdated(AnnouncedEvent):
     type: Literal["vcs.branch.updated"] = "vcs.branch.updated"
     properties: BranchName
+
+
+class EventWorktreeReady(AnnouncedEvent):
+    """Of the worktree's directory: its files are there."""
+
+    type: Literal["worktree.ready"] = "worktree.ready"
+    properties: WorktreeName
+
+
+class EventWorktreeFailed(AnnouncedEvent):
+    type: Literal["worktree.failed"] = "worktree.failed"
+    properties: WorktreeFailure
 
 
 class EventSessionCreated(AnnouncedEvent):

@@ -1,4 +1,4 @@
-"""Background tasks of sessions that may outlive their turn: titles and diffs."""
+"""Background tasks of sessions that may outlive their turn, titles and diffs; and of directories: new worktrees."""
 
 import asyncio
 import logging

@@ -23,3 +23,28 @@ class PatchRefused(ServiceError):
 
     def __init__(self, message: str, reason: Literal["non-git", "not-clean"] = "not-clean") -> None:
         super().__init__(message, reason=reason)
+
+
+class WorktreeNotGit(ServiceError):
+    status = 400
+    name = "WorktreeNotGitError"
+
+
+class WorktreeNameTaken(ServiceError):
+    status = 400
+    name = "WorktreeNameGenerationFailedError"
+
+
+class WorktreeNotCreated(ServiceError):
+    status = 400
+    name = "WorktreeCreateFailedError"
+
+
+class WorktreeNotRemoved(ServiceError):
+    status = 400
+    name = "WorktreeRemoveFailedError"
+
+
+class WorktreeNotReset(ServiceError):
+    status = 400
+    name = "WorktreeResetFailedError"

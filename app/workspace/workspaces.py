@@ -11,6 +11,7 @@ from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.users.principal import Principal, is_within, may_enter
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
+from app.workspace.worktree_places import WorktreePlaces
 
 
 class Workspaces:
@@ -34,6 +35,7 @@ class Workspaces:
         self._projects = projects
         self._open: dict[str, Workspace] = {}
         self._opening: dict[str, asyncio.Task[Workspace]] = {}
+        self.worktree_places = WorktreePlaces(settings.data_dir)
 
     async def get(self, directory: str | None = None) -> Workspace:
         """Raises BadRequest if it is not a directory, DirectoryForbidden outside the roots."""
@@ -43,12 +45,14 @@ class Workspaces:
         return workspace
 
     def allows(self, real: str) -> bool:
-        """Whether a path, given without symlinks, is in a tree that clients may use."""
-        return is_within(real, self.roots) or is_within(real, self._user_roots())
+        """Whether a path, given without symlinks, is in a tree that clients may use: a worktree of this server's is where the
+        checkout is that it was made of."""
+        place = self.worktree_places.origin(real) or real
+        return is_within(place, self.roots) or is_within(place, self._user_roots())
 
     def admits(self, principal: Principal, real: str) -> bool:
         """The same for one of several users."""
-        return may_enter(principal, real, self.roots, self._user_roots())
+        return may_enter(principal, self.worktree_places.origin(real) or real, self.roots, self._user_roots())
 
     def all_open(self) -> list[Workspace]:
         return list(self._open.values())

@@ -334,6 +334,12 @@ class CreateInput(Wire):
     """Refused: there are none here"""
 
 
+class CreatedWorktree(Wire):
+    name: str
+    branch: str
+    directory: str
+
+
 class DiffOfSession(Wire):
     session_id: Annotated[str, Field(alias="sessionID")]
     diff: list[FileDiff]
@@ -628,6 +634,20 @@ class EventWebhookDisabled(Wire):
     id: str
     type: Literal["webhook.disabled"] = "webhook.disabled"
     properties: WebhookRef
+
+
+class EventWorktreeFailed(Wire):
+    id: str
+    type: Literal["worktree.failed"] = "worktree.failed"
+    properties: WorktreeFailure
+
+
+class EventWorktreeReady(Wire):
+    """Of the worktree's directory: its files are there."""
+
+    id: str
+    type: Literal["worktree.ready"] = "worktree.ready"
+    properties: WorktreeName
 
 
 class ExperimentalCapabilities(Wire):
@@ -2280,6 +2300,26 @@ class WorkspaceWarp(Wire):
     copy_changes: Annotated[bool | None, Field(alias="copyChanges")] = None
 
 
+class WorktreeCreateInput(Wire):
+    """`start_command` runs after the project's start command."""
+
+    name: str | None = None
+    start_command: Annotated[str | None, Field(alias="startCommand")] = None
+
+
+class WorktreeDirectory(Wire):
+    directory: str
+
+
+class WorktreeFailure(Wire):
+    message: str
+
+
+class WorktreeName(Wire):
+    name: str
+    branch: str
+
+
 SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
 
 Part = Annotated[
@@ -2306,6 +2346,8 @@ Event = Annotated[
     | EventGlobalDisposed
     | EventProjectUpdated
     | EventVcsBranchUpdated
+    | EventWorktreeReady
+    | EventWorktreeFailed
     | EventSessionCreated
     | EventSessionUpdated
     | EventSessionDeleted

@@ -635,6 +635,38 @@ def provider_oauth_callback(provider_id: str, body: models.OAuthCallback) -> Ope
     return Operation("POST", f"/provider/{segment(provider_id)}/oauth/callback", bool, body=body)
 
 
+def worktree_list(*, directory: str | None = None) -> Operation[list[str]]:
+    """GET /experimental/worktree
+
+    The project's checkouts but the main one, made by this server or not.
+    """
+    return Operation("GET", "/experimental/worktree", list[str], query={"directory": directory})
+
+
+def worktree_create(body: models.WorktreeCreateInput, *, directory: str | None = None) -> Operation[models.CreatedWorktree]:
+    """POST /experimental/worktree
+
+    Make a worktree on a branch of its own. `worktree.ready` tells that its files are there; then start commands run.
+    """
+    return Operation("POST", "/experimental/worktree", models.CreatedWorktree, query={"directory": directory}, body=body)
+
+
+def worktree_remove(body: models.WorktreeDirectory, *, directory: str | None = None) -> Operation[bool]:
+    """DELETE /experimental/worktree
+
+    Remove a worktree that this server made, and its branch. Refused while a session works in it.
+    """
+    return Operation("DELETE", "/experimental/worktree", bool, query={"directory": directory}, body=body)
+
+
+def worktree_reset(body: models.WorktreeDirectory, *, directory: str | None = None) -> Operation[bool]:
+    """POST /experimental/worktree/reset
+
+    Give a worktree of this server's the files of the default branch, and no others. Refused while a session works in it.
+    """
+    return Operation("POST", "/experimental/worktree/reset", bool, query={"directory": directory}, body=body)
+
+
 def find_messages(
     *,
     query: str,

@@ -83,6 +83,8 @@ BODIES: Mapping[str, Any] = {
     "webhook.create": {"url": NEVER_CALLED, "events": ["webhook.disabled"]},
     "webhook.update": {"events": ["webhook.disabled"]},
     "vcs.apply": {"patch": "none"},
+    "worktree.remove": {"directory": "/none"},
+    "worktree.reset": {"directory": "/none"},
     "global.config.update": {"username": "x"},
     "global.upgrade": {"target": "1.0.0"},
     "experimental.console.switchOrg": {"accountID": "a", "orgID": "o"},

@@ -1,0 +1,147 @@
+"""Worktrees: made of a project's repository in the data directory, each on a branch of its own.
+
+One is there when its request is answered; its files, then the start commands, follow, and events tell of it. Only worktrees that
+this server made are reset and removed.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.project.location import Location
+from app.project.registry import Projects
+from app.runs.busy_directories import BusyDirectories
+from app.runs.disposal import Disposal
+from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
+from app.schema.worktree import CreatedWorktree, WorktreeCreateInput
+from app.session import slug
+from app.session.session_tasks import SessionTasks
+from app.storage.locks import Locks
+from app.util.git import GitResult
+from app.vcs import worktree_git
+from app.vcs.default_branch import default_branch
+from app.vcs.errors import WorktreeNameTaken, WorktreeNotCreated, WorktreeNotGit, WorktreeNotRemoved, WorktreeNotReset
+from app.vcs.start_command import StartCommands
+from app.workspace.worktree_places import WorktreePlaces
+
+MayEnter = Callable[[str], bool]
+"""Whether who asks may work in a directory."""
+
+MAX_NAME = 64
+_TRIES = 26
+
+
+@dataclass(frozen=True)
+class WorktreeServices:
+    places: WorktreePlaces
+    projects: Projects
+    busy: BusyDirectories
+    disposal: Disposal
+    tasks: SessionTasks
+    start_commands: StartCommands
+    locks: Locks
+    announce: Callable[[str, AnnouncedEvent], Awaitable[None]]
+
+
+class Worktrees:
+    def __init__(self, services: WorktreeServices) -> None:
+        self._services = services
+        self._places = services.places
+
+    async def list(self, location: Location) -> list[str]:
+        """The project's checkouts but the main one."""
+        project = await self._services.projects.get(location.project_id)
+        return await asyncio.to_thread(lambda: [path for path in project.sandboxes if os.path.isdir(path)])  # noqa: PTH112
+
+    async def create(self, location: Location, wanted: WorktreeCreateInput) -> CreatedWorktree:
+        """Raises WorktreeNotGit, WorktreeNotCreated, WorktreeNameTaken."""
+        if not location.is_git:
+            raise WorktreeNotGit("A worktree is made of a git repository: make the directory one by `git init`")
+        checkout = Path(location.worktree)
+        async with self._services.locks.lock(f"worktrees {location.project_id}"):
+            directory = await self._free_directory(location, wanted.name or "")
+            directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._places.add(directory, self._places.origin(str(checkout)) or os.path.realpath(checkout))  # noqa: ASYNC240
+            added = await worktree_git.add(checkout, directory)
+            if not added.ok:
+                self._places.remove(directory)
+                raise WorktreeNotCreated(added.stderr)
+            await self._services.projects.add_checkout(location.project_id, str(directory))
+        self._services.tasks.start(str(directory), "worktree", self._prepare(location, directory, wanted.start_command))
+        return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
+
+    async def reset(self, location: Location, directory: str, may_enter: MayEnter) -> None:
+        """To the default branch's commit, with nothing besides. Raises WorktreeNotReset, DirectoryBusy."""
+        worktree = self._own(location, directory, may_enter)
+        if worktree is None or worktree not in await worktree_git.listed(Path(location.worktree)):
+            raise WorktreeNotReset(f"{directory} is no worktree that this server made of this project")
+        default = await default_branch(Path(location.worktree))
+        if default is None:
+            raise WorktreeNotReset("The repository has no default branch: no remote names one, and there is no main or master")
+        await self._services.busy.require_idle(str(worktree))
+        await self._services.tasks.cancel(str(worktree))
+        for done in (await worktree_git.reset(worktree, default.ref), await worktree_git.clean(worktree)):
+            if not done.ok:
+                raise WorktreeNotReset(done.stderr)
+        self._services.tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
+
+    async def remove(self, location: Location, directory: str, may_enter: MayEnter) -> None:
+        """With its branch; one that is gone already is removed. Raises WorktreeNotRemoved, DirectoryBusy."""
+        worktree, listed = self._own(location, directory, may_enter), await worktree_git.listed(Path(location.worktree))
+        if worktree is None or (worktree not in listed and worktree.exists()):
+            raise WorktreeNotRemoved(
+                f"{directory} is no worktree that this server made of this project: use `git worktree remove`"
+            )
+        await self._services.busy.require_idle(str(worktree))
+        await self._services.tasks.cancel(str(worktree))
+        await self._services.disposal.directory(str(worktree))
+        async with self._services.locks.lock(f"worktrees {location.project_id}"):
+            removed = await worktree_git.remove(listed[0], worktree)
+            if worktree.exists() and not removed.ok:
+                raise WorktreeNotRemoved(removed.stderr)
+            await asyncio.to_thread(self._places.remove, worktree)
+            await self._services.projects.remove_checkout(location.project_id, str(worktree))
+
+    def _own(self, location: Location, directory: str, may_enter: MayEnter) -> Path | None:
+        """The place of a worktree of this project that this server made, or could have made and is not there."""
+        place = Path(os.path.normpath(directory))
+        if not location.is_git:
+            return None
+        is_named = re.fullmatch(r"[a-z0-9][a-z0-9-]*", place.name) is not None
+        if not is_named or place.parent != self._places.of_project(location.project_id):
+            return None
+        is_nobodys = self._places.origin(str(place)) is None and not place.exists()
+        return place if is_nobodys or may_enter(str(place)) else None
+
+    async def _free_directory(self, location: Location, name: str) -> Path:
+        wanted = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
+        folder, checkout = self._places.of_project(location.project_id), Path(location.worktree)
+        for number in range(_TRIES):
+            words = [wanted, slug.make()] if wanted and number else [wanted or slug.make()]
+            directory = folder / "-".join(words)
+            if await worktree_git.is_free(checkout, directory):
+                return directory
+        raise WorktreeNameTaken("No name is free for the worktree: choose another one")
+
+    async def _prepare(self, location: Location, directory: Path, command: str | None) -> None:
+        filled = await worktree_git.reset(directory)
+        if filled.ok:
+            ready = WorktreeName(name=directory.name, branch=worktree_git.branch_of(directory))
+            await self._services.announce(str(directory), EventWorktreeReady(properties=ready))
+            await self._run_start_commands(location, directory, command)
+        else:
+            await self._announce_failure(directory, filled)
+
+    async def _announce_failure(self, directory: Path, filled: GitResult) -> None:
+        failure = WorktreeFailure(message=filled.stderr or "The files could not be checked out")
+        await self._services.announce(str(directory), EventWorktreeFailed(properties=failure))
+
+    async def _run_start_commands(self, location: Location, directory: Path, command: str | None) -> None:
+        project = await self._services.projects.get(location.project_id)
+        configured = project.commands.start if project.commands else None
+        for each in (configured, command):
+            if each and each.strip():
+                await self._services.start_commands.run(directory, each)
