@@ -10,7 +10,8 @@ from app.util import clock, ids
 
 
 @pytest.fixture
-def set_clock() -> Iterator[None]:
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(ids, "_last_tick", 0)
     yield
     clock.set_source()
 
