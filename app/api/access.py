@@ -62,7 +62,7 @@ _READ = (
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
     "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
     "session.queue pty.shells pty.list pty.get v2.pty.list v2.pty.get "
-    "v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
+    "v2.health.get v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
     "v2.provider.get v2.fs.find v2.fs.list v2.fs.read "
     "v2.permission.request.list v2.permission.saved.list v2.session.permission.list v2.session.permission.get "
     "v2.question.request.list v2.session.question.list v2.session.list v2.session.get v2.session.active "

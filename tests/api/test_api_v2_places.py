@@ -4,9 +4,24 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from fastapi.routing import APIRoute
 from running_app import RunningApp, make_workspace, running_app
 
 PASSWORD = "a long password"
+OPENCODES = """
+v2.agent.list v2.command.list v2.credential.remove v2.credential.update v2.event.subscribe v2.fs.find v2.fs.list
+v2.fs.read v2.health.get v2.integration.attempt.cancel v2.integration.attempt.complete v2.integration.attempt.status
+v2.integration.connect.key v2.integration.connect.oauth v2.integration.get v2.integration.list v2.location.get
+v2.model.list v2.permission.request.list v2.permission.saved.list v2.permission.saved.remove v2.provider.get
+v2.provider.list v2.pty.connect v2.pty.connectToken v2.pty.create v2.pty.get v2.pty.list v2.pty.remove v2.pty.update
+v2.question.request.list v2.reference.list v2.session.active v2.session.compact v2.session.context v2.session.create
+v2.session.events v2.session.get v2.session.history v2.session.interrupt v2.session.list v2.session.message
+v2.session.messages v2.session.permission.create v2.session.permission.get v2.session.permission.list
+v2.session.permission.reply v2.session.prompt v2.session.question.list v2.session.question.reject
+v2.session.question.reply v2.session.revert.clear v2.session.revert.commit v2.session.revert.stage
+v2.session.switchAgent v2.session.switchModel v2.session.wait v2.skill.list
+"""
+"""The operations of `/api/` in the description of 1.18.33."""
 
 
 def directory_of(place: str) -> dict[str, str]:
@@ -72,3 +87,13 @@ async def test_without_the_login_it_says_so_in_its_form(tmp_path: Path, monkeypa
 async def test_a_host_that_is_not_known_is_refused_in_its_form(app: RunningApp) -> None:
     assert (await app.get("/api/location", headers={"host": "evil.example"}, expect=403))["_tag"] == "HostForbiddenError"
     assert (await app.get("/path", headers={"host": "evil.example"}, expect=403))["name"] == "HostForbiddenError"
+
+
+async def test_clients_find_out_that_it_is_here(app: RunningApp) -> None:
+    assert await app.get("/api/health") == {"healthy": True}
+
+
+async def test_it_has_every_route_that_opencodes_has(app: RunningApp) -> None:
+    """All or none: a client that finds its health uses the rest."""
+    described = {route.operation_id for route in app.fastapi.routes if isinstance(route, APIRoute)}
+    assert set(OPENCODES.split()) - described == set()

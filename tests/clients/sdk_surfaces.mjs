@@ -46,7 +46,7 @@ const isResource = (value) => typeof value === "object" && value !== null && ("c
  * @param {(answer: Answer) => void} record
  * @returns {any}
  */
-function recording(resource, record, prefix = "") {
+export function recording(resource, record, prefix = "") {
   return new Proxy(resource, {
     get(target, name) {
       const value = target[name]

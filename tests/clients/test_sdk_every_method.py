@@ -6,7 +6,6 @@ is not.
 """
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from running_server import RunningServer, serving, this_checkout
+from typescript_judge import about, compiled, complaints, is_typed
 
 SURFACES = {"v1": "@opencode-ai/sdk", "v2": "@opencode-ai/sdk/v2"}
 
@@ -48,16 +48,6 @@ OTHER_SHAPES = {
     "v1 *.* mcp.tools.changed": "the types are of an older OpenCode that did not have it",
 }
 """Answers that are not as the SDK's types say, and why."""
-
-JUDGE = """\
-type Read<T> = T extends (infer Item)[] ? readonly Read<Item>[] : T extends object ? { readonly [K in keyof T]: Read<T[K]> } : T
-type Settled<M> = M extends (...args: any[]) => infer R ? Awaited<R> : never
-type DataOf<R> = R extends { stream: AsyncGenerator<infer E> } ? E : R extends { data: infer D } ? D : never
-type FailureOf<R> = R extends { error: infer E } ? E : never
-type Data<M> = DataOf<Settled<M>>
-type Failure<M> = FailureOf<Settled<M>>
-declare function has<T>(answer: Read<Exclude<T, undefined>>): void
-"""
 
 
 @dataclass(frozen=True)
@@ -113,7 +103,9 @@ def test_every_method_is_called_or_named_with_a_reason(seen: Seen) -> None:
 
 def test_every_answer_has_the_sdks_types(seen: Seen, node_modules: Path, tmp_path: Path) -> None:
     lacking = {"method": "session.get", "status": 200, "data": {"title": None}}
-    first, *others = complaints(seen.surface, [lacking, *filter(is_typed, seen.answers)], node_modules, tmp_path)
+    first, *others = complaints(
+        seen.surface, SURFACES[seen.surface], [lacking, *filter(is_typed, seen.answers)], node_modules, tmp_path
+    )
     assert "missing the following properties" in first, "an answer of another shape is complained about"
     expected = [pattern for pattern in OTHER_SHAPES if pattern.startswith((seen.surface, "*"))]
     unexpected = [line for line in others if not any(fnmatch(about(line), pattern) for pattern in expected)]
@@ -123,58 +115,3 @@ def test_every_answer_has_the_sdks_types(seen: Seen, node_modules: Path, tmp_pat
 
 def test_the_calls_have_the_types_that_the_sdk_asks_for(node_modules: Path) -> None:
     assert compiled(node_modules) == []
-
-
-def is_typed(answer: dict[str, Any]) -> bool:
-    """Not an empty answer, nor a heartbeat: OpenCode sends them by the clock, and its types do not know them."""
-    return answer["status"] != 204 and tag(answer.get("data")).strip() != "server.heartbeat"
-
-
-def about(complaint: str) -> str:
-    return complaint.partition(":")[0]
-
-
-def complaints(surface: str, answers: list[dict[str, Any]], node_modules: Path, directory: Path) -> list[str]:
-    """What the compiler says of `answers`. In front stands what about: `v2 session.get`, `v2 event.subscribe session.idle`."""
-    lines = judged(surface, answers)
-    (directory / "answers.ts").write_text("\n".join(lines))
-    (directory / "tsconfig.json").write_text((node_modules / "tsconfig.json").read_text().replace("*.mjs", "*.ts"))
-    (directory / "node_modules").symlink_to(node_modules / "node_modules")
-    return [
-        re.sub(r"^answers\.ts\((\d+),\d+\)", lambda at: lines[int(at[1]) - 1].partition("// ")[2], line)
-        for line in compiled(directory)
-    ]
-
-
-def judged(surface: str, answers: list[dict[str, Any]]) -> list[str]:
-    client = [
-        f'import type {{ createOpencodeClient }} from "{SURFACES[surface]}"',
-        "type Client = ReturnType<typeof createOpencodeClient>",
-    ]
-    distinct = {json.dumps(answer): answer for answer in answers}.values()
-    return [
-        *client,
-        *JUDGE.splitlines(),
-        *(line for number, answer in enumerate(distinct) for line in question(surface, number, answer)),
-    ]
-
-
-def question(surface: str, number: int, answer: dict[str, Any]) -> tuple[str, str]:
-    """The value has a name of its own: of a literal the compiler would also tell what it has beside what is asked for."""
-    method = "".join(f'["{name}"]' for name in answer["method"].split("."))
-    kind, value = ("Failure", answer["error"]) if "error" in answer else ("Data", answer["data"])
-    constant = f"const a{number} = {json.dumps(value)} as const"
-    return constant, f"has<{kind}<Client{method}>>(a{number}) // {surface} {answer['method']}{tag(value)}"
-
-
-def tag(value: Any) -> str:
-    """An event's type, or a message's role."""
-    found = value.get("payload", value).get("type") or value.get("info", {}).get("role") if isinstance(value, dict) else None
-    return f" {found}" if found else ""
-
-
-def compiled(project: Path) -> list[str]:
-    """The compiler's complaints, each one line."""
-    command = ["node_modules/.bin/tsc", "--pretty", "false", "--project", "."]
-    result = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=180)
-    return re.sub(r"\n +", " / ", result.stdout + result.stderr).splitlines()
