@@ -32,6 +32,7 @@ from app.api import (
     terminal_connection,
     terminals,
     transfer,
+    tui,
     usage,
     vcs,
     webhook,
@@ -160,7 +161,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, vcs, file)
     seldom = (absent, worktree, search, mcp, share, transfer, usage, retention, webhook, terminals, terminal_connection)
-    for part in (*first, *seldom, page, plugin, metrics):
+    for part in (*first, *seldom, tui, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
     app.router.routes.extend(V2_ROUTES)
     errors.install(app)

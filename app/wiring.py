@@ -79,6 +79,8 @@ from app.session.store import Store
 from app.session.summary import Summaries
 from app.session.usage import UsageLedger
 from app.settings import Settings
+from app.steering.control import ControlQueues
+from app.steering.service import Steering
 from app.storage import queries
 from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
 from app.storage.engine import Database, require_writable
@@ -379,6 +381,7 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         users=core.storage.users,
         transfer=_transfer(core),
         vcs=_vcs(core, directories, runs),
+        steering=Steering(core.storage.writer, ControlQueues(core.storage.bus)),
         draining=Draining(),
         replicas=core.storage.replicas,
         health=HealthCheck(core.storage.leases),

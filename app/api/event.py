@@ -124,9 +124,9 @@ def listen(
 ) -> Listener:
     """Raises TooManyStreams."""
     app = request.services
-    if app.events.bus.listeners() >= app.settings.max_event_streams:
-        raise TooManyStreams(app.settings.max_event_streams)
-    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=_audience(request), second=second)
+    require_place_for_stream(app)
+    audience, user = _audience(request), request.principal.name
+    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=audience, user=user, second=second)
 
 
 async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[Written]) -> StreamingResponse:
@@ -137,6 +137,12 @@ async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterat
         listener.close()
         raise
     return EventStreamResponse(listener, _chained(first, frames), _while_logged_in(request, listener), request.services.observer)
+
+
+def require_place_for_stream(app: Services) -> None:
+    """Raises TooManyStreams."""
+    if app.events.bus.listeners() >= app.settings.max_event_streams:
+        raise TooManyStreams(app.settings.max_event_streams)
 
 
 async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:

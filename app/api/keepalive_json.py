@@ -4,7 +4,7 @@ White space may stand before a JSON document, so the body stays one; proxies and
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import orjson
@@ -19,6 +19,16 @@ KEEP_ALIVE_SECONDS = 15.0
 def keepalive_json(work: Coroutine[Any, Any, bytes]) -> AsyncIterator[bytes]:
     """The work begins at once: a client that goes away, even before the first byte, does not stop it."""
     return _document(asyncio.create_task(_body_or_error(work)))
+
+
+async def abandonable_json(work: Callable[[], Coroutine[Any, Any, bytes]]) -> AsyncIterator[bytes]:
+    """The same for work that is cancelled when the client goes away."""
+    task = asyncio.create_task(_body_or_error(work()))
+    try:
+        async for piece in _document(task):
+            yield piece
+    finally:
+        task.cancel()
 
 
 async def _document(task: asyncio.Task[bytes]) -> AsyncIterator[bytes]:

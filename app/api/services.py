@@ -32,6 +32,7 @@ from app.session.status import Statuses
 from app.session.store import Store
 from app.session.usage import UsageLedger
 from app.settings import Settings
+from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
 from app.telemetry.observer import NOBODY, Observer
 from app.timeline.service import Timeline
@@ -143,6 +144,7 @@ class Services:
     users: UserServices
     transfer: TransferServices
     vcs: VcsServices
+    steering: Steering
     draining: Draining
     replicas: Replicas
     health: HealthCheck

@@ -39,6 +39,11 @@ class Event:
     ) -> "Event":
         return cls(event.wire_json(), directory, session_id, journaled)
 
+    @property
+    def steers(self) -> bool:
+        """Has terminal clients do something: those of its owner alone."""
+        return self.payload.startswith(_STEERING)
+
     def stored(self, owner: str | None, seq: int | None) -> "Event":
         return Event(self.payload, self.directory, self.session_id, self.journaled, seq, owner)
 
@@ -67,6 +72,7 @@ class Audience:
         return self.may_enter(event.directory)
 
 
+_STEERING = b'{"type":"tui.'
 _SIGN_IN = b'"mcp.browser.open.failed"'
 
 
@@ -116,6 +122,10 @@ class ListenerOptions(TypedDict, total=False):
     """None for who hears of everything."""
     second: bool
     """Events are written as the second API does."""
+    user: str | None
+    """Whose steering the listener hears: the default, of whoever uses a server without users; None for everybody's."""
+    steering_only: bool
+    """It hears nothing else."""
 
 
 class EventBus(Protocol):

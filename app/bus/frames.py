@@ -82,6 +82,10 @@ class EventFrame:
     def size(self) -> int:
         return len(self.event.payload)
 
+    @cached_property
+    def steers(self) -> bool:
+        return self.event.steers
+
     def encoded(self, form: Format) -> Encoded:
         made = self._encoded.get(form)
         if made is None:

@@ -72,6 +72,8 @@ class Listener:
         keeps_open: bool = True,
         audience: Audience | None = None,
         second: bool = False,
+        user: str | None = "",
+        steering_only: bool = False,
     ) -> None:
         self._bus = bus
         self.directory = directory
@@ -79,6 +81,8 @@ class Listener:
         self.keeps_open = keeps_open
         self.audience = audience
         self.form = Format(directory is None, ids, audience.cursors if audience else None, second)
+        self._user = user
+        self._steering_only = steering_only
         self.fell_behind = False
         self._frames: deque[Frame] = deque()
         self._pieces: Iterator[Written] = iter(())
@@ -122,6 +126,10 @@ class Listener:
     # Into the queue.
 
     def receives(self, frame: Frame) -> bool:
+        if isinstance(frame, EventFrame) and frame.steers:
+            return self._user is None or self._user == frame.event.owner
+        if self._steering_only:
+            return False
         if self.audience is None:
             return True
         return self.audience.receives(frame.event if isinstance(frame, EventFrame) else frame.delta)

@@ -39,7 +39,7 @@ class MemoryBus:
         return listener
 
     def subscribe_own(self, directory: str) -> Listener:
-        return self.subscribe(directory, keeps_open=False)
+        return self.subscribe(directory, keeps_open=False, user=None)
 
     def notify(self, wake: Callable[[], None]) -> None:
         self._wakes.append(wake)

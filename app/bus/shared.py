@@ -123,7 +123,7 @@ class SharedBus:
     async def _forward(self, link: RedisLink) -> None:
         while True:
             self._ordered.poll_seconds = POLL_SECONDS_WITH_REDIS if link.is_connected else POLL_SECONDS
-            listener = self._outgoing.subscribe(None, deltas=True, keeps_open=False)
+            listener = self._outgoing.subscribe(None, deltas=True, keeps_open=False, user=None)
             while (frames := await listener.take()) is not None:
                 self._ordered.poll_seconds = POLL_SECONDS_WITH_REDIS if link.is_connected else POLL_SECONDS
                 for frame in frames:

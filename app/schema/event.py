@@ -19,6 +19,7 @@ from app.schema.project import Project
 from app.schema.pty import Pty
 from app.schema.question import Answer, QuestionRequest
 from app.schema.session import FileDiff, Session, SessionModel, SessionStatus, Todo
+from app.schema.steering import CommandExecute, PromptAppend, SessionSelect, ToastShow
 from app.schema.timeline import RevertState
 from app.util import clock
 
@@ -457,6 +458,22 @@ class EventWebhookDisabled(AnnouncedEvent):
 
     type: Literal["webhook.disabled"] = "webhook.disabled"
     properties: WebhookRef
+
+
+class EventTuiPromptAppend(PromptAppend, AnnouncedEvent):
+    pass
+
+
+class EventTuiCommandExecute(CommandExecute, AnnouncedEvent):
+    pass
+
+
+class EventTuiToastShow(ToastShow, AnnouncedEvent):
+    pass
+
+
+class EventTuiSessionSelect(SessionSelect, AnnouncedEvent):
+    pass
 
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""What a reconnecting client has missed: the journal's events since its cursor, and the current state of streaming parts."""
+"""What a reconnecting client has missed: the journal's events since its cursor, and the current state of streaming parts.
+
+Steering is left out: it was for who listened then.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +52,7 @@ class Replay:
                 return ReplayPage([], newest, resync=True)
             rows, last = queries.events_after(connection, cursor, directory, PAGE_BYTES, owner)
             events = [Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner) for row in rows]
-            heard = [event for event in events if audience is None or audience.receives(event)]
+            heard = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
             return ReplayPage(heard, newest if last else rows[-1].seq, last)
 
         return await self._database.read(read)

@@ -46,6 +46,8 @@ class WebhookOwners:
         return principal
 
     def may_hear(self, principal: Principal, event: Event) -> bool:
+        if event.steers:
+            return event.owner == principal.name
         if principal.may_see_all:
             return True
         cursors = self._cursors.for_user(principal.name)

@@ -184,6 +184,11 @@ class CommandConfig(Wire):
     subtask: bool | None = None
 
 
+class CommandExecute(Wire):
+    type: Literal["tui.command.execute"] = "tui.command.execute"
+    properties: TerminalCommandName
+
+
 class CommandInput(Wire):
     command: str
     arguments: str
@@ -199,6 +204,12 @@ class CommandRun(Wire):
     name: str
     arguments: str
     message_id: Annotated[str, Field(alias="messageID")]
+
+
+class CommandToExecute(Wire):
+    """By its name, or its old one (`agent_cycle`)."""
+
+    command: str
 
 
 class CommittedRevert(Wire):
@@ -313,6 +324,11 @@ class ContextOverflowError(Wire):
 
     name: Literal["ContextOverflowError"] = "ContextOverflowError"
     data: ContextOverflowData
+
+
+class ControlRequest(Wire):
+    path: str
+    body: Any
 
 
 class CopyName(Wire):
@@ -620,6 +636,30 @@ class EventToken(Wire):
 
     token: str
     expires: int
+
+
+class EventTuiCommandExecute(Wire):
+    id: str
+    type: Literal["tui.command.execute"] = "tui.command.execute"
+    properties: TerminalCommandName
+
+
+class EventTuiPromptAppend(Wire):
+    id: str
+    type: Literal["tui.prompt.append"] = "tui.prompt.append"
+    properties: PromptText
+
+
+class EventTuiSessionSelect(Wire):
+    id: str
+    type: Literal["tui.session.select"] = "tui.session.select"
+    properties: SelectedSession
+
+
+class EventTuiToastShow(Wire):
+    id: str
+    type: Literal["tui.toast.show"] = "tui.toast.show"
+    properties: Toast
 
 
 class EventVcsBranchUpdated(Wire):
@@ -1285,6 +1325,11 @@ class ProjectUpdate(Wire):
     commands: ProjectCommands | None = None
 
 
+class PromptAppend(Wire):
+    type: Literal["tui.prompt.append"] = "tui.prompt.append"
+    properties: PromptText
+
+
 class PromptInput(Wire):
     message_id: Annotated[str | None, Field(alias="messageID")] = None
     model: ModelRef | None = None
@@ -1302,6 +1347,10 @@ class PromptInput(Wire):
     deadline_seconds: Annotated[float | None, Field(alias="deadlineSeconds")] = None
     """From now on. When they have passed, the turn that answers the prompt is aborted"""
     parts: list[PartInput]
+
+
+class PromptText(Wire):
+    text: str
 
 
 class ProviderAuthAuthorization(Wire):
@@ -1652,6 +1701,10 @@ class SandboxConfig(Wire):
     write: list[str] | None = None
 
 
+class SelectedSession(Wire):
+    session_id: Annotated[str, Field(alias="sessionID")]
+
+
 class ServerConfig(Wire):
     port: int | None = None
     hostname: str | None = None
@@ -1733,6 +1786,11 @@ class SessionMove(Wire):
     session_id: Annotated[str, Field(alias="sessionID")]
     destination: SessionDestination
     move_changes: Annotated[bool | None, Field(alias="moveChanges")] = None
+
+
+class SessionSelect(Wire):
+    type: Literal["tui.session.select"] = "tui.session.select"
+    properties: SelectedSession
 
 
 class SessionSummary(Wire):
@@ -1944,6 +2002,32 @@ class SyncSession(Wire):
     session_id: Annotated[str, Field(alias="sessionID")]
 
 
+class TerminalCommandName(Wire):
+    """Any command of the terminal client; these are the ones that are described."""
+
+    command: (
+        Literal[
+            "session.list",
+            "session.new",
+            "session.share",
+            "session.interrupt",
+            "session.compact",
+            "session.page.up",
+            "session.page.down",
+            "session.line.up",
+            "session.line.down",
+            "session.half.page.up",
+            "session.half.page.down",
+            "session.first",
+            "session.last",
+            "prompt.clear",
+            "prompt.submit",
+            "agent.cycle",
+        ]
+        | str
+    )
+
+
 class TextFormat(Wire):
     """What an answer may be asked for as: text alone."""
 
@@ -1980,6 +2064,19 @@ class TextPartInput(Wire):
     ignored: bool | None = None
     time: Span | None = None
     metadata: dict[str, Any] | None = None
+
+
+class Toast(Wire):
+    title: str | None = None
+    message: str
+    variant: Literal["info", "success", "warning", "error"]
+    duration: int | float | None = None
+    """In milliseconds; 5000 if absent"""
+
+
+class ToastShow(Wire):
+    type: Literal["tui.toast.show"] = "tui.toast.show"
+    properties: Toast
 
 
 class Todo(Wire):
@@ -2382,7 +2479,11 @@ Event = Annotated[
     | EventPtyUpdated
     | EventPtyExited
     | EventPtyDeleted
-    | EventWebhookDisabled,
+    | EventWebhookDisabled
+    | EventTuiPromptAppend
+    | EventTuiCommandExecute
+    | EventTuiToastShow
+    | EventTuiSessionSelect,
     Field(discriminator="type"),
 ]
 

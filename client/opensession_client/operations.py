@@ -1,6 +1,8 @@
 """Every operation of the API, generated from openapi.yaml by `make openapi`: `client.call(operations.session_get(id))`."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from opensession_client import models
 from opensession_client.operation import Operation, segment
@@ -940,6 +942,93 @@ def pty_connect(
     return Operation(
         "GET", f"/pty/{segment(pty_id)}/connect", bool, query={"cursor": cursor, "ticket": ticket, "directory": directory}
     )
+
+
+def tui_append_prompt(body: models.PromptText, *, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/append-prompt
+
+    Put text behind what stands in the prompt.
+    """
+    return Operation("POST", "/tui/append-prompt", bool, query={"directory": directory}, body=body)
+
+
+def tui_submit_prompt(*, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/submit-prompt"""
+    return Operation("POST", "/tui/submit-prompt", bool, query={"directory": directory})
+
+
+def tui_clear_prompt(*, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/clear-prompt"""
+    return Operation("POST", "/tui/clear-prompt", bool, query={"directory": directory})
+
+
+def tui_open_help(*, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/open-help"""
+    return Operation("POST", "/tui/open-help", bool, query={"directory": directory})
+
+
+def tui_open_sessions(*, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/open-sessions"""
+    return Operation("POST", "/tui/open-sessions", bool, query={"directory": directory})
+
+
+def tui_open_themes(*, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/open-themes"""
+    return Operation("POST", "/tui/open-themes", bool, query={"directory": directory})
+
+
+def tui_open_models(*, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/open-models"""
+    return Operation("POST", "/tui/open-models", bool, query={"directory": directory})
+
+
+def tui_execute_command(body: models.CommandToExecute, *, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/execute-command"""
+    return Operation("POST", "/tui/execute-command", bool, query={"directory": directory}, body=body)
+
+
+def tui_show_toast(body: models.Toast, *, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/show-toast"""
+    return Operation("POST", "/tui/show-toast", bool, query={"directory": directory}, body=body)
+
+
+def tui_select_session(body: models.SelectedSession, *, directory: str | None = None) -> Operation[bool]:
+    """POST /tui/select-session
+
+    Show a session.
+    """
+    return Operation("POST", "/tui/select-session", bool, query={"directory": directory}, body=body)
+
+
+def tui_publish(
+    body: Annotated[
+        models.PromptAppend | models.CommandExecute | models.ToastShow | models.SessionSelect, Field(discriminator="type")
+    ],
+    *,
+    directory: str | None = None,
+) -> Operation[bool]:
+    """POST /tui/publish
+
+    Any of what the other routes announce.
+    """
+    return Operation("POST", "/tui/publish", bool, query={"directory": directory}, body=body)
+
+
+def tui_control_next(*, directory: str | None = None) -> Operation[models.ControlRequest]:
+    """GET /tui/control/next
+
+    The next of these requests, waited for: for programs that do not follow the events. What comes within a minute after the
+    last fetch is kept for the next one.
+    """
+    return Operation("GET", "/tui/control/next", models.ControlRequest, query={"directory": directory})
+
+
+def tui_control_response(body: Any) -> Operation[bool]:
+    """POST /tui/control/response
+
+    Accepted and not kept, as in OpenCode: whoever made the request was answered when it was announced.
+    """
+    return Operation("POST", "/tui/control/response", bool, body=body)
 
 
 def plugin_list(*, directory: str | None = None) -> Operation[list[models.ExtensionStatus]]:

@@ -22,8 +22,10 @@ from app.util import clock
 
 SECRET = "marked-secret-of-anna"
 NEVER_CALLED = "http://127.0.0.1:1/"
-NOT_JSON = (("GET", "/event"), ("GET", "/global/event"), ("GET", "/api/event"), ("GET", "/api/session/{sessionID}/event"))
-"""Streams do not end; tests/api/test_api_users.py has them."""
+NOT_JSON = tuple(
+    ("GET", path) for path in ("/event", "/global/event", "/api/event", "/api/session/{sessionID}/event", "/tui/control/next")
+)
+"""Streams do not end, and a request to steer is waited for; tests/api/test_api_users.py and test_api_steering.py have them."""
 LAST = (
     "webhook.delete",
     "session.dequeue",

@@ -236,6 +236,27 @@ const scenarios = {
     assert.ok((await client.mcp.auth.remove({ name })).response.status < 500)
   },
 
+  async a_terminal_client_is_steered() {
+    const { tui } = client
+    const request = tui.control.next()
+    for (const call of [tui.openHelp, tui.openSessions, tui.openThemes, tui.openModels, tui.submitPrompt, tui.clearPrompt]) {
+      assert.equal(await ok(call()), true)
+    }
+    assert.equal(await ok(tui.executeCommand({ command: "agent_cycle" })), true)
+    assert.equal(await ok(tui.showToast({ message: "Done.", variant: "success" })), true)
+    assert.equal(await ok(tui.publish({ body: { type: "tui.prompt.append", properties: { text: "published" } } })), true)
+    assert.equal(await ok(tui.appendPrompt({ text: "hello" })), true)
+    assert.match((await ok(request)).path, /^\/tui\//)
+    assert.equal(await ok(tui.control.response({ body: { done: true } })), true)
+    await events.first(({ type, properties }) => type === "tui.prompt.append" && properties.text === "hello")
+    await events.first(({ type, properties }) => type === "tui.command.execute" && properties.command === "agent.cycle")
+    if (!isV2) return
+    const sessionID = await newSession("selected")
+    assert.equal(await ok(tui.selectSession({ sessionID })), true)
+    await events.first(({ type, properties }) => type === "tui.session.select" && properties.sessionID === sessionID)
+    assert.equal(await refused(tui.selectSession({ sessionID: UNKNOWN })), 404)
+  },
+
   async what_is_not_there_and_what_is_not_valid_is_told() {
     for (const call of [client.session.get, client.session.messages, client.session.todo, client.session.children]) {
       assert.equal(await refused(call({ sessionID: UNKNOWN })), 404)

@@ -102,6 +102,16 @@ function likeV2(sdk) {
       respond: ({ sessionID, permissionID, response }) =>
         sdk.postSessionIdPermissionsPermissionId({ path: { id: sessionID, permissionID }, body: { response } }),
     },
+    tui: {
+      ...Object.fromEntries(
+        ["openHelp", "openSessions", "openThemes", "openModels", "submitPrompt", "clearPrompt"].map((name) => [name, () => sdk.tui[name]()]),
+      ),
+      appendPrompt: (body) => sdk.tui.appendPrompt({ body }),
+      executeCommand: (body) => sdk.tui.executeCommand({ body }),
+      showToast: (body) => sdk.tui.showToast({ body }),
+      publish: (parameters) => sdk.tui.publish(parameters),
+      control: { next: () => sdk.tui.control.next(), response: (parameters) => sdk.tui.control.response(parameters) },
+    },
     mcp: {
       status: () => sdk.mcp.status(),
       add: (body) => sdk.mcp.add({ body }),

@@ -17,8 +17,6 @@ GONE = {
     "app.get": "GET /app became /path and /project/current",
     "app.init": "POST /app/init is needed no more",
     "app.modes": "GET /mode became /agent",
-    "tui.append_prompt": "it steers a terminal client that runs inside OpenCode's own process",
-    "tui.open_help": "it steers a terminal client that runs inside OpenCode's own process",
 }
 """Calls whose routes OpenCode 1.1 or this server has no more."""
 

@@ -26,7 +26,6 @@ CONFIG = {
 }
 
 NOT_CALLED = {
-    "tui.": "it steers a terminal client that runs inside OpenCode's own process",
     "pty.": "there are no terminals here",
     "worktree.": "there are no worktrees made here",
     "provider.oauth.": "no provider here is signed in to with OAuth: tests/api/test_api_absent.py",

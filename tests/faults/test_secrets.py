@@ -15,7 +15,7 @@ from running_app import RunningApp, running_app
 from turns import bash, configured, say
 
 MARK = "5eCr3T"
-STREAMS = ("/event", "/global/event")
+STREAMS = ("/event", "/global/event", "/tui/control/next")
 LOGIN = ("opencode", f"{MARK}-server-password")
 
 

@@ -26,10 +26,11 @@ def opensession(replicas: Replicas, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def add_users(replicas: Replicas) -> dict[str, str]:
-    for name in ("anna", "bert"):
-        opensession(replicas, "user", "add", name, "--role", "member")
-    return {name: opensession(replicas, "token", "create", name, "--user", name) for name in ("anna", "bert")}
+def add_users(replicas: Replicas, **roles: str) -> dict[str, str]:
+    """A token of each."""
+    for name, role in roles.items():
+        opensession(replicas, "user", "add", name, "--role", role)
+    return {name: opensession(replicas, "token", "create", name, "--user", name) for name in roles}
 
 
 class UserClient:
@@ -67,7 +68,7 @@ def _client(replica: Replica, token: str) -> httpx.AsyncClient:
 
 
 async def test_a_session_is_its_owners_on_every_server(replicas: Replicas) -> None:
-    tokens = await asyncio.to_thread(add_users, replicas)
+    tokens = await asyncio.to_thread(add_users, replicas, anna="member", bert="member")
     async with at_each(replicas, tokens["anna"]) as anna, at_each(replicas, tokens["bert"]) as bert:
         await anna[0].call("PUT", "/auth/fake", {"type": "api", "key": "sk-of-anna"})
         session = await anna[0].call("POST", "/session", {"title": SECRET})
@@ -98,3 +99,19 @@ async def test_a_session_is_its_owners_on_every_server(replicas: Replicas) -> No
         await asyncio.to_thread(opensession, replicas, "user", "remove", "bert")
         for at in bert:
             await at.call("GET", "/session", expect=401)
+
+
+async def test_a_user_steers_their_own_clients_at_other_servers(replicas: Replicas) -> None:
+    tokens = await asyncio.to_thread(add_users, replicas, cleo="member", dora="admin")
+    async with at_each(replicas, tokens["cleo"]) as cleo, at_each(replicas, tokens["dora"]) as dora:
+        async with cleo[1].events() as of_cleo, dora[2].events() as of_dora:
+            await cleo[0].call("POST", "/tui/append-prompt", {"text": "of cleo"})
+            await dora[0].call("POST", "/tui/append-prompt", {"text": "of dora"})
+            for stream, name in ((of_cleo, "cleo"), (of_dora, "dora")):
+                await stream.until("tui.prompt.append")
+                await cleo[0].call("POST", "/session", {"title": f"behind it, for {name}"})
+                await stream.until(lambda event, name=name: f"behind it, for {name}" in str(event.data))
+                assert [event.properties["text"] for event in stream.of_type("tui.prompt.append")] == [f"of {name}"]
+        async with cleo[1].http.stream("GET", "/tui/control/next") as waiting:
+            await cleo[2].call("POST", "/tui/open-help")
+            assert json.loads(await waiting.aread()) == {"path": "/tui/execute-command", "body": {"command": "help.show"}}

@@ -11,6 +11,8 @@ from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
 from app.bus.base import Event
 from app.bus.event_id import NEVER_GIVEN, read_cursor
 from app.bus.memory import MemoryBus
+from app.schema.event import EventTuiPromptAppend
+from app.schema.steering import PromptText
 from app.session.replay import KEEP_EVENTS, Replay
 from app.storage import queries, webhooks
 from app.storage.checkup import check
@@ -170,6 +172,18 @@ async def test_a_member_is_sent_what_is_theirs(desk: WebhookDesk) -> None:
     assert [cursors.open(body["id"]) for body in sender.bodies()] == [1, 4]
     assert [read_cursor(body["id"]) for body in sender.bodies()] == [NEVER_GIVEN] * 2, "the numbers would tell of others"
     assert (await desk.row()).cursor == 4
+
+
+async def test_an_admin_is_sent_their_own_steering_alone(desk: WebhookDesk) -> None:
+    """What others write into their prompts is theirs, whoever sees their sessions."""
+    await desk.users.add(User("root", Role.ADMIN))
+    row, sender = await desk.add(owner="root"), RememberingSender()
+    for owner in ("ann", "", "root"):
+        event = Event.of(EventTuiPromptAppend(properties=PromptText(text=f"of {owner}")), "/d").stored(owner, None)
+        await desk.writer.commit(Change(events=[event]))
+    async with desk.working(row, sender):
+        await desk.until_stored(3)
+    assert [body["data"] for body in sender.bodies()] == [{"text": "of root"}]
 
 
 async def test_a_member_is_sent_what_happens_in_their_directories_alone(desk: WebhookDesk) -> None:

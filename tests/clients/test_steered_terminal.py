@@ -1,0 +1,144 @@
+"""OpenCode's terminal clients are steered by what docs/ide-plugins.md shows, as it stands there, and obey on their screens."""
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doc_snippets import SHOWN_BASE, blocks
+from model_server import ModelServer, model_server
+from running_server import ROOT, RunningServer, clean_environment, needed, serving, skip_or_fail, this_checkout
+from terminal import Terminal, terminal
+
+PROGRAMS = {"1.1.34": "opencode-linux-x64", "1.18.33": "opencode-linux-x64-newer"}
+OFFLINE = {
+    f"OPENCODE_DISABLE_{what}": "1"
+    for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "TERMINAL_TITLE")
+}
+ANSWER = "It holds two words."
+
+
+@dataclass(frozen=True)
+class Steered:
+    """A terminal client that listens, and its server."""
+
+    terminal: Terminal
+    model: ModelServer
+    server: RunningServer
+
+    def steer(self, path: str, body: Any = None) -> None:
+        assert self._post(f"/tui/{path}", body or {}) is True
+
+    def shows(self, message: str) -> bool:
+        """False: whether it is shown is to be seen."""
+        self.steer("show-toast", {"message": message, "variant": "info"})
+        return False
+
+    def new_session(self, title: str) -> str:
+        return str(self._post("/session", {"title": title})["id"])
+
+    def _post(self, path: str, body: Any) -> Any:
+        header = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{self.server.base}{path}", json.dumps(body).encode(), header, method="POST")
+        with urllib.request.urlopen(request, timeout=180) as response:
+            return json.load(response)
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
+    found = node_modules / "node_modules" / PROGRAMS[request.param] / "bin" / "opencode"
+    if not found.exists():
+        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
+    needed("tmux")
+    return found
+
+
+@pytest.fixture
+def steered(program: Path, tmp_path: Path) -> Iterator[Steered]:
+    with model_server() as model, _serving(model, tmp_path) as server, _attached(program, server, tmp_path / "home") as opened:
+        client = Steered(opened, model, server)
+        opened.wait_until(lambda screen: "It listens." in screen or client.shows("It listens."), "that it follows the events")
+        yield client
+
+
+@contextmanager
+def _serving(model: ModelServer, directory: Path) -> Iterator[RunningServer]:
+    model.think_seconds = 1  # the client loads a new session beside its first events, and forgets what it heard meanwhile
+    environment = {**this_checkout()[1], "OPENCODE_CONFIG_CONTENT": json.dumps(model.config()), "SHELL": "/bin/sh"}
+    with serving(this_checkout()[0], directory, environment) as running:
+        yield running
+
+
+@contextmanager
+def _attached(program: Path, server: RunningServer, home: Path) -> Iterator[Terminal]:
+    models = home / ".cache" / "opencode" / "models.json"
+    models.parent.mkdir(parents=True)
+    models.write_text("{}")
+    environment = clean_environment(home, TERM="xterm-256color", LC_ALL="C.UTF-8", **OFFLINE)
+    with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
+        opened.wait_for("Ask anything")
+        yield opened
+
+
+def documented() -> dict[str, str]:
+    """The requests of the page, by their paths, each as a program of its own."""
+    [block] = [block for block in blocks((ROOT / "docs" / "ide-plugins.md").read_text()) if block.kind == "sh steering"]
+    lines = block.code.splitlines()
+    requests = [line for line in lines if line.startswith("steer ")]
+    setting_up = [line for line in lines if line and line not in requests]
+    return {request.split()[1]: "\n".join(["set -e", *setting_up, request]) for request in requests}
+
+
+def test_a_client_does_what_the_page_shows(steered: Steered) -> None:
+    program, shown = documented(), steered.terminal
+
+    def run(path: str) -> None:
+        script = program[path].replace(SHOWN_BASE, steered.server.base)
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=180)
+        assert (done.returncode, done.stdout) == (0, "true"), done.stderr
+
+    steered.model.play([ANSWER])
+    run("append-prompt")
+    shown.wait_for("┃  Explain a.txt", without=ANSWER)
+    run("submit-prompt")
+    shown.wait_for("┃  Explain a.txt", ANSWER)
+    run("show-toast")
+    shown.wait_for("2 tests failed")
+    run("open-help")
+    shown.wait_for("Help", "ctrl+p")
+    shown.press("Escape")
+    shown.wait_for(ANSWER, without="in any context")
+    run("execute-command")
+    shown.wait_for("Sessions", "Search", f"● {ModelServer.TITLE}")
+
+
+def test_dialogs_open(steered: Steered) -> None:
+    for path, texts in {
+        "open-help": ("Help", "in any context"),
+        "open-sessions": ("Sessions", "Search"),
+        "open-themes": ("Themes", "monokai"),
+        "open-models": ("Select model", "● Main"),
+    }.items():
+        steered.steer(path)
+        steered.terminal.wait_for(*texts)
+        steered.terminal.press("Escape")
+        steered.terminal.wait_for("┃  Build", without=texts[-1])
+
+
+def test_a_prompt_is_written_and_cleared_and_a_session_selected(steered: Steered) -> None:
+    steered.steer("append-prompt", {"text": "first "})
+    steered.steer("publish", {"type": "tui.prompt.append", "properties": {"text": "second"}})
+    steered.terminal.wait_for("┃  first second")
+    steered.steer("clear-prompt")
+    steered.terminal.wait_for("Ask anything", without="first second")
+    steered.steer("select-session", {"sessionID": steered.new_session("Chosen by a plugin")})
+    steered.terminal.wait_for("Chosen by a plugin", without="Ask anything")
+    steered.steer("execute-command", {"command": "agent_cycle"})
+    steered.terminal.wait_for("┃  Plan")
+    steered.steer("execute-command", {"command": "session_new"})
+    steered.terminal.wait_for("Ask anything", without="Chosen by a plugin")
