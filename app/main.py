@@ -14,6 +14,7 @@ from starlette.types import Lifespan
 from app import __version__
 from app.api import (
     absent,
+    all_sessions,
     ask,
     config,
     directory,
@@ -159,7 +160,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redirect_slashes=False,
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
-    first = (session, message, event, server_routes, request, ask, config, directory, vcs, file)
+    first = (session, message, event, server_routes, request, ask, config, directory, vcs, file, all_sessions)
     seldom = (absent, worktree, search, mcp, share, transfer, usage, retention, webhook, terminals, terminal_connection)
     for part in (*first, *seldom, tui, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)

@@ -60,6 +60,7 @@ from app.runs.recovery import Recovery, UnfinishedReverts
 from app.runs.retention import REST, Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import Sandbox, open_sandbox
+from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.health import HealthCheck
@@ -480,6 +481,7 @@ def _sessions(core: _Core) -> SessionServices:
     return SessionServices(
         store=store,
         service=SessionService(store, core.gate, core.storage.leases),
+        all_sessions=AllSessions(store),
         forks=Forks(store, core.quota, core.gate),
         shares=Shares(store),
         statuses=Statuses(store),

@@ -52,6 +52,7 @@ class Permitted(Enum):
 
 
 _READ = (
+    "experimental.session.list "
     "session.list session.status session.get session.children session.todo session.diff session.messages session.message "
     "share.session permission.list question.list event.subscribe global.event auth.eventToken global.health lsp.status "
     "formatter.status mcp.status experimental.resource.list config.get config.providers provider.list provider.auth path.get "

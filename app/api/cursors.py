@@ -3,6 +3,16 @@
 from app.api.json_route import ServerRequest
 from app.schema.errors import BadRequest
 
+NEXT_CURSOR = "X-Next-Cursor"
+CURSOR_PATTERN = r"^[\w-]{1,40}$"
+
+
+def page_size(limit: float | None, cursor: str | None) -> int | None:
+    """None: all."""
+    if limit is None:
+        return None if cursor is None else 100
+    return max(int(min(limit, 1_000_000)), 1)
+
 
 class PageCursors:
     """Sealed for members, as the ids of events are: the numbers would tell how much others do."""
@@ -15,6 +25,9 @@ class PageCursors:
 
     def write(self, seq: int) -> str:
         return self._sealed.seal(seq).decode() if self._sealed else str(seq)
+
+    def header(self, seq: int | None) -> dict[str, str] | None:
+        return None if seq is None else {NEXT_CURSOR: self.write(seq)}
 
     def read(self, cursor: str) -> int:
         """Raises BadRequest."""

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from fastapi.responses import Response, StreamingResponse
 
-from app.api.cursors import PageCursors
+from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
 from app.api.deps import (
     TRUE,
     Directory,
@@ -30,8 +30,6 @@ from app.session.service import check_part_is_at, check_part_size
 
 routes = router(prefix="/session/{sessionID}", tags=["message"])
 
-CURSOR = "X-Next-Cursor"
-
 
 @routes.get("/message", operation_id="session.messages", response_model=list[MessageWithParts], responses=documented(400, 404))
 async def messages(
@@ -39,13 +37,13 @@ async def messages(
     session_id: SessionIdPath,
     limit: Annotated[float | None, Query(ge=0, description="Only the newest so many; 0: all")] = None,
     before: Annotated[
-        str | None, Query(pattern=r"^[\w-]{1,40}$", description="A cursor from X-Next-Cursor: the page before it")
+        str | None, Query(pattern=CURSOR_PATTERN, description="A cursor from X-Next-Cursor: the page before it")
     ] = None,
 ) -> Response:
-    count = max(int(min(limit, 1_000_000)), 1) if limit else 100 if before is not None else None
-    cursors = PageCursors(request, "before", CURSOR)
+    count = page_size(limit or None, before)
+    cursors = PageCursors(request, "before", NEXT_CURSOR)
     page = await request.services.sessions.store.page_json(session_id, count, None if before is None else cursors.read(before))
-    return json_bytes(page.body, headers={CURSOR: cursors.write(page.cursor)} if page.cursor is not None else None)
+    return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
 @routes.post(

@@ -1,6 +1,6 @@
 """Sessions: create, list, read, rename, delete, fork, abort."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from fastapi.responses import Response
@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from app.agent.definitions import find as find_agent
 from app.api.access import AdminsOnly, require_session
 from app.api.audit import CREATED
+from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
 from app.api.deps import (
     TRUE,
     Directory,
@@ -35,24 +36,30 @@ routes = router(prefix="/session", tags=["session"])
 async def list_sessions(
     request: ServerRequest,
     where: Directory,
-    directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
+    directory: Annotated[str | None, Query(description="Only sessions of exactly this directory, without scope and path")] = None,
+    scope: Annotated[Literal["project"] | None, Query(description="Of the whole project, whatever the directory is")] = None,
+    path: Annotated[str | None, Query(max_length=4096, description="Only sessions with this path, or one below it")] = None,
     roots: Annotated[str | None, Query(description="Any value: only sessions without a parent")] = None,
     start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
     search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
     limit: Annotated[float | None, Query(ge=0, description="At most so many, newest created first")] = None,
+    cursor: Annotated[
+        str | None, Query(pattern=CURSOR_PATTERN, description="From X-Next-Cursor: the page after it, of 100 without a limit")
+    ] = None,
 ) -> Response:
-    location = await location_of(request, where)
-    return json_bytes(
-        await request.services.sessions.service.list_json(
-            location,
-            directory=directory,
-            roots_only=bool(roots),
-            updated_since=start,
-            search=search,
-            limit=None if limit is None else max(int(min(limit, 1_000_000)), 1),
-            owner=request.principal.visible_owner,
-        )
+    cursors = PageCursors(request, "cursor", NEXT_CURSOR)
+    page = await request.services.sessions.service.page(
+        await location_of(request, where),
+        directory=directory if scope is None and path is None else None,
+        roots_only=bool(roots),
+        updated_since=start,
+        search=search,
+        limit=page_size(limit, cursor),
+        owner=request.principal.visible_owner,
+        path=path.rstrip("/") if path else None,
+        before=None if cursor is None else cursors.read(cursor),
     )
+    return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))

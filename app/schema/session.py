@@ -1,7 +1,9 @@
 from typing import Annotated, Literal
 
 import orjson
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, StrictBool, StrictFloat
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from app.schema.base import MessageID, Metadata, SessionID, Wire
 from app.schema.part import Tokens
@@ -84,6 +86,25 @@ class Session(Wire):
     revert: Revert | None = None
     owner: Annotated[str | None, Field(description="The user it belongs to, on a server with users")] = None
     pinned: Annotated[bool | None, Field(description="Stays, however old it is, when old sessions are deleted")] = None
+
+
+class ProjectSummary(Wire):
+    id: str
+    name: str | None = None
+    worktree: str
+
+
+class GlobalSession(Session):
+    """With its project; null for one that is not stored."""
+
+    project: ProjectSummary | None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        properties["project"] = {"anyOf": [properties["project"], {"type": "null"}]}
+        return schema
 
 
 class Todo(Wire):

@@ -42,7 +42,7 @@ def session_row(session: Session) -> dict[str, Any]:
         "body": session.model_dump_json(exclude=_SUMS, exclude_none=True),
         "reverting": session.revert is not None and bool(session.revert.unfinished),
         "path": session.path,
-        "archived": session.time.archived is not None,
+        "archived": bool(session.time.archived),
         **session_sums(session).columns(),
     }
 

@@ -26,7 +26,7 @@ from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.rows import json_array
 from app.session.session_sums import NOTHING, sums_of
-from app.session.store import Store
+from app.session.store import SessionsPage, Store
 from app.storage import queries, tables
 from app.storage.engine import Connection
 from app.storage.queries import SessionFilter
@@ -107,7 +107,7 @@ class SessionService:
         owners = await self._store.query(queries.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
-    async def list_json(
+    async def page(
         self,
         location: Location,
         *,
@@ -117,10 +117,15 @@ class SessionService:
         search: str | None = None,
         limit: int | None = None,
         owner: str | None = None,
-    ) -> bytes:
-        """Sessions of the whole project, newest created first; with `owner` those of one user."""
-        wanted = SessionFilter(location.project_id, directory, roots_only, updated_since, search, limit, owner=owner)
-        return await self._store.sessions_json(wanted)
+        path: str | None = None,
+        before: int | None = None,
+    ) -> SessionsPage:
+        """Sessions of the whole project, newest created first: with `owner` those of one user, `before` a cursor; all of them
+        without a `limit`."""
+        wanted = SessionFilter(
+            location.project_id, directory, roots_only, updated_since, search, limit, owner=owner, path=path, before=before
+        )
+        return await self._store.sessions_page(wanted) if limit else SessionsPage(await self._store.sessions_json(wanted), None)
 
     async def children_json(self, session_id: str, owner: str | None = None) -> bytes:
         session = await self._store.session(session_id)

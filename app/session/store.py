@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -66,6 +66,13 @@ class MessagePage:
     def __init__(self, body: bytes, cursor: int | None) -> None:
         self.body = body
         self.cursor = cursor
+
+
+class SessionsPage(NamedTuple):
+    """Sessions as JSON; `cursor` reads the next page, None when there is none."""
+
+    body: bytes
+    cursor: int | None
 
 
 class Store:
@@ -337,6 +344,11 @@ class Store:
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
+
+    async def sessions_page(self, wanted: SessionFilter) -> SessionsPage:
+        """As many as the filter's limit says."""
+        bodies, cursor = await self.query(queries.session_page, wanted)
+        return SessionsPage(rows.json_array(rows.valid_sessions(bodies)), cursor)
 
     async def sessions_in(self, wanted: SessionRange) -> list[Session]:
         """Without damaged ones. Raises UnknownAnchor."""

@@ -1,7 +1,7 @@
 """The read queries. Portable between SQLite and PostgreSQL."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -65,7 +65,8 @@ class UnknownAnchor(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """`updated_since` in epoch milliseconds; `limit` None for all."""
+    """`updated_since` in epoch milliseconds; `limit` None for all; `before`: only what was created before the session of that
+    sequence. `path`: only what is there or below."""
 
     project_id: str
     directory: str | None = None
@@ -76,6 +77,8 @@ class SessionFilter:
     parent_id: str | None = None
     owner: str | None = None
     """None: whoever they belong to."""
+    path: str | None = None
+    before: int | None = None
 
 
 def session_body(connection: Connection, session_id: str) -> str | None:
@@ -87,27 +90,96 @@ _SESSION_BODY = select(SESSION_JSON).where(SESSION.c.id == bindparam("id"))
 
 def session_bodies(connection: Connection, wanted: SessionFilter) -> list[str]:
     """Newest created first."""
-    return list(connection.execute(_sessions(wanted)).scalars())
+    return list(connection.execute(_sessions(wanted, SESSION_JSON)).scalars())
 
 
-def _sessions(wanted: SessionFilter) -> Select[Any]:
-    query = select(SESSION_JSON).where(SESSION.c.project_id == wanted.project_id).order_by(SESSION.c.seq.desc())
-    if wanted.directory is not None:
-        query = query.where(SESSION.c.directory == wanted.directory)
-    if wanted.roots_only:
-        query = query.where(SESSION.c.parent_id.is_(None))
+def session_page(connection: Connection, wanted: SessionFilter) -> tuple[list[str], int | None]:
+    """The same up to a limit, and where the next page begins, if there is one."""
+    assert wanted.limit is not None
+    rows = connection.execute(_sessions(replace(wanted, limit=wanted.limit + 1), SESSION_JSON, SESSION.c.seq)).all()
+    page = rows[: wanted.limit]
+    return [row.body for row in page], page[-1].seq if len(rows) > wanted.limit else None
+
+
+def _sessions(wanted: SessionFilter, *columns: ColumnElement[Any]) -> Select[Any]:
+    query = select(*columns).where(SESSION.c.project_id == wanted.project_id).order_by(SESSION.c.seq.desc())
+    query = query.where(*_conditions(wanted.directory, wanted.roots_only, wanted.updated_since, wanted.search, wanted.owner))
+    if wanted.path is not None:
+        query = query.where(or_(SESSION.c.path == wanted.path, _begins_with(SESSION.c.path, f"{wanted.path}/")))
     if wanted.parent_id is not None:
         query = query.where(SESSION.c.parent_id == wanted.parent_id)
-    if wanted.owner is not None:
-        query = query.where(SESSION.c.owner == wanted.owner, SESSION.c.owner != literal_column("''"))
-    if wanted.updated_since is not None:
-        query = query.where(SESSION.c.updated >= literal(wanted.updated_since, Float))
-    if wanted.search:
-        wanted_title = fold(wanted.search)
-        query = query.where(SESSION.c.title_folded.contains(wanted_title, autoescape=True) if wanted_title else false())
+    if wanted.before is not None:
+        query = query.where(SESSION.c.seq < wanted.before)
     if wanted.limit is not None:
         query = query.limit(wanted.limit)
     return query
+
+
+def _conditions(
+    directory: str | None, roots_only: bool, updated_since: float | None, search: str | None, owner: str | None
+) -> Iterator[ColumnElement[bool]]:
+    if directory is not None:
+        yield SESSION.c.directory == directory
+    if roots_only:
+        yield SESSION.c.parent_id.is_(None)
+    if owner is not None:
+        yield from (SESSION.c.owner == owner, SESSION.c.owner != literal_column("''"))
+    if updated_since is not None:
+        yield SESSION.c.updated >= literal(updated_since, Float)
+    if search:
+        title = fold(search)
+        yield SESSION.c.title_folded.contains(title, autoescape=True) if title else false()
+
+
+def _begins_with(column: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
+    """Case counts, as SQLite's LIKE does not have it."""
+    return func.substr(column, 1, len(beginning)) == beginning
+
+
+@dataclass(frozen=True, slots=True)
+class AllSessionsFilter:
+    """`directories`: only those in one of them; None for any. `updated_before` and `updated_since` in epoch milliseconds."""
+
+    limit: int
+    directories: Collection[str] | None = None
+    roots_only: bool = False
+    updated_since: float | None = None
+    updated_before: float | None = None
+    search: str | None = None
+    archived: bool = False
+    owner: str | None = None
+
+
+def directories_of_sessions(connection: Connection, owner: str | None) -> list[str]:
+    query = select(SESSION.c.directory).distinct().where(*_conditions(None, False, None, None, owner))
+    return list(connection.execute(query).scalars())
+
+
+def updated_sessions(connection: Connection, wanted: AllSessionsFilter) -> tuple[Sequence[Row[Any]], int | None]:
+    """Of all projects, the newest updated first, each with its `project_id`; and the time before which those of the next page
+    were updated. Those of one millisecond stand on one page: a page of them alone may have more than the limit."""
+    query = _updated_sessions(wanted)
+    rows = connection.execute(query.limit(wanted.limit + 1)).all()
+    if len(rows) <= wanted.limit:
+        return rows, None
+    begun = rows[-1].updated
+    page = [row for row in rows if row.updated != begun] or connection.execute(query.where(SESSION.c.updated == begun)).all()
+    return page, page[-1].updated
+
+
+def _updated_sessions(wanted: AllSessionsFilter) -> Select[Any]:
+    query = select(SESSION_JSON, SESSION.c.project_id, SESSION.c.updated)
+    query = query.order_by(SESSION.c.updated.desc(), SESSION.c.seq.desc())
+    query = query.where(*_conditions(None, wanted.roots_only, wanted.updated_since, wanted.search, wanted.owner))
+    if wanted.directories is not None:
+        query = query.where(SESSION.c.directory.in_(wanted.directories))
+    if wanted.updated_before is not None:
+        query = query.where(SESSION.c.updated < literal(wanted.updated_before, Float))
+    return query if wanted.archived else query.where(~SESSION.c.archived)
+
+
+def bodies_of_projects(connection: Connection, project_ids: Collection[str]) -> list[str]:
+    return list(connection.execute(select(PROJECT.c.body).where(PROJECT.c.id.in_(project_ids))).scalars())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +199,7 @@ class SessionRange:
 
 def session_range(connection: Connection, wanted: SessionRange) -> list[str]:
     """The bodies, in the order wanted. Raises UnknownAnchor."""
-    query, newer = select(SESSION.c.body), not wanted.newest_first
+    query, newer = select(SESSION_JSON), not wanted.newest_first
     if wanted.anchor is not None:
         newer = wanted.newer
         seq = connection.execute(select(SESSION.c.seq).where(SESSION.c.id == wanted.anchor)).scalar_one_or_none()

@@ -832,6 +832,37 @@ class GlobalEvent(Wire):
     payload: Event
 
 
+class GlobalSession(Wire):
+    """With its project; null for one that is not stored."""
+
+    id: str
+    slug: str
+    project_id: Annotated[str, Field(alias="projectID")]
+    directory: str
+    path: str | None = None
+    """The directory, relative to the top of its checkout; empty: that top"""
+    parent_id: Annotated[str | None, Field(alias="parentID")] = None
+    summary: SessionSummary | None = None
+    cost: float
+    """Of its steps, in dollars"""
+    tokens: Tokens
+    """Of its steps"""
+    share: Share | None = None
+    title: str
+    agent: str | None = None
+    model: SessionModel | None = None
+    metadata: dict[str, Any] | None = None
+    version: str
+    time: SessionTime
+    permission: list[Rule] | None = None
+    revert: Revert | None = None
+    owner: str | None = None
+    """The user it belongs to, on a server with users"""
+    pinned: bool | None = None
+    """Stays, however old it is, when old sessions are deleted"""
+    project: ProjectSummary | None
+
+
 class GroupUsage(Wire):
     tokens: Tokens
     cost: float
@@ -1311,6 +1342,12 @@ class ProjectIcon(Wire):
     url: str | None = None
     override: str | None = None
     color: str | None = None
+
+
+class ProjectSummary(Wire):
+    id: str
+    name: str | None = None
+    worktree: str
 
 
 class ProjectTime(Wire):

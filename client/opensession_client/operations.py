@@ -11,17 +11,29 @@ from opensession_client.operation import Operation, segment
 def session_list(
     *,
     directory: str | None = None,
+    scope: Literal["project"] | None = None,
+    path: str | None = None,
     roots: str | None = None,
     start: float | None = None,
     search: str | None = None,
     limit: float | None = None,
+    cursor: str | None = None,
 ) -> Operation[list[models.Session]]:
     """GET /session"""
     return Operation(
         "GET",
         "/session",
         list[models.Session],
-        query={"directory": directory, "roots": roots, "start": start, "search": search, "limit": limit},
+        query={
+            "directory": directory,
+            "scope": scope,
+            "path": path,
+            "roots": roots,
+            "start": start,
+            "search": search,
+            "limit": limit,
+            "cursor": cursor,
+        },
     )
 
 
@@ -503,6 +515,33 @@ def file_read(*, path: str, directory: str | None = None) -> Operation[models.Vi
 def file_status(*, directory: str | None = None) -> Operation[list[models.ChangedFile]]:
     """GET /file/status"""
     return Operation("GET", "/file/status", list[models.ChangedFile], query={"directory": directory})
+
+
+def experimental_session_list(
+    *,
+    directory: str | None = None,
+    roots: bool | None = None,
+    start: float | None = None,
+    cursor: float | None = None,
+    search: str | None = None,
+    limit: float | None = None,
+    archived: bool | None = None,
+) -> Operation[list[models.GlobalSession]]:
+    """GET /experimental/session"""
+    return Operation(
+        "GET",
+        "/experimental/session",
+        list[models.GlobalSession],
+        query={
+            "directory": directory,
+            "roots": roots,
+            "start": start,
+            "cursor": cursor,
+            "search": search,
+            "limit": limit,
+            "archived": archived,
+        },
+    )
 
 
 def experimental_capabilities_get(*, directory: str | None = None) -> Operation[models.ExperimentalCapabilities]:

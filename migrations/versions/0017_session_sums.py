@@ -104,7 +104,7 @@ def _filled(row: Any, worktree: Any) -> dict[str, Any] | None:
     path = _path(row.directory, worktree)
     if path is not None:
         body["path"] = path
-    archived = _of(body, "time").get("archived") is not None
+    archived = bool(_of(body, "time").get("archived"))
     return {"of": row.seq, "new_path": path, "new_archived": archived, "new_body": json.dumps(body, separators=(",", ":"))}
 
 

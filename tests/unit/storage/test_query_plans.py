@@ -86,6 +86,20 @@ async def test_patches_are_looked_up_among_patches(storage: Storage, query: Call
     assert line.replace("COVERING ", "") == "SEARCH part USING INDEX part_patches (session_id=?)"
 
 
+@pytest.mark.parametrize("before", [None, 7])
+async def test_a_page_of_a_project_s_sessions_is_read_in_the_order_of_an_index(storage: Storage, before: int | None) -> None:
+    wanted = queries.SessionFilter("p", limit=2, before=before)
+    plan = await plans(storage, lambda connection, _: queries.session_page(connection, wanted))
+    assert [line for line in plan if "session_by_project" in line] and sorted_or_scanned(plan) == []
+
+
+@pytest.mark.parametrize("before", [None, 7])
+async def test_a_page_of_all_sessions_is_read_in_the_order_of_an_index(storage: Storage, before: float | None) -> None:
+    wanted = queries.AllSessionsFilter(limit=2, updated_before=before)
+    plan = await plans(storage, lambda connection, _: queries.updated_sessions(connection, wanted))
+    assert [line for line in plan if "session_by_update" in line] and not [line for line in plan if "TEMP B-TREE" in line]
+
+
 async def test_unfinished_reverts_are_looked_up_among_themselves(storage: Storage) -> None:
     plan = await plans(storage, lambda connection, _: queries.unfinished_reverts(connection))
     assert plan[0] == "SCAN session USING INDEX session_reverting"

@@ -1,0 +1,56 @@
+"""The sessions of all directories that a client may work in."""
+
+import asyncio
+import os
+from typing import Annotated
+
+from fastapi import Query
+from fastapi.responses import Response
+
+from app.api.access import may_enter
+from app.api.cursors import NEXT_CURSOR, page_size
+from app.api.deps import documented, json_bytes
+from app.api.json_route import ServerRequest, router
+from app.schema.session import GlobalSession
+from app.storage.queries import AllSessionsFilter
+
+routes = router(tags=["session"])
+
+
+@routes.get(
+    "/experimental/session",
+    operation_id="experimental.session.list",
+    response_model=list[GlobalSession],
+    responses=documented(400),
+)
+async def list_all_sessions(
+    request: ServerRequest,
+    directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
+    roots: Annotated[bool, Query(description="Only sessions without a parent")] = False,
+    start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
+    cursor: Annotated[float | None, Query(description="From X-Next-Cursor: only sessions updated before this time (ms)")] = None,
+    search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
+    limit: Annotated[float, Query(ge=0, description="How many, newest updated first; more of one millisecond")] = 100,
+    archived: Annotated[bool, Query(description="Archived ones too")] = False,
+) -> Response:
+    wanted = AllSessionsFilter(
+        limit=page_size(limit, None) or 100,
+        directories=await _directories(request, directory),
+        roots_only=roots,
+        updated_since=start,
+        updated_before=cursor,
+        search=search,
+        archived=archived,
+        owner=request.principal.visible_owner,
+    )
+    page = await request.services.sessions.all_sessions.page(wanted)
+    return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
+
+
+async def _directories(request: ServerRequest, directory: str | None) -> list[str] | None:
+    """Those that the client may work in and wants to see; None for all of them."""
+    app, principal = request.services, request.principal
+    known = await app.sessions.all_sessions.directories(principal.visible_owner) if directory is None else [directory]
+    real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
+    allowed = [each for each, without_links in zip(known, real, strict=True) if may_enter(app, principal, without_links)]
+    return None if directory is None and len(allowed) == len(known) else allowed
