@@ -39,7 +39,7 @@ async def list_sessions(
     directory: Annotated[str | None, Query(description="Only sessions of exactly this directory, without scope and path")] = None,
     scope: Annotated[Literal["project"] | None, Query(description="Of the whole project, whatever the directory is")] = None,
     path: Annotated[str | None, Query(max_length=4096, description="Only sessions with this path, or one below it")] = None,
-    roots: Annotated[str | None, Query(description="Any value: only sessions without a parent")] = None,
+    roots: Annotated[str | None, Query(description="Any value but false: only sessions without a parent")] = None,
     start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
     search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
     limit: Annotated[float | None, Query(ge=0, description="At most so many, newest created first")] = None,
@@ -51,7 +51,7 @@ async def list_sessions(
     page = await request.services.sessions.service.page(
         await location_of(request, where),
         directory=directory if scope is None and path is None else None,
-        roots_only=bool(roots),
+        roots_only=bool(roots) and roots != "false",
         updated_since=start,
         search=search,
         limit=page_size(limit, cursor),

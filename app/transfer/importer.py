@@ -45,14 +45,14 @@ class SessionChanged(ServiceError):
 @dataclass(frozen=True, slots=True)
 class Destination:
     """Where imported sessions belong: `location` names their directory and project, `owner` the user (empty: nobody). A directory
-    that is not on this machine has the path that the source says."""
+    that is not on this machine has the path that the source says, if it says one."""
 
     location: Location
     owner: str = ""
     is_here: bool = True
 
-    def path_of(self, session: Session) -> str | None:
-        return self.location.path if self.is_here else session.path
+    def path_of(self, session: Session) -> str:
+        return self.location.path if self.is_here or session.path is None else session.path
 
 
 class Importer:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,35 +87,37 @@ def _taken(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fill_from_bodies() -> None:
-    """The path is known where the directory is in the checkout that the project names; of other checkouts nothing is stored."""
-    worktrees = {row.id: _parsed(row.body).get("worktree") for row in op.get_bind().execute(sa.select(PROJECT))}
+    checkouts = {row.id: _checkouts(_parsed(row.body)) for row in op.get_bind().execute(sa.select(PROJECT))}
     fill = sa.update(SESSION).where(SESSION.c.seq == sa.bindparam("of"))
     fill = fill.values({name: sa.bindparam(f"new_{name}") for name in ("path", "archived", "body")})
     for rows in _batches(SESSION, [SESSION.c.project_id, SESSION.c.directory]):
-        filled = [filled for row in rows if (filled := _filled(row, worktrees.get(row.project_id)))]
+        filled = [filled for row in rows if (filled := _filled(row, checkouts.get(row.project_id, [])))]
         if filled:
             op.get_bind().execute(fill, filled)
 
 
-def _filled(row: Any, worktree: Any) -> dict[str, Any] | None:
+def _filled(row: Any, checkouts: list[str]) -> dict[str, Any] | None:
     """None for a damaged one, which stays as it is."""
     body = _parsed(row.body)
     if not body:
         return None
-    path = _path(row.directory, worktree)
-    if path is not None:
-        body["path"] = path
+    body["path"] = path = _path(row.directory, checkouts)
     archived = bool(_of(body, "time").get("archived"))
     return {"of": row.seq, "new_path": path, "new_archived": archived, "new_body": json.dumps(body, separators=(",", ":"))}
 
 
-def _path(directory: str, worktree: Any) -> str | None:
-    if not isinstance(worktree, str):
-        return None
-    if not Path(directory).is_relative_to(worktree):
-        return None
-    path = str(Path(directory).relative_to(worktree))
-    return "" if path == "." else path
+def _checkouts(project: dict[str, Any]) -> list[str]:
+    """All that are known of a project."""
+    others = project.get("sandboxes")
+    found = [project.get("worktree"), *(others if isinstance(others, list) else [])]
+    return [each for each in found if isinstance(each, str)]
+
+
+def _path(directory: str, checkouts: list[str]) -> str:
+    """In the innermost checkout; in none, as outside of git, it is the path from the root."""
+    within = [each for each in checkouts if Path(directory).is_relative_to(each)]
+    path = os.path.relpath(directory, max(within, key=len, default="/"))
+    return "" if path == os.curdir else path
 
 
 def _batches(table: Any, columns: list[Any], *wanted: Any) -> Iterator[list[Any]]:
