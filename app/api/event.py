@@ -29,6 +29,7 @@ from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
 from app.telemetry.observer import Observer
+from app.timeline import live
 
 routes = router(tags=["event"])
 
@@ -213,10 +214,27 @@ async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> As
         async for piece in _missed(app, listener, _number(app, listener, wanted.cursor)):
             yield piece
     listener.repeat(Event.of(EventServerHeartbeat(), journaled=False), app.events.heartbeat_seconds)
-    while (published := await listener.next()) is not None:
-        yield published
+    async for piece in _published(app, listener):
+        yield piece
     if wanted.ids and app.draining.has_begun:
         yield _retry_hint(listener)
+
+
+async def _published(app: Services, listener: Listener) -> AsyncIterator[Written]:
+    if listener.form.second:
+        async for piece in live.written(app.sessions.timeline, listener):
+            yield piece
+    while (published := await listener.next()) is not None:
+        yield published
+
+
+async def _replayed(app: Services, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[Written]:
+    if listener.form.second:
+        async for piece in live.with_session_events(app.sessions.timeline, frames, listener.form):
+            yield piece
+    else:
+        for written in pieces(frames, listener.form):
+            yield written
 
 
 def _retry_hint(listener: Listener) -> bytes:
@@ -241,7 +259,7 @@ async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterat
     while True:
         if page.resync:
             yield _frame(listener, EventServerResync(), page.upto)
-        for piece in pieces(map(listener.frame, page.events), listener.form):
+        async for piece in _replayed(app, listener, list(map(listener.frame, page.events))):
             yield piece
         if page.last or listener.closed:
             return

@@ -72,6 +72,19 @@ _MENTIONS: Mapping[str, _Mentions] = {
 }
 
 
+def is_telling(payload: bytes) -> bool:
+    """Whether an event's JSON is of a type that something may be told of."""
+    return payload.startswith(_TELLING)
+
+
+def is_of_this_api(payload: bytes) -> bool:
+    return payload.startswith(_OWN)
+
+
+_OWN = b'{"type":"%b' % PREFIX.encode()
+_TELLING = (*(b'{"type":"%b"' % kind.encode() for kind in (*_MENTIONS, "session.status")), _OWN)
+
+
 def mention(event: JournalEvent) -> Mention | None:
     found = _MENTIONS.get(event.type)
     return found(event.properties) if found else None
@@ -107,7 +120,10 @@ class JournalTranslation:
     def _of(self, event: JournalEvent) -> list[Happening]:
         if event.type.startswith(PREFIX):
             data = {name: value for name, value in event.properties.items() if name not in ("sessionID", "timestamp")}
-            return [Happening(Moment(str(event.seq), Phase.ENDED), event.type, event.time, data)]
+            time = event.properties.get("timestamp", event.time)
+            return [Happening(Moment(str(event.seq), Phase.ENDED), event.type, time, data)]
+        if event.type == "session.status":
+            return _retried(event)
         named = mention(event)
         if named is None:
             return []
@@ -135,13 +151,22 @@ ADMITTED = f"{PREFIX}prompt.admitted"
 PROMPTED = f"{PREFIX}prompted"
 
 
+def _retried(event: JournalEvent) -> list[Happening]:
+    status = event.properties["status"]
+    if status["type"] != "retry":
+        return []
+    error = {"message": status["message"], "isRetryable": True}
+    data = {"attempt": status["attempt"], "error": error}
+    return [Happening(Moment(str(event.seq), Phase.ENDED), f"{PREFIX}retried", event.time, data)]
+
+
 def _delivered_by(delivery: Delivery, happening: Happening) -> Happening:
     return happening._replace(data={**happening.data, "delivery": delivery}) if "delivery" in happening.data else happening
 
 
 def session_event(session_id: str, happening: Happening, seq: int) -> TimelineEvent:
     return TimelineEvent(
-        id=f"evt_{seq:014x}",
+        id=numbers.event_id(seq).wire(None).decode(),
         type=happening.type,
         durable=EventNumber(aggregate_id=session_id, seq=seq, version=version_of(happening.type)),
         data={"timestamp": happening.time, "sessionID": session_id, **happening.data},

@@ -10,6 +10,8 @@ What was stored before the journal begins is counted from 1.
 import zlib
 from typing import NamedTuple
 
+from app.bus.event_id import EventId
+
 _DIGEST_BITS = 20
 _POSITION_BITS = 2
 LARGEST = (1 << 53) - 1
@@ -29,6 +31,11 @@ def number(journal_seq: int, position: int, digest: int) -> int:
 def place(seq: int) -> JournalPlace:
     journal_seq = seq >> (_DIGEST_BITS + _POSITION_BITS)
     return JournalPlace(journal_seq, seq & ((1 << _DIGEST_BITS) - 1))
+
+
+def event_id(seq: int) -> EventId:
+    """The id of the event with a number: with it a client resumes behind the journal's event."""
+    return EventId(place(seq).journal_seq, 1 + (seq & ((1 << (_DIGEST_BITS + _POSITION_BITS)) - 1)))
 
 
 def digest(record: str, event_type: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from app.bus.base import EventBus
+from app.bus.base import Event, EventBus
 from app.bus.listener import Listener
 from app.schema.errors import BadRequest, MessageNotFound, SessionNotFound
 from app.schema.message import MessageWithParts
@@ -23,7 +23,17 @@ from app.storage.queries import MessageRange
 from app.timeline import numbers
 from app.timeline.entries import entries, entry, summary_request
 from app.timeline.events import Happening, happenings
-from app.timeline.journal import ADMITTED, PROMPTED, JournalEvent, JournalTranslation, mention, session_event, session_of
+from app.timeline.journal import (
+    ADMITTED,
+    PROMPTED,
+    JournalEvent,
+    JournalTranslation,
+    is_telling,
+    mention,
+    session_event,
+    session_of,
+)
+from app.util import clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,11 @@ class Timeline:
     async def stored_prompts(self, session_id: str, message_id: str) -> list[MessageWithParts]:
         """With this id, stored or in the queue."""
         return await self._database.read(partial(_stored_prompts, session_id=session_id, message_id=message_id))
+
+    async def told_by(self, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
+        """By their numbers in the journal, what is told of events of it, of whatever sessions."""
+        telling = [event for event in published if event.seq is not None and is_telling(event.payload)]
+        return await self._database.read(partial(_told_by, journal=list(map(_published, telling)))) if telling else {}
 
     # Messages.
 
@@ -242,7 +257,10 @@ def _next_events(
 
 
 def _of_journal(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
-    journal = _journal(connection, session_id, seen)
+    return _translated(connection, session_id, _journal(connection, session_id, seen))
+
+
+def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:
     named = {found.message_id for event in journal if (found := mention(event)) is not None}
     if not named:
         return JournalTranslation(session_id, {}).events(journal)
@@ -258,6 +276,22 @@ def _happened(connection: Connection, session_id: str, stored: queries.StoredMes
         if prompt is not None:
             found.setdefault(prompt.id, [each for each in happenings(prompt, "queue") if each.type == ADMITTED])
     return found
+
+
+def _told_by(connection: Connection, journal: Sequence[JournalEvent]) -> dict[int, list[TimelineEvent]]:
+    of_session: dict[str, list[JournalEvent]] = {}
+    for event in journal:
+        of_session.setdefault(session_of(event.type, event.properties) or "", []).append(event)
+    told: dict[int, list[TimelineEvent]] = {}
+    for session_id, events in of_session.items():
+        for each in _translated(connection, session_id, events):
+            told.setdefault(numbers.place(each.durable.seq).journal_seq, []).append(each)
+    return told
+
+
+def _published(event: Event) -> JournalEvent:
+    content = orjson.loads(event.payload)
+    return JournalEvent(event.seq or 0, clock.now_ms(), content["type"], content["properties"])
 
 
 def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:

@@ -157,3 +157,44 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
         async with app.events(f"/api/session/{session}/event") as events:
             await app.call("DELETE", f"/session/{session}")
             await events.until_ended()
+
+
+# On the stream of all events.
+
+
+async def test_the_stream_of_all_events_tells_the_same_with_the_same_numbers(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=TURNS) as app:
+        session = await begin(app)
+        async with app.events("/api/event") as events:
+            await begin(app, "Hi", session=session)
+            await events.until("session.idle")
+        told_here = [event.data for event in events.seen if event.type.startswith("session.next.")]
+        numbered = [event for event in told_here if "durable" in event]
+        whole = await history(app, session)
+    started = [event for event in whole if event["type"] == "session.next.text.started"]
+    assert [{"id": e["id"], "type": e["type"], "durable": e["durable"], "data": e["data"]} for e in numbered] == [
+        event for event in whole if event not in started
+    ]
+    assert {event["location"]["directory"] for event in told_here} == {str(app.directory)}
+    for text in ("One.", "Two."):
+        ended = next(event["data"] for event in whole if event["data"].get("text") == text)
+        of_text = [event for event in told_here if event["data"].get("textID") == ended["textID"]]
+        assert [event["type"].rpartition(".")[2] for event in of_text][0 :: len(of_text) - 1] == ["started", "ended"]
+        assert "".join(event["data"].get("delta", "") for event in of_text) == text
+    ids = [event.event_id for event in events.seen]
+    assert len(ids) == len(set(ids))
+
+
+async def test_what_was_missed_on_the_stream_of_all_events_is_told_too(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=TURNS) as app:
+        session = await begin(app)
+        async with app.events("/api/event") as events:
+            await app.post(f"/api/session/{session}/agent", {"agent": "plan"}, expect=204)
+            switched = await events.until("session.next.agent.switched")
+        await begin(app, "Hi", session=session)
+        whole = await history(app, session)
+        async with app.events("/api/event", cursor=switched.event_id) as events:
+            await events.until("session.next.step.ended", count=2)
+    missed = [event.data["durable"]["seq"] for event in events.seen if "durable" in event.data]
+    assert set(missed) <= set(seqs(whole))
+    assert [event.type for event in events.seen].count("session.next.prompted") == 1

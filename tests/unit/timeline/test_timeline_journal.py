@@ -110,6 +110,14 @@ def test_a_queued_prompt_is_admitted_when_it_is_queued() -> None:
     assert [numbers.place(event.durable.seq).journal_seq for event in events] == [3, 3]
 
 
+def test_a_retry_says_why() -> None:
+    status = {"type": "retry", "attempt": 2, "message": "slow down", "next": 9}
+    busy = ("session.status", {"sessionID": "ses_1", "status": {"type": "busy"}})
+    [event] = told([], busy, ("session.status", {"sessionID": "ses_1", "status": status}))
+    assert event.type == "session.next.retried"
+    assert (event.data["attempt"], event.data["error"]) == (2, {"message": "slow down", "isRetryable": True})
+
+
 def test_events_of_this_api_go_through() -> None:
     switched = {"sessionID": "ses_1", "timestamp": 7, "messageID": "msg_s", "agent": "plan"}
     [event] = told([], ("session.next.agent.switched", switched))
