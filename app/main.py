@@ -175,4 +175,5 @@ def access_of(settings: Settings, hostname: str) -> Access:
         hosts=frozenset(name for name in (hostname, public) if name),
         any_address=not is_loopback(hostname),
         origins=settings.allowed_origins,
+        loopback_origins=settings.allows_loopback_origins,
     )

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.util import paths
 
+LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -34,7 +35,8 @@ class Settings(BaseSettings):
     """The address people reach the server by, when it is not the one it binds to; its host is accepted in `Host`."""
 
     cors_origins: str = ""
-    """Web origins that may call the server from a browser, separated by commas, exact (`https://app.example.com`)."""
+    """Web origins that may call the server from a browser, separated by commas: exact (`https://app.example.com`), or `loopback`
+    for every page of this machine (`http://localhost:3000`, `127.0.0.1`, `[::1]`)."""
 
     script: Path | None = None
     """A JSON file of turns for the scripted provider to play, for tests of clients."""
@@ -169,7 +171,11 @@ class Settings(BaseSettings):
 
     @property
     def allowed_origins(self) -> frozenset[str]:
-        return frozenset(origin.strip() for origin in self.cors_origins.split(",") if origin.strip())
+        return frozenset(origin.strip() for origin in self.cors_origins.split(",") if origin.strip()) - {LOOPBACK_ORIGINS}
+
+    @property
+    def allows_loopback_origins(self) -> bool:
+        return LOOPBACK_ORIGINS in [origin.strip() for origin in self.cors_origins.split(",")]
 
     @property
     def resolved_database_url(self) -> str:

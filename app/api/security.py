@@ -8,6 +8,7 @@
 
 import asyncio
 import ipaddress
+import re
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -43,6 +44,8 @@ class Access:
     hosts: frozenset[str] = frozenset()
     any_address: bool = False
     origins: frozenset[str] = frozenset()
+    loopback_origins: bool = False
+    """Whether pages of this machine may call, whatever their port."""
 
     def knows_host(self, header: str | None) -> bool:
         name = _host_name(header)
@@ -53,7 +56,7 @@ class Access:
     def knows_origin(self, origin: str, host: str | None) -> bool:
         """Configured, or the page comes from this server itself."""
         own = host is not None and self.knows_host(host) and _authority(origin) == host.lower()
-        return own or origin in self.origins
+        return own or origin in self.origins or (self.loopback_origins and is_loopback_origin(origin))
 
 
 def _host_name(header: str | None) -> str | None:
@@ -76,6 +79,13 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_LOOPBACK_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?")
+
+
+def is_loopback_origin(origin: str) -> bool:
+    return _LOOPBACK_ORIGIN.fullmatch(origin) is not None
 
 
 def is_loopback(hostname: str) -> bool:
@@ -181,7 +191,7 @@ class Guard:
         if not self._access.knows_host(host):
             return _foreign_host()
         if origin is not None and not self._access.knows_origin(origin, host):
-            return _foreign_origin("connect")
+            return _foreign_origin(origin, "connect")
         try:
             admission = await self._login.admit_connection(scope, headers.get("authorization"))
         except StorageError as error:
@@ -236,15 +246,21 @@ def _foreign_host() -> Refusal:
     return Refusal(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
 
 
-def _foreign_origin(to_do: str) -> Refusal:
-    message = f"Pages of that origin may not {to_do} here. OPENSESSION_CORS_ORIGINS lists those that may."
+_SHOWN_OF_ORIGIN = 200
+"""Characters: clients send what they like."""
+
+
+def _foreign_origin(origin: str, to_do: str) -> Refusal:
+    name = f"`{origin[:_SHOWN_OF_ORIGIN]}`"
+    local = ", or `loopback`, which lets in every page of this machine" if is_loopback_origin(origin) else ""
+    message = f"Pages of {name} may not {to_do} here. OPENSESSION_CORS_ORIGINS lists the origins that may: add {name}{local}."
     return Refusal(403, "OriginForbiddenError", message)
 
 
 def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
     if listed or "origin" not in headers or scope["method"] in _READING:
         return None
-    return _foreign_origin("write")
+    return _foreign_origin(headers["origin"], "write")
 
 
 def _is_json(content_type: str | None) -> bool:

@@ -117,6 +117,57 @@ async def test_origins_are_matched_exactly(tmp_path: Path, origin: str) -> None:
         assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
 
 
+LOOPBACK = ["http://localhost:3000", "http://localhost", "https://localhost:8443", "http://127.0.0.1:5173", "http://[::1]:3000"]
+
+
+@pytest.mark.parametrize("origin", [*LOOPBACK, LISTED])
+async def test_pages_of_this_machine_may_write_where_loopback_is_listed(tmp_path: Path, origin: str) -> None:
+    async with running_app(tmp_path, cors_origins=f"loopback, {LISTED}") as app:
+        response = await app.client.post("/session", json={}, headers={"origin": origin})
+        assert response.status_code == 200 and response.headers["access-control-allow-origin"] == origin
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://localhost.evil.example",
+        "http://localhost:3000.evil.example",
+        "http://evil.example:localhost",
+        "http://sub.localhost:3000",
+        "http://localhost@evil.example",
+        "http://evil.example@localhost",
+        "http://localhost:3000/",
+        "http://localhost:3000\n",
+        "http://127.0.0.1.evil.example",
+        "http://127.0.0.2:3000",
+        "http://[::2]",
+        "file://localhost",
+        "localhost:3000",
+        "loopback",
+        "null",
+        FOREIGN,
+    ],
+)
+async def test_other_pages_may_not_where_loopback_is_listed(tmp_path: Path, origin: str) -> None:
+    async with running_app(tmp_path, cors_origins="loopback") as app:
+        response = await app.client.post("/session", json={}, headers={"origin": origin})
+        assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize("origin", LOOPBACK)
+async def test_pages_of_this_machine_may_not_write_by_default(app: RunningApp, origin: str) -> None:
+    response = await app.client.post("/session", json={}, headers={"origin": origin})
+    message = response.json()["data"]["message"]
+    assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
+    assert f"`{origin}`" in message and "OPENSESSION_CORS_ORIGINS" in message and "`loopback`" in message
+
+
+async def test_the_refusal_names_the_origin_and_the_setting(app: RunningApp) -> None:
+    response = await app.client.post("/session", json={}, headers={"origin": FOREIGN})
+    message = response.json()["data"]["message"]
+    assert f"`{FOREIGN}`" in message and "OPENSESSION_CORS_ORIGINS" in message and "loopback" not in message
+
+
 @pytest.mark.parametrize("origin", [LISTED, "https://second.example", OURS])
 async def test_listed_origins_and_the_servers_own_may_write(tmp_path: Path, origin: str) -> None:
     async with running_app(tmp_path, cors_origins=f"{LISTED}, https://second.example") as app:

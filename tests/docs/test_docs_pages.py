@@ -19,7 +19,7 @@ CHECKED_ELSEWHERE = {
     "docs/architecture.md": ["mermaid"],
     "docs/cli.md": ["text terminal"],
     "docs/configuration.md": ["python plugin", "python tool"],
-    "docs/frontends.md": ["sh types", "text types", "ts types"],
+    "docs/frontends.md": ["sh frontend", "sh types", "text types", "ts types"],
     "docs/ide-plugins.md": ["sh steering"],
     "docs/operations.md": ["nginx", "caddy", "ini oidc", "sh oidc", "text oidc"],
     "docs/observability.md": ["yaml prometheus"],
