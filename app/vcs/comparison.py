@@ -33,7 +33,11 @@ WHOLE_FILE = 100_000_000
 """Lines of context that no file has."""
 Mode = Literal["git", "branch"]
 _OPTIONS = (
-    *("--literal-pathspecs", "-c", "core.quotePath=false", "-c", "core.splitIndex=false"),
+    *(
+        "--literal-pathspecs",
+        "-c",
+        "core.quotePath=false",
+    ),
     *("-c", f"core.bigFileThreshold={MAX_PATCH_BYTES}"),  # larger files are compared as binaries, of which nothing is shown
 )
 _DIFF = (

@@ -1,5 +1,6 @@
 """What differs from a commit, and patches: `/vcs`, `/vcs/status`, `/vcs/diff`, `/vcs/diff/raw`, `/vcs/apply`."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from copied_database import copy_database
 from running_app import RunningApp, make_workspace, running_app
 from turns import until
 from user_logins import user
@@ -82,6 +84,7 @@ def change_everything(directory: Path) -> None:
     (directory / "data.bin").write_bytes(bytes(range(256)))
     (directory / "run.sh").write_text("true\n")
     (directory / "type").write_text("a file\n")
+    (directory / "ignored too").write_text("but known\n")
     commit(directory)
     (directory / "a.txt").write_text("hello\nWORLD\n")
     (directory / "gone.txt").unlink()
@@ -98,7 +101,7 @@ def change_everything(directory: Path) -> None:
     (directory / "same.txt").touch()
     (directory / "type").unlink()
     (directory / "type").symlink_to("/etc/passwd")
-    (directory / ".gitignore").write_text("ignored\n")
+    (directory / ".gitignore").write_text("ignored*\n")
     (directory / "ignored").write_text("i\n")
     make_workspace(directory / "nested")
 
@@ -389,6 +392,19 @@ class TestApply:
                 (app.directory / "go").touch()
                 await events.until("session.idle")
             await apply(app, new_file("sub/n.txt", "n"))
+
+
+async def test_a_patch_is_refused_beside_a_turn_on_another_server(tmp_path: Path) -> None:
+    """Here one whose database is a copy, in which the lease is held."""
+    wait = [{"tool": "bash", "args": {"command": "touch begun; sleep 600", "description": "d"}}]
+    async with running_app(tmp_path, turns=[wait]) as working:
+        session = await working.create_session(permission=[{"permission": "*", "pattern": "*", "action": "allow"}])
+        await working.prompt_async(session["id"], "Go")
+        await until(lambda: (working.directory / "begun").exists())
+        await asyncio.to_thread(copy_database, working.data_dir, tmp_path / "copy")
+    async with running_app(tmp_path, data_dir=tmp_path / "copy") as app:
+        assert not app.services.runs.runner.directories()
+        assert (await apply(app, new_file("n.txt", "n"), expect=409))["name"] == "DirectoryBusyError"
 
 
 async def test_a_member_sees_and_patches_their_root_alone(tmp_path: Path) -> None:

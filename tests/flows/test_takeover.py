@@ -1,7 +1,6 @@
 """What a server leaves that dies while another of the same database runs is recovered by that one."""
 
 import asyncio
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from copied_database import copy_database
 from running_app import RunningApp, running_app
 from turns import Message, Step, assert_finished, bash, configured, pending, requests, say, statuses, texts, tools, until
 
@@ -24,15 +24,6 @@ ASK = {"permission": {"bash": {"*": "allow", "make *": "ask"}}}
 def own_clock() -> Iterator[None]:
     yield
     clock.set_source()
-
-
-def copy_database(data: Path, to: Path) -> None:
-    """As a server leaves it that dies at this moment, on another machine: its lock is not to be seen."""
-    to.mkdir()
-    with closing(sqlite3.connect(data / "opensession.db")) as source, closing(sqlite3.connect(to / "opensession.db")) as target:
-        source.backup(target)
-    if (data / "snapshot").exists():
-        shutil.copytree(data / "snapshot", to / "snapshot")
 
 
 def let_leases_become_stale() -> None:
