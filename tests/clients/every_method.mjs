@@ -74,6 +74,17 @@ const scenarios = {
     assert.equal(await refused(client.project.update({ projectID: "unknown", name: "x" })), 404)
   },
 
+  async worktrees() {
+    if (!isV2) return
+    const { name, branch, directory } = await ok(client.worktree.create({ worktreeCreateInput: { name: "of the SDK" } }))
+    assert.deepEqual([name, branch], ["of-the-sdk", "opencode/of-the-sdk"])
+    assert.deepEqual(await ok(client.worktree.list()), [directory])
+    assert.equal((await ok(client.path.get({ directory }))).worktree, directory)
+    assert.equal(await ok(client.worktree.reset({ worktreeResetInput: { directory } })), true)
+    assert.equal(await ok(client.worktree.remove({ worktreeRemoveInput: { directory } })), true)
+    assert.deepEqual(await ok(client.worktree.list()), [])
+  },
+
   async agents_commands_and_tools() {
     assert.ok((await ok(client.app.agents())).some(({ name, mode }) => name === "build" && mode === "primary"))
     assert.ok((await ok(client.command.list())).some(({ name, template }) => name === "greet" && template === "long 3"))

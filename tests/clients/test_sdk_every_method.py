@@ -27,7 +27,6 @@ CONFIG = {
 
 NOT_CALLED = {
     "pty.": "there are no terminals here",
-    "worktree.": "there are no worktrees made here",
     "provider.oauth.": "no provider here is signed in to with OAuth: tests/api/test_api_absent.py",
     **dict.fromkeys(("auth.authenticate", "auth.callback", "auth.remove", "auth.start"), "v1: a second name for mcp.auth's"),
     "mcp.auth.set": "v1: a second name for auth.set",
