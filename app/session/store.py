@@ -22,6 +22,7 @@ from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
+from app.session.kept_messages import KeptMessages
 from app.session.sequencer import Sequencer
 from app.storage import queries
 from app.storage.bodies import is_valid_body
@@ -92,6 +93,7 @@ class Store:
         self._unwritten: dict[str, Part | GrowingText] = {}
         self._write_behind: asyncio.TimerHandle | None = None
         self._watchers: dict[str, list[PartWatcher]] = {}
+        self._kept = KeptMessages()
         self._changes = count()
         self._revisions: dict[str, int] = {}
         """Of the sessions whose revision somebody asked for."""
@@ -390,14 +392,14 @@ class Store:
         return (await self.conversation(session_id))[1]
 
     async def conversation(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
-        """The session and its live messages, as of one moment."""
+        """The session and its live messages, as of one moment. Messages that are complete are not to be changed."""
         body, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
         if short is None:
             body, stored = await self._read(session_id, queries.live_messages)
         else:
             stored = rows.without_damage(session_id, short)
         _follow_newest(stored)
-        messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
+        messages = self._kept.read(session_id, stored, self.live_parts(session_id))
         return self._parse_session(session_id, body), messages
 
     async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:

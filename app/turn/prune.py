@@ -92,6 +92,6 @@ async def run(scope: TurnScope, asked: LastRequest) -> None:
     change = scope.store.change(scope.session_id, scope.directory)
     for part in parts:
         assert isinstance(part.state, Completed)
-        part.state.time.compacted = clock.now_ms()
-        change.put_part(part)
+        ended = part.state.time.model_copy(update={"compacted": clock.now_ms()})
+        change.put_part(part.model_copy(update={"state": part.state.model_copy(update={"time": ended})}))
     await scope.store.commit(change)

@@ -1,0 +1,73 @@
+"""What was read before is not parsed again, and what has changed since is."""
+
+from session_parts import Sessions, assistant, text_part, user
+
+from app.schema.message import AssistantTime, MessageWithParts
+from app.schema.part import TextPart
+from app.session.kept_messages import KeptMessages
+from app.storage import queries
+
+
+async def conversation(sessions: Sessions) -> list[MessageWithParts]:
+    return (await sessions.store.conversation("ses_1"))[1]
+
+
+def text_of(message: MessageWithParts) -> list[str]:
+    return [part.text for part in message.parts if isinstance(part, TextPart)]
+
+
+async def put_turn(sessions: Sessions, number: int) -> None:
+    prompt, answer = f"msg_{2 * number}", f"msg_{2 * number + 1}"
+    await sessions.put(user(prompt), text_part(f"prt_{prompt}", "ask", prompt))
+    await sessions.put(assistant(answer, prompt), text_part(f"prt_{answer}", "said", answer))
+
+
+async def test_messages_that_have_not_changed_are_the_same_values(sessions: Sessions) -> None:
+    await put_turn(sessions, 1)
+    first = await conversation(sessions)
+    await put_turn(sessions, 2)
+    second = await conversation(sessions)
+    assert second[0] is first[0]
+    assert second[1] == first[1] and second[1] is not first[1], "the newest may still be written"
+    assert second == await sessions.store.messages("ses_1")
+
+
+async def test_what_has_changed_is_read_anew(sessions: Sessions) -> None:
+    await put_turn(sessions, 1)
+    await put_turn(sessions, 2)
+    before = await conversation(sessions)
+    await sessions.put(text_part("prt_msg_2", "ask otherwise", "msg_2"))
+    await sessions.put(text_part("prt_new", "added", "msg_3"))
+    changed = await conversation(sessions)
+    assert [text_of(message) for message in changed[:2]] == [["ask otherwise"], ["said", "added"]]
+    assert changed[2] is before[2]
+
+
+async def test_a_part_that_streams_is_as_it_is_now(sessions: Sessions) -> None:
+    await put_turn(sessions, 1)
+    await put_turn(sessions, 2)
+    await conversation(sessions)
+    sessions.store.stream(text_part("prt_live", "streams", "msg_3"), "/d", "streams")
+    await sessions.store.first_writes()
+    assert text_of((await conversation(sessions))[1]) == ["said", "streams"]
+
+
+async def test_an_answer_that_is_not_complete_is_not_kept(sessions: Sessions) -> None:
+    await put_turn(sessions, 1)
+    await sessions.put(assistant("msg_open", "msg_2", time=AssistantTime(created=1)), user("msg_9"))
+    before = await conversation(sessions)
+    after = await conversation(sessions)
+    assert [later is earlier for earlier, later in zip(before, after, strict=True)] == [True, True, False, False]
+
+
+async def test_no_more_is_kept_than_may_be(sessions: Sessions) -> None:
+    for number in range(1, 4):
+        await put_turn(sessions, number)
+    stored = await sessions.store.query(queries.live_messages, "ses_1")
+    characters = sum(len(row.body) + len(row.id) for row in (*stored.messages, *stored.parts))
+    kept, too_small = KeptMessages(characters), KeptMessages(100)
+    first = kept.read("ses_1", stored, {})
+    assert kept.read("ses_1", stored, {})[0] is first[0]
+    kept.read("ses_2", stored, {})
+    assert kept.read("ses_1", stored, {})[0] is not first[0], "another conversation has taken its room"
+    assert too_small.read("ses_1", stored, {})[0] is not too_small.read("ses_1", stored, {})[0]
