@@ -14,13 +14,13 @@ from app.storage.queries import StoredMessages
 MOST_CHARACTERS = 2_000_000
 """Of the stored texts of all conversations that are kept."""
 
-_Source = tuple[str, ...]
+_StoredTexts = tuple[str, ...]
 """All that is stored of a message: equal sources are equal messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    messages: Mapping[str, tuple[_Source, MessageWithParts]]
+class _KeptConversation:
+    messages: Mapping[str, tuple[_StoredTexts, MessageWithParts]]
     characters: int
 
 
@@ -29,7 +29,7 @@ class KeptMessages:
 
     def __init__(self, most_characters: int = MOST_CHARACTERS) -> None:
         self._most = most_characters
-        self._sessions: OrderedDict[str, _Kept] = OrderedDict()
+        self._sessions: OrderedDict[str, _KeptConversation] = OrderedDict()
         self._characters = 0
 
     def read(self, session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
@@ -47,14 +47,14 @@ class KeptMessages:
         self._keep(session_id, sources, messages)
         return messages
 
-    def _keep(self, session_id: str, sources: Mapping[str, _Source], messages: list[MessageWithParts]) -> None:
+    def _keep(self, session_id: str, sources: Mapping[str, _StoredTexts], messages: list[MessageWithParts]) -> None:
         self._forget(session_id)
         complete = [message for message in messages[:-1] if _is_complete(message)]
         kept = {message.info.id: (sources[message.info.id], message) for message in complete}
         characters = sum(len(text) for source, _ in kept.values() for text in source)
         if not kept or characters > self._most:
             return
-        self._sessions[session_id] = _Kept(kept, characters)
+        self._sessions[session_id] = _KeptConversation(kept, characters)
         self._characters += characters
         while self._characters > self._most:
             self._forget(next(iter(self._sessions)))
@@ -65,7 +65,7 @@ class KeptMessages:
             self._characters -= forgotten.characters
 
 
-def _sources(stored: StoredMessages) -> dict[str, _Source]:
+def _sources(stored: StoredMessages) -> dict[str, _StoredTexts]:
     texts: dict[str, list[str]] = {row.id: [row.parent_id or "", row.body] for row in stored.messages}
     row: Any
     for row in stored.parts:

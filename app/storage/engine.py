@@ -9,9 +9,9 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,6 +160,7 @@ class Database:
         self.engine = make_engine(url)
         self._read_engine = self.engine.execution_options(**_READING[self.dialect])
         self._write_engine = self.engine.execution_options(immediate=True)
+        self._writing = _KeptConnection(self._write_engine) if self.dialect == "sqlite" else self._write_engine
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._here = _ReadsHere(self.engine) if self.dialect == "sqlite" else None
@@ -193,6 +194,8 @@ class Database:
         self._readers.shutdown()
         if self._here is not None:
             self._here.close()
+        if isinstance(self._writing, _KeptConnection):
+            self._writing.close()
         with hold_writer_lock(self._writer_lock):
             self.engine.dispose()
         if self._writer_lock:
@@ -200,7 +203,31 @@ class Database:
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         with hold_writer_lock(self._writer_lock):
-            return _in_transaction(self._write_engine, work)
+            return _in_transaction(self._writing, work)
+
+
+class _KeptConnection:
+    """In place of an engine: to borrow a connection and to give it back takes longer than a small transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: Connection | None = None
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Opens another after an error."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        try:
+            yield self._connection
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 class _ReadsHere:
@@ -232,7 +259,7 @@ class _ReadsHere:
             self._connection.close()
 
 
-def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
+def _in_transaction(engine: Engine | _KeptConnection, work: Callable[[Connection], T]) -> T:
     """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. A commit whose
     outcome is not known is not repeated."""
     deadline = time.monotonic() + RECONNECT_SECONDS

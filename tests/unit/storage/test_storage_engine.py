@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 from storage_parts import Storage, session_row
 
 from app.storage.engine import Database, StorageError, make_engine
@@ -46,7 +46,7 @@ async def test_a_read_sees_one_state_while_another_writes(storage: Storage) -> N
 
     reading = asyncio.create_task(storage.database.read(read_twice))
     await asyncio.to_thread(read_once.wait, 5)
-    await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row()]))
+    await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row()]).close())
     written.set()
     assert await reading == (0, 0)
     assert await storage.count(SESSION) == 1
@@ -67,10 +67,15 @@ async def test_readers_do_not_wait_for_the_writer(storage: Storage) -> None:
     await task
 
 
+def updated(connection: Connection) -> int | None:
+    return connection.execute(select(SESSION.c.updated)).scalar_one_or_none()
+
+
 async def test_what_is_looked_up_is_as_committed_last(storage: Storage) -> None:
     for number in range(3):
-        await storage.database.write(lambda c, n=number: c.execute(storage.sql.put_session, [session_row(body=f'"{n}"')]))
-        assert await storage.database.look_up(lambda c: session_body(c, "ses_1")) == f'"{number}"'
+        row = session_row(updated=number)
+        await storage.database.write(lambda c, row=row: c.execute(storage.sql.put_session, [row]).close())
+        assert await storage.database.look_up(updated) == number
 
 
 async def test_sqlite_is_looked_up_on_the_thread_that_asks(storage: Storage) -> None:
@@ -79,13 +84,13 @@ async def test_sqlite_is_looked_up_on_the_thread_that_asks(storage: Storage) -> 
 
 
 async def test_what_cannot_be_read_at_once_is_left_to_a_reader_thread(storage: Storage) -> None:
-    def fail_here(connection: Connection) -> str | None:
+    def fail_here(connection: Connection) -> int | None:
         if threading.current_thread() is threading.main_thread():
             connection.execute(text("SELECT nothing"))
-        return session_body(connection, "ses_1")
+        return updated(connection)
 
-    await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row()]))
-    assert await storage.database.look_up(fail_here) == session_row()["body"]
+    await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row(updated=7)]).close())
+    assert await storage.database.look_up(fail_here) == 7
 
 
 async def test_a_second_process_on_the_file_waits_its_turn(storage: Storage) -> None:
@@ -95,7 +100,10 @@ async def test_a_second_process_on_the_file_waits_its_turn(storage: Storage) -> 
         rows = [session_row(session_id) for session_id in ids]
         both = (storage.database, other)
         await asyncio.gather(
-            *(both[n % 2].write(lambda c, row=row: c.execute(storage.sql.put_session, [row])) for n, row in enumerate(rows))
+            *(
+                both[n % 2].write(lambda c, row=row: c.execute(storage.sql.put_session, [row]).close())
+                for n, row in enumerate(rows)
+            )
         )
         assert await storage.count(SESSION) == 20
     finally:
