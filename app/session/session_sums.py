@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -38,7 +38,7 @@ class Sums:
         return Sums(*(getattr(self, field.name) + sign * getattr(other, field.name) for field in fields(self)))
 
     def columns(self) -> dict[str, Any]:
-        sums = asdict(self)
+        sums = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**sums, "head": head(sums)}
 
     def of_session(self) -> dict[str, Any]:

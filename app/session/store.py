@@ -411,16 +411,20 @@ class Store:
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt."""
-        found = await self.look_up(queries.newest_message, session_id, "assistant", prompt_id)
-        if not found.messages:
-            await self.session_json(session_id)
-        stored = rows.without_damage(session_id, found)
+        stored = await self._newest(session_id, queries.newest_message, "assistant", prompt_id)
         return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
 
     async def newest_prompt(self, session_id: str) -> UserMessage | None:
-        _, stored = await self._look_up(session_id, lambda c, s: queries.newest_message(c, s, "user"))
+        stored = await self._newest(session_id, queries.newest_prompt)
         infos = [message.info for message in rows.read_messages(session_id, stored, {})]
         return next((info for info in infos if isinstance(info, UserMessage)), None)
+
+    async def _newest(self, session_id: str, query: Callable[..., queries.StoredMessages], *args: Any) -> queries.StoredMessages:
+        """The session is looked for only where nothing is found. Raises NotFound."""
+        found = await self.look_up(query, session_id, *args)
+        if not found.messages:
+            await self.session_json(session_id)
+        return rows.without_damage(session_id, found)
 
     async def follow_ids(self, session_id: str) -> None:
         """Ids that are made from now on are newer than those of the session, which another server may have made."""

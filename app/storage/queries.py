@@ -489,6 +489,11 @@ def newest_message(connection: Connection, session_id: str, role: str, parent_id
     return StoredMessages(newest, _parts_of_one(connection, session_id, newest[0].id) if newest else [])
 
 
+def newest_prompt(connection: Connection, session_id: str) -> StoredMessages:
+    """Without its parts."""
+    return StoredMessages(connection.execute(_NEWEST_OF_ROLE, {"session": session_id, "role": "user"}).all(), [])
+
+
 _OF_ROLE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == bindparam("role"))
 _NEWEST_OF_ROLE = _OF_ROLE.order_by(MESSAGE.c.seq.desc()).limit(1)
 _NEWEST_ANSWER_TO = _NEWEST_OF_ROLE.where(MESSAGE.c.parent_id == bindparam("parent"))
