@@ -268,6 +268,18 @@ const scenarios = {
     assert.equal(await refused(tui.selectSession({ sessionID: UNKNOWN })), 404)
   },
 
+  async terminals() {
+    const { id: ptyID, ...made } = await ok(client.pty.create({ command: "sh", args: ["-c", "read word; exit 3"], title: "Mine" }))
+    assert.deepEqual([made.title, made.status], ["Mine", "running"])
+    assert.deepEqual((await ok(client.pty.list())).map(({ id }) => id), [ptyID])
+    const size = { rows: 40, cols: 120 }
+    assert.equal((await ok(client.pty.update({ ptyID, title: "Yours", size }))).title, "Yours")
+    assert.equal((await ok(client.pty.get({ ptyID }))).title, "Yours")
+    assert.equal(await refused(client.pty.connect({ ptyID })), 426)
+    assert.equal(await ok(client.pty.remove({ ptyID })), true)
+    assert.equal(await refused(client.pty.get({ ptyID })), 404)
+  },
+
   async what_is_not_there_and_what_is_not_valid_is_told() {
     for (const call of [client.session.get, client.session.messages, client.session.todo, client.session.children]) {
       assert.equal(await refused(call({ sessionID: UNKNOWN })), 404)

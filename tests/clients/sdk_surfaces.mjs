@@ -74,6 +74,7 @@ async function* recordingStream(stream, record, method) {
 /** @param {ReturnType<typeof createV1>} sdk */
 function likeV2(sdk) {
   const named = ({ name }) => ({ path: { name } })
+  const inPty = ({ ptyID }) => ({ path: { id: ptyID } })
   const at = ({ sessionID }) => ({ path: { id: sessionID } })
   /** @type {(parameters: any) => { path: { id: string }, body: any }} */
   const atWith = ({ sessionID, ...body }) => ({ path: { id: sessionID }, body })
@@ -98,6 +99,14 @@ function likeV2(sdk) {
       symbols: (query) => sdk.find.symbols({ query }),
     },
     file: { list: (query) => sdk.file.list({ query }), read: (query) => sdk.file.read({ query }), status: () => sdk.file.status() },
+    pty: {
+      list: () => sdk.pty.list(),
+      create: (body) => sdk.pty.create({ body }),
+      get: (at) => sdk.pty.get(inPty(at)),
+      update: ({ ptyID, ...body }) => sdk.pty.update({ ...inPty({ ptyID }), body }),
+      remove: (at) => sdk.pty.remove(inPty(at)),
+      connect: (at) => sdk.pty.connect(inPty(at)),
+    },
     permission: {
       respond: ({ sessionID, permissionID, response }) =>
         sdk.postSessionIdPermissionsPermissionId({ path: { id: sessionID, permissionID }, body: { response } }),
