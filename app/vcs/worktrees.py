@@ -50,6 +50,7 @@ class Worktrees:
     def __init__(self, services: WorktreeServices) -> None:
         self._services = services
         self._places = services.places
+        self.locks = services.locks
 
     async def list(self, location: Location) -> list[str]:
         """The project's checkouts but the main one."""
@@ -61,7 +62,7 @@ class Worktrees:
         if not location.is_git:
             raise WorktreeNotGit("A worktree is made of a git repository: make the directory one by `git init`")
         checkout = Path(location.worktree)
-        async with self._services.locks.lock(f"worktrees {location.project_id}"):
+        async with self.locks.lock(f"worktrees {location.project_id}"):
             directory = await self._free_directory(location, wanted.name or "")
             directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._places.add(directory, self._places.origin(str(checkout)) or os.path.realpath(checkout))  # noqa: ASYNC240
@@ -96,11 +97,14 @@ class Worktrees:
                 f"{directory} is no worktree that this server made of this project: use `git worktree remove`"
             )
         await self._services.busy.require_idle(str(worktree))
+        origin = self._places.origin(str(worktree))
+        self._places.forget(worktree)  # no turn begins there from now on
         await self._services.tasks.cancel(str(worktree))
         await self._services.disposal.directory(str(worktree))
-        async with self._services.locks.lock(f"worktrees {location.project_id}"):
+        async with self.locks.lock(f"worktrees {location.project_id}"):
             removed = await worktree_git.remove(listed[0], worktree)
             if worktree.exists() and not removed.ok:
+                self._places.add(worktree, origin or str(listed[0]))
                 raise WorktreeNotRemoved(removed.stderr)
             await asyncio.to_thread(self._places.remove, worktree)
             await self._services.projects.remove_checkout(location.project_id, str(worktree))

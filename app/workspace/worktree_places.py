@@ -32,10 +32,14 @@ class WorktreePlaces:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.write_text(origin, "utf-8", "surrogateescape")
 
+    def forget(self, worktree: Path) -> None:
+        """It can be opened no more."""
+        self._file(worktree.parent.name, worktree.name).unlink(missing_ok=True)
+
     def remove(self, worktree: Path) -> None:
         """With all that is left in it."""
+        self.forget(worktree)
         shutil.rmtree(worktree, ignore_errors=True)
-        self._file(worktree.parent.name, worktree.name).unlink(missing_ok=True)
 
     def _file(self, project_id: str, name: str) -> Path:
         return self._origins / project_id / name

@@ -206,6 +206,19 @@ class TestRemove:
         error = await remove(app, directory, expect=400)
         assert error["name"] == "WorktreeRemoveFailedError" and "locked" in error["data"]["message"]
         assert (Path(directory) / "a.txt").exists()
+        assert (await app.get("/path", params={"directory": directory}))["worktree"] == directory
+
+    async def test_nothing_begins_in_one_that_is_being_removed(self, app: RunningApp) -> None:
+        directory = (await created(app))["directory"]
+        session = await app.post("/session", {}, params={"directory": directory})
+        project = (await app.get("/project/current"))["id"]
+        async with app.services.vcs.worktrees.locks.lock(f"worktrees {project}"):
+            async with app.events("/global/event") as events:
+                removal = asyncio.create_task(remove(app, directory))
+                await events.until("server.instance.disposed")
+            assert (await app.prompt(session["id"], "Go", expect=403))["name"] == "DirectoryForbiddenError"
+            assert Path(directory).exists()
+        assert await removal is True and not Path(directory).exists()
 
     async def test_what_this_server_did_not_make_is_left_alone(self, app: RunningApp, tmp_path: Path) -> None:
         own = Path((await created(app, name="own"))["directory"])
