@@ -1,6 +1,7 @@
 """`opencode run --attach`, of the version that this server follows and of a newer one: each answer is printed once and whole."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,13 +48,17 @@ def home(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: Path, server: RunningServer, home: Path, *arguments: str) -> str:
     """What it printed."""
+    return ran(program, server, home, *arguments).stdout
+
+
+def ran(program: Path, server: RunningServer, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(program), "run", "--attach", server.base, *arguments]
     environment = clean_environment(home, **OFFLINE)
     done = subprocess.run(
         command, cwd=server.workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 def answer(tokens: int) -> str:
@@ -69,6 +74,12 @@ def answered_in(tokens: list[int]) -> list[int]:
 @pytest.mark.parametrize("tokens", answered_in(TOKENS))
 def test_an_answer_is_printed_once(program: Path, server: RunningServer, home: Path, tokens: int) -> None:
     assert run(program, server, home, "long", str(tokens)).strip() == answer(tokens)
+
+
+def test_the_newer_one_says_who_answers(program: Path, server: RunningServer, home: Path) -> None:
+    """Once, before the answer. The older one says it of no server, its own neither."""
+    header = re.findall(r"> (.+)", ran(program, server, home, "long", "1").stderr)
+    assert header == (["build · rules"] if program.parts[-3] == PROGRAMS["1.18.33"] else [])
 
 
 @pytest.mark.parametrize("tokens", answered_in(TOKENS))
