@@ -8,8 +8,8 @@ from itertools import chain
 from app.agent.definitions import default_agent, find
 from app.intake.resolve import Resolver
 from app.provider.models.selection import default_model
-from app.schema.errors import Conflict, TooMany
-from app.schema.message import MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.errors import BadRequest, Conflict, TooMany
+from app.schema.message import JsonSchemaFormat, MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session, SessionModel
@@ -18,9 +18,13 @@ from app.session.revert import Reverts
 from app.session.service import check_part_size
 from app.session.store import Store
 from app.storage import queries
+from app.tool.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.util import clock, ids
 from app.workspace.instance import Instance
+
+MOST_RETRIES = 10
+"""For an answer that has not the form that the prompt asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,12 @@ class Intake:
     async def prepare(self, instance: Instance, session_id: str, prompt: PromptInput) -> PreparedPrompt:
         """Read all that a prompt names; nothing is stored.
 
-        Raises NotFound, BadRequest (unknown agent, missing file), ProviderModelNotFoundError, Conflict (a message id used for
-        something else), TooLarge, ProjectFull.
+        Raises NotFound, BadRequest (unknown agent, missing file, unusable schema), ProviderModelNotFoundError, Conflict (a
+        message id used for something else), TooLarge, ProjectFull.
         """
         for part in prompt.parts:
             check_part_size(part, self._limits.part_bytes)
+        check_format(prompt)
         content = content_hash(prompt)
         if await self._is_known(session_id, prompt, content):
             return PreparedPrompt(prompt, content, None)
@@ -142,6 +147,7 @@ class Intake:
             system=prompt.system,
             tools=prompt.tools or None,
             variant=prompt.variant,
+            format=prompt.format,
             deadline=deadline_of(prompt),
         )
 
@@ -215,6 +221,18 @@ def content_hash(prompt: PromptInput) -> str:
     """Of what it says, however long it may wait, and whether or not it wants an answer yet."""
     said = prompt.model_copy(update={"when_busy": None, "deadline_seconds": None, "no_reply": None})
     return hashlib.sha256(said.wire_json()).hexdigest()
+
+
+def check_format(prompt: PromptInput) -> None:
+    """Raises BadRequest."""
+    if not isinstance(prompt.format, JsonSchemaFormat):
+        return
+    if (prompt.format.retry_count or 0) > MOST_RETRIES:
+        raise BadRequest(f"retryCount is at most {MOST_RETRIES}", ["format", "retryCount"], prompt.format.retry_count)
+    try:
+        check_schema(prompt.format.schema_)
+    except UnusableSchema as error:
+        raise BadRequest(str(error), ["format", "schema", *error.path], prompt.format.wire()) from error
 
 
 def deadline_of(prompt: PromptInput) -> int | None:

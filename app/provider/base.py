@@ -100,6 +100,8 @@ class ModelRequest:
     messages: tuple[ModelMessage, ...]
     session_id: str
     tools: tuple[ToolSpec, ...] = ()
+    requires_tool: bool = False
+    """The model may not answer by text alone, where the API can demand that."""
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None

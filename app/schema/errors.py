@@ -1,7 +1,8 @@
 """Two families of error.
 
 What is stored with a message or sent as `session.error` is a value, closed in `MessageError`:
-    ProviderAuthError · UnknownError · MessageOutputLengthError · MessageAbortedError · ContextOverflowError · APIError
+    ProviderAuthError · UnknownError · MessageOutputLengthError · MessageAbortedError · StructuredOutputError ·
+    ContextOverflowError · APIError
 
 What a request is answered with is an exception that carries its facts, its HTTP status and its wire name:
     ServiceError
@@ -65,6 +66,18 @@ class MessageAbortedError(Wire):
     data: MessageData
 
 
+class StructuredOutputData(Wire):
+    message: str
+    retries: int
+
+
+class StructuredOutputError(Wire):
+    """The model gave no answer in the form that its prompt asked for, in the first request and so many retries."""
+
+    name: Literal["StructuredOutputError"] = "StructuredOutputError"
+    data: StructuredOutputData
+
+
 class ContextOverflowError(Wire):
     """The conversation is longer than the model takes, and compacting it did not help or is switched off."""
 
@@ -78,7 +91,13 @@ class APIError(Wire):
 
 
 MessageError = Annotated[
-    ProviderAuthError | UnknownError | MessageOutputLengthError | MessageAbortedError | ContextOverflowError | APIError,
+    ProviderAuthError
+    | UnknownError
+    | MessageOutputLengthError
+    | MessageAbortedError
+    | StructuredOutputError
+    | ContextOverflowError
+    | APIError,
     Field(discriminator="name"),
 ]
 MESSAGE_ERROR: TypeAdapter[MessageError] = TypeAdapter(MessageError)

@@ -1,4 +1,4 @@
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, TypeAdapter, model_validator
 
@@ -30,6 +30,25 @@ class MessagePath(Wire):
     root: str
 
 
+class TextFormat(Wire):
+    """What an answer may be asked for as: text alone."""
+
+    type: Literal["text"]
+
+
+class JsonSchemaFormat(Wire):
+    """The answer is an object that fits the schema."""
+
+    type: Literal["json_schema"]
+    schema_: Annotated[dict[str, Any], Field(description="A JSON schema of an object; a $ref stays within it")]
+    retry_count: Annotated[
+        int | None, Field(ge=0, description="How often a model that gives no such answer is asked again: 2 if absent, at most 10")
+    ] = None
+
+
+AnswerFormat = Annotated[TextFormat | JsonSchemaFormat, Field(discriminator="type")]
+
+
 class UserMessage(Wire):
     id: str
     session_id: str
@@ -41,6 +60,7 @@ class UserMessage(Wire):
     system: str | None = None
     tools: dict[str, StrictBool] | None = None
     variant: str | None = None
+    format: AnswerFormat | None = None
     deadline: Annotated[
         int | None, Field(description="When its answer must be complete, in epoch milliseconds; set by `deadlineSeconds`")
     ] = None
@@ -63,6 +83,7 @@ class AssistantMessage(Wire):
     summary: bool | None = None
     cost: float = 0
     tokens: Tokens = Field(default_factory=Tokens)
+    structured: Annotated[Any, Field(description="The answer, where the prompt's `format` asked for one by a JSON schema")] = None
     finish: str | None = None
 
 
@@ -76,12 +97,6 @@ class MessageWithParts(Wire):
 
 
 MESSAGES: TypeAdapter[list[MessageWithParts]] = TypeAdapter(list[MessageWithParts])
-
-
-class TextFormat(Wire):
-    """What an answer may be asked for as: text alone."""
-
-    type: Literal["text"]
 
 
 LONGEST_DEADLINE_SECONDS = 7 * 86_400
@@ -99,7 +114,7 @@ class PromptInput(Wire):
     tools: dict[str, StrictBool] | None = None
     system: str | None = None
     variant: str | None = None
-    format: TextFormat | None = None
+    format: AnswerFormat | None = None
     when_busy: Annotated[
         WhenBusy | None,
         Field(

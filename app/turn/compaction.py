@@ -53,7 +53,7 @@ class Compactions:
         if self._fruitless >= MAX_FRUITLESS:
             await stored_error.give_up(self._scope, history, NO_HELP)
             return False
-        await request(self._scope, user.agent, user.model, auto=True)
+        await request(self._scope, user.agent, user.model, auto=True, continues=user)
         return True
 
     async def after_overflow(self, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
@@ -63,7 +63,7 @@ class Compactions:
             await stored_error.put(self._scope.store, message, to_message_error(overflow))
             return False
         self._has_overflowed = True
-        await request(self._scope, user.agent, user.model, auto=True, instead_of=message)
+        await request(self._scope, user.agent, user.model, auto=True, continues=user, instead_of=message)
         return True
 
 
@@ -74,10 +74,16 @@ def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:
 
 
 async def request(
-    scope: TurnScope, agent: str, model: ModelRef, *, auto: bool, instead_of: AssistantMessage | None = None
+    scope: TurnScope,
+    agent: str,
+    model: ModelRef,
+    *,
+    auto: bool,
+    continues: UserMessage | None = None,
+    instead_of: AssistantMessage | None = None,
 ) -> None:
     """Adds a request for a summary to the conversation, which the turn's loop answers. Removes `instead_of`."""
-    message = scope.new_user(agent, model)
+    message = scope.new_user(agent, model, continues=continues)
     change = scope.store.change(scope.session_id, scope.directory)
     if instead_of is not None:
         change.remove_message(instead_of.id)
@@ -162,7 +168,7 @@ async def _has_text(scope: TurnScope, message: AssistantMessage) -> bool:
 
 
 async def _ask_to_continue(scope: TurnScope, user: UserMessage, unanswered: str) -> None:
-    message, now = scope.new_user(user.agent, user.model, user.deadline), clock.now_ms()
+    message, now = scope.new_user(user.agent, user.model, continues=user), clock.now_ms()
     text = prompt_text("compaction-continue")
     if unanswered:
         text += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"

@@ -53,8 +53,9 @@ def _loop_time(milliseconds: int) -> float:
 def earliest(history: Sequence[MessageWithParts]) -> int | None:
     """Of the prompts since the last final answer, in epoch milliseconds."""
     deadlines: list[int] = []
+    prompts = {message.info.id: message.info for message in history if isinstance(message.info, UserMessage)}
     for message in reversed(history):
-        if isinstance(message.info, AssistantMessage) and is_final(message.info):
+        if isinstance(message.info, AssistantMessage) and is_final(message.info, prompts.get(message.info.parent_id)):
             break
         if isinstance(message.info, UserMessage) and message.info.deadline is not None:
             deadlines.append(message.info.deadline)

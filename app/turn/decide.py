@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.part import CompactionPart, SubtaskPart, ToolPart
+from app.turn import structured_output
 
 MAX_EMPTY_STEPS = 3
 MAX_INVALID_STEPS = 8
@@ -50,7 +51,15 @@ class Resume:
     message: MessageWithParts
 
 
-Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel
+@dataclass(frozen=True, slots=True)
+class LackStructuredOutput:
+    """The model was asked often enough for an answer in the form of the prompt's `format`."""
+
+    answer: AssistantMessage
+    retries: int
+
+
+Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel | LackStructuredOutput
 
 
 def next_action(history: Sequence[MessageWithParts]) -> Decision:
@@ -62,6 +71,8 @@ def next_action(history: Sequence[MessageWithParts]) -> Decision:
         return GiveUp("The session has no user message to answer.")
     if _is_answered(history, user):
         return Stop()
+    if (answer := last_assistant(history)) and structured_output.is_given_up(history, user):
+        return LackStructuredOutput(answer, structured_output.retries_of(user))
     if reason := _stuck_reason(history):
         return GiveUp(reason)
     finished = last_finished(history)
@@ -100,12 +111,15 @@ def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool
     answer = last_assistant(history)
     if answer is None or answer.parent_id != user.id:
         return False
-    return is_final(answer)
+    return is_final(answer, user)
 
 
-def is_final(answer: AssistantMessage) -> bool:
-    """Whether no other message of the turn follows it, unless a prompt has joined."""
-    return answer.error is not None or (answer.finish is not None and answer.finish not in _GOES_ON)
+def is_final(answer: AssistantMessage, prompt: UserMessage | None) -> bool:
+    """Whether no other message of the turn follows it, unless a prompt has joined. `prompt`: what it answers."""
+    if answer.error is not None or answer.structured is not None:
+        return True
+    is_whole = answer.finish is not None and answer.finish not in _GOES_ON
+    return is_whole and not structured_output.lacks(answer, prompt)
 
 
 def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, SubtaskPart | CompactionPart] | None:

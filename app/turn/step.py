@@ -141,6 +141,8 @@ class Step:
         if self.message.error is not None or calls.blocked:
             self._scope.record.rejected = calls.blocked
             return StepOutcome.STOPPED
+        if self.message.structured is not None:
+            return StepOutcome.ANSWERED
         return StepOutcome.GOES_ON if self.message.finish in ("tool-calls", "unknown") else StepOutcome.ANSWERED
 
     # Asking.

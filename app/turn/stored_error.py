@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from app.schema.errors import MessageError, ServiceError
+from app.schema.errors import MessageError, ServiceError, StructuredOutputData, StructuredOutputError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
 from app.session.step_usage import StepUsage
@@ -67,6 +67,13 @@ async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason:
     error = to_message_error(TurnFailure(reason))
     scope.record.error = error.name
     await put(scope.store, message, error)
+
+
+async def lack_structured_output(scope: TurnScope, answer: AssistantMessage, retries: int) -> None:
+    message = f"The model gave no answer that fits the prompt's format, in {retries + 1} requests."
+    error = StructuredOutputError(data=StructuredOutputData(message=message, retries=retries))
+    scope.record.error = error.name
+    await put(scope.store, answer, error)
 
 
 async def put(store: Store, message: AssistantMessage, error: MessageError) -> None:

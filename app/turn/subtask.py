@@ -33,5 +33,5 @@ async def run(scope: TurnScope, task: RunSubtask) -> None:
 
 async def _ask_to_continue(scope: TurnScope, user: UserMessage) -> None:
     """Prompts the session's agent to use the result of a command's subagent."""
-    message = scope.new_user(user.agent, user.model, user.deadline)
+    message = scope.new_user(user.agent, user.model, continues=user)
     await scope.write_message(message, [scope.synthetic_text(message, prompt_text("subtask-continue"))], waits=True)

@@ -16,6 +16,7 @@ from app.storage.engine import StorageError
 from app.telemetry.observer import NOBODY, Observer
 from app.telemetry.records import ToolCallEnd, ToolCallRecord
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tool.structured_output import STRUCTURED_OUTPUT
 from app.turn import hooks
 from app.turn.doom_loop import is_looping
 from app.turn.part_writer import PartWriter
@@ -23,6 +24,8 @@ from app.turn.part_writer import PartWriter
 log = logging.getLogger(__name__)
 
 INVALID = "invalid"
+_BOUNDED = (INVALID, STRUCTURED_OUTPUT)
+"""Calls that the turn itself gives up on after some tries."""
 
 
 class Bounds(Protocol):
@@ -119,7 +122,7 @@ class ToolCalls:
     def _start(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: dict[str, Any] | None) -> None:
         part = self._writer.tool_running(call_id, tool, arguments, metadata)
         self._calls.append(part)
-        self._spawn(part, tool != INVALID and is_looping(self._calls, tool, arguments))
+        self._spawn(part, tool not in _BOUNDED and is_looping(self._calls, tool, arguments))
 
     def _spawn(self, part: ToolPart, looping: bool) -> None:
         self.started = True

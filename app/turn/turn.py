@@ -21,7 +21,7 @@ from app.schema.session import Busy, Session
 from app.storage.writer import StaleLease
 from app.tool.base import Tool
 from app.tool.mcp_tool import mcp_tools
-from app.turn import compaction, decide, hooks, prune, stored_error, subtask
+from app.turn import compaction, decide, hooks, prune, stored_error, structured_output, subtask
 from app.turn.compaction import Compactions
 from app.turn.decide import AskModel
 from app.turn.step import Step, StepOutcome
@@ -91,6 +91,9 @@ class Turn:
                 return False
             case decide.Resume():
                 return await self._resume(decision.message)
+            case decide.LackStructuredOutput():
+                await stored_error.lack_structured_output(self._scope, decision.answer, decision.retries)
+                return False
             case decide.RunSubtask():
                 await subtask.run(self._scope, decision)
                 return True
@@ -116,7 +119,8 @@ class Turn:
         self._request_diffs(user.id, history)
         if outcome is not StepOutcome.STOPPED and self._overflows(model, step.used_tokens):
             return await self._compactions.make_room(user, history)
-        return outcome is StepOutcome.GOES_ON or self._joined()
+        goes_on = outcome is StepOutcome.GOES_ON or structured_output.lacks(step.message, user)
+        return (goes_on and outcome is not StepOutcome.STOPPED) or self._joined()
 
     def _overflows(self, model: Model, used: int) -> bool:
         return window.is_overflow(self._scope.instance, model, used)
@@ -131,7 +135,7 @@ class Turn:
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = scope.calls(
             step.writer,
-            await self._tools(user, agent, model),
+            await self._tools(user, agent, model, message),
             session,
             agent,
             model,
@@ -150,13 +154,14 @@ class Turn:
         assert isinstance(prompt, UserMessage)
         agent, model = find_agent(scope.instance.agents, message.agent), scope.model(prompt.model)
         step = scope.step(message, model)
-        calls = scope.calls(step.writer, await self._tools(prompt, agent, model), self._session, agent, model)
+        calls = scope.calls(step.writer, await self._tools(prompt, agent, model, message), self._session, agent, model)
         outcome = await step.resume(calls, open_message.parts)
         self._diffs.request(prompt.id)
         return outcome is StepOutcome.GOES_ON or self._joined()
 
-    async def _tools(self, user: UserMessage, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
-        """The tools of a request: the toolbox and the MCP servers' tools, without those that the prompt switches off."""
+    async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
+        """The tools of a request: the toolbox and the MCP servers' tools, without those that the prompt switches off; and the one
+        for the structured `answer`."""
         instance = self._scope.instance
         given, subagents = instance.extensions, subagents_for(agent, instance.agents)
         foreign = [*given.tools, *mcp_tools(given.mcp, await given.mcp.offers())]
@@ -164,7 +169,8 @@ class Turn:
             model, agent, instance.config, instance.flags, subagents, given.skills, foreign
         )
         switched_off = {name for name, on in (user.tools or {}).items() if not on}
-        return {name: tool for name, tool in tools.items() if name not in switched_off}
+        offered = {name: tool for name, tool in tools.items() if name not in switched_off}
+        return offered | structured_output.tool_for(user, answer)
 
     async def _request(
         self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
@@ -178,10 +184,11 @@ class Turn:
             messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
         request = ModelRequest(
             model=model,
-            system=system.assemble(agent, model, call, user),
-            messages=messages,
+            system=(*system.assemble(agent, model, call, user), *structured_output.instructions(user)),
+            messages=(*messages, *structured_output.reminders(history, user)),
             session_id=self._scope.session_id,
             tools=tools,
+            requires_tool=structured_output.is_wanted(user),
             **request_options(instance, model, agent, user),
         )
         return await hooks.request(instance, request, agent, user)

@@ -144,15 +144,16 @@ class TurnScope:
             summary=summary,
         )
 
-    def new_user(self, agent: str, model: ModelRef, deadline: int | None = None) -> UserMessage:
-        """A user message made by the server."""
+    def new_user(self, agent: str, model: ModelRef, *, continues: UserMessage | None = None) -> UserMessage:
+        """A user message made by the server. It asks for what the prompt that it `continues` asks for."""
         return UserMessage(
             id=ids.ascending("message"),
             session_id=self.session_id,
             time=UserTime(created=clock.now_ms()),
             agent=agent,
             model=model,
-            deadline=deadline,
+            deadline=continues.deadline if continues else None,
+            format=continues.format if continues else None,
         )
 
     def synthetic_text(self, message: UserMessage, text: str) -> TextPart:

@@ -104,6 +104,8 @@ class AssistantMessage(Wire):
     summary: bool | None = None
     cost: float
     tokens: Tokens
+    structured: Any = None
+    """The answer, where the prompt's `format` asked for one by a JSON schema"""
     finish: str | None = None
 
 
@@ -920,6 +922,16 @@ class InterleavedField(Wire):
     field: Literal["reasoning_content", "reasoning_details"]
 
 
+class JsonSchemaFormat(Wire):
+    """The answer is an object that fits the schema."""
+
+    type: Literal["json_schema"] = "json_schema"
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    """A JSON schema of an object; a $ref stays within it"""
+    retry_count: Annotated[int | None, Field(alias="retryCount")] = None
+    """How often a model that gives no such answer is asked again: 2 if absent, at most 10"""
+
+
 class LogEntry(Wire):
     service: str
     level: Literal["debug", "info", "error", "warn"]
@@ -1375,7 +1387,7 @@ class PromptInput(Wire):
     tools: dict[str, bool] | None = None
     system: str | None = None
     variant: str | None = None
-    format: TextFormat | None = None
+    format: Annotated[TextFormat | JsonSchemaFormat, Field(discriminator="type")] | None = None
     when_busy: Annotated[Literal["join", "reject", "interrupt", "queue"] | None, Field(alias="whenBusy")] = None
     """What becomes of the prompt while the session is busy. join (the default): the running turn answers it too; reject: 409;
     interrupt: the running turn is aborted, then this prompt is answered; queue: it gets a turn of its own after the running
@@ -1944,6 +1956,18 @@ class StepStartPart(Wire):
     snapshot: str | None = None
 
 
+class StructuredOutputData(Wire):
+    message: str
+    retries: int
+
+
+class StructuredOutputError(Wire):
+    """The model gave no answer in the form that its prompt asked for, in the first request and so many retries."""
+
+    name: Literal["StructuredOutputError"] = "StructuredOutputError"
+    data: StructuredOutputData
+
+
 class Submatch(Wire):
     """`start` and `end` count bytes of the line."""
 
@@ -2245,6 +2269,7 @@ class UserMessage(Wire):
     system: str | None = None
     tools: dict[str, bool] | None = None
     variant: str | None = None
+    format: Annotated[TextFormat | JsonSchemaFormat, Field(discriminator="type")] | None = None
     deadline: int | None = None
     """When its answer must be complete, in epoch milliseconds; set by `deadlineSeconds`"""
 
@@ -2532,7 +2557,13 @@ McpStatus = Annotated[
 ]
 
 MessageError = Annotated[
-    ProviderAuthError | UnknownError | MessageOutputLengthError | MessageAbortedError | ContextOverflowError | APIError,
+    ProviderAuthError
+    | UnknownError
+    | MessageOutputLengthError
+    | MessageAbortedError
+    | StructuredOutputError
+    | ContextOverflowError
+    | APIError,
     Field(discriminator="name"),
 ]
 

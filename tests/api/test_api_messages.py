@@ -245,15 +245,6 @@ async def test_an_unknown_model_is_rejected_before_anything_is_stored(app: Runni
     assert await app.messages(session["id"]) == []
 
 
-async def test_an_answer_in_another_format_than_text_is_refused(app: RunningApp) -> None:
-    session = await app.create_session()
-    body = {"parts": [text_part("Hi")], "format": {"type": "json_schema", "schema": {"type": "object"}}}
-    refusal = await app.post(f"/session/{session['id']}/message", body, expect=400)
-    assert refusal["errors"][0]["path"] == ["format", "type"]
-    assert await app.messages(session["id"]) == []
-    await app.prompt(session["id"], "Hi", format={"type": "text"})
-
-
 async def test_a_prompt_sent_twice_is_stored_once(app: RunningApp) -> None:
     session = await app.create_session()
     first = await app.prompt(session["id"], "hi", messageID="msg_mine")

@@ -59,6 +59,7 @@ def anthropic_body(request: ModelRequest) -> Json:
         "messages": _messages(request.messages),
         **sampling,
         **present(thinking=thinking, tools=[_tool(tool) for tool in request.tools] or None),
+        **present(tool_choice={"type": "any"} if request.requires_tool and not _thinks(thinking) else None),
         **present(output_config=present(effort=options.get("effort")) or None),
         **{_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES},
     }

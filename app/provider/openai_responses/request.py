@@ -47,6 +47,7 @@ def responses_body(request: ModelRequest) -> Json:
         "store": store,
         **present(temperature=request.temperature, top_p=request.top_p, max_output_tokens=request.max_output_tokens),
         **present(tools=[_tool(tool) for tool in request.tools] or None, include=_include(request, store) or None),
+        **present(tool_choice="required" if request.requires_tool else None),
         **present(reasoning=present(effort=options.get("reasoningEffort"), summary=options.get("reasoningSummary")) or None),
         **present(text=present(verbosity=options.get("textVerbosity")) or None),
         **renamed(options, _OPTION_NAMES, _NESTED),

@@ -36,6 +36,7 @@ What I understand:
 - `run COMMAND`
 - `todo ITEM, ITEM, …`
 - `ask QUESTION: ANSWER, ANSWER, …`
+- `answer JSON`: a structured answer, where the prompt's `format` asks for one
 - `think`: reasoning before the answer
 - `long N`: an answer of N tokens
 - `fail STATUS`: a failed request, for example `fail 429` (retried) or `fail 400`
@@ -158,6 +159,10 @@ def _ask(request: ModelRequest, question: str, answers: str) -> ScriptedTurn:
     return _use(request, "I will ask you.", {"question": {"questions": [asked]}})
 
 
+def _answer(request: ModelRequest, fields: str) -> ScriptedTurn:
+    return (Call("StructuredOutput", {}, raw=fields),) if "StructuredOutput" in _offered(request) else (_speak(fields),)
+
+
 def _think(request: ModelRequest) -> ScriptedTurn:
     thought = "The user asks me to think. I have no thoughts, but I can show where they would be."
     return (Say(thought, "reasoning", _words(thought), WORD_SECONDS), _speak("I have thought about it: I am a list of rules."))
@@ -189,6 +194,7 @@ _RULES: tuple[tuple[re.Pattern[str], PromptRule], ...] = tuple(
         (r"run (.+)", _run),
         (r"todo:? (.+)", _todo),
         (r"ask ([^:]+): ?(.+)", _ask),
+        (r"answer (\{.*\})", _answer),
         (r"think[.!?]?", _think),
         (r"long (\d{1,6})", _long),
         (r"fail ([45]\d\d)", _fail),
