@@ -113,6 +113,7 @@ def _configured(base: Agent | None, name: str, config: AgentConfig, defaults: Ru
         "hidden": config.hidden,
         "steps": config.steps,
         "model": parse_model(config.model) if config.model else None,
+        "variant": config.variant,
     }
     return agent.model_copy(
         update={

@@ -146,7 +146,7 @@ def skills(watch: ConfigWatch, folder: Path, warnings: list[ServiceError]) -> It
             continue
         name, description = document.data.get("name"), document.data.get("description")
         if isinstance(name, str) and isinstance(description, str):
-            yield Skill(name=name, description=description, location=str(path))
+            yield Skill(name=name, description=description, location=str(path), content=document.body)
         else:
             warnings.append(ConfigFrontmatterError(str(path), "a skill needs a `name` and a `description`", 1))
 

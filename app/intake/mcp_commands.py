@@ -40,7 +40,9 @@ async def _prompts(instance: Instance) -> list[ServerPrompt]:
 def _command(prompt: ServerPrompt) -> Command:
     """The text is the server's to make: as a template stand its arguments."""
     hints = [f"${number}" for number in range(1, len(prompt.arguments) + 1)]
-    return Command(name=_name(prompt), description=prompt.description, mcp=True, template=" ".join(hints), hints=hints)
+    return Command(
+        name=_name(prompt), description=prompt.description, mcp=True, source="mcp", template=" ".join(hints), hints=hints
+    )
 
 
 def _name(prompt: ServerPrompt) -> str:

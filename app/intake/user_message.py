@@ -138,15 +138,16 @@ class Intake:
         agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
         if prompt.model and not prompt.no_reply:
             instance.models.find(prompt.model)
+        model = prompt.model or agent.model or await self.last_model(session_id) or default_model_of(instance)
         return UserMessage(
             id=prompt.message_id or ids.ascending("message"),
             session_id=session_id,
             time=UserTime(created=clock.now_ms()),
             agent=agent.name,
-            model=prompt.model or agent.model or await self.last_model(session_id) or default_model_of(instance),
+            model=model,
             system=prompt.system,
             tools=prompt.tools or None,
-            variant=prompt.variant,
+            variant=prompt.variant or (agent.variant if model == agent.model else None),
             format=prompt.format,
             deadline=deadline_of(prompt),
         )

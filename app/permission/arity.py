@@ -45,7 +45,7 @@ def arity(tokens: Sequence[str]) -> int:
 
 
 def always_pattern(tokens: Sequence[str]) -> str | None:
-    """The pattern that a reply of `always` allows, such as `git status*`. None if the words contain wildcards: as a pattern they
-    would allow more than the user saw."""
+    """The pattern that a reply of `always` allows, such as `git status *`, which matches `git status` too. None if the words
+    contain wildcards: as a pattern they would allow more than the user saw."""
     prefix = " ".join(tokens[: arity(tokens)])
-    return None if "*" in prefix or "?" in prefix else prefix + "*"
+    return None if "*" in prefix or "?" in prefix else prefix + " *"

@@ -18,6 +18,7 @@ class Agent(Wire):
     color: str | None = None
     permission: Ruleset
     model: ModelRef | None = None
+    variant: str | None = None
     prompt: str | None = None
     options: dict[str, Any] = {}
     steps: int | None = None
@@ -29,6 +30,7 @@ class Command(Wire):
     agent: str | None = None
     model: str | None = None
     mcp: bool | None = None
+    source: Literal["command", "mcp"] = "command"
     template: str
     subtask: bool | None = None
     hints: list[str] = []
@@ -38,3 +40,4 @@ class Skill(Wire):
     name: str
     description: str
     location: str
+    content: str

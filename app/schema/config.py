@@ -154,6 +154,7 @@ class AgentConfig(_Section):
 
     name: StrictStr | None = None
     model: StrictStr | None = None
+    variant: StrictStr | None = None
     temperature: Number | None = None
     top_p: Number | None = None
     prompt: StrictStr | None = None

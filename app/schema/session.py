@@ -11,13 +11,18 @@ from app.schema.permission import Ruleset
 
 
 class FileDiff(Wire):
-    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary."""
+    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary.
+
+    `patch` is a unified diff, absent when binary. Diffs of before, and imported ones, lack it and `status`.
+    """
 
     file: str
     before: str
     after: str
     additions: int
     deletions: int
+    patch: str | None = None
+    status: Literal["added", "deleted", "modified"] | None = None
 
 
 class SessionSummary(Wire):

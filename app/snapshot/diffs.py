@@ -1,9 +1,16 @@
 """Parses the output of `git diff-tree`. With `-z`, names are unquoted and may contain any byte but NUL."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.schema.session import FileDiff
+
+_BlobPair = tuple[str | None, str | None]
+"""The ids of a file's blobs before and after."""
+
+_INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)", re.MULTILINE)
+_RULE = "=" * 67
 
 
 @dataclass(frozen=True)
@@ -15,6 +22,7 @@ class TreeChange:
     after: str | None
     additions: int | None
     deletions: int | None
+    hunks: bytes = b""
 
     @property
     def is_text(self) -> bool:
@@ -33,7 +41,13 @@ class TreeChange:
             after=text(self.after),
             additions=self.additions or 0,
             deletions=self.deletions or 0,
+            patch=self._patch() if self.is_text else None,
+            status="added" if self.before is None else "deleted" if self.after is None else "modified",
         )
+
+    def _patch(self) -> str:
+        """With OpenCode's header."""
+        return f"Index: {self.path}\n{_RULE}\n--- {self.path}\t\n+++ {self.path}\t\n{self.hunks.decode('utf-8', 'replace')}"
 
 
 def names(output: bytes) -> list[str]:
@@ -41,17 +55,31 @@ def names(output: bytes) -> list[str]:
 
 
 def changes(output: bytes) -> list[TreeChange]:
-    """Read `--raw --numstat`: first `:modes ids status` and the name of every file, then `added<tab>deleted<tab>name` of each."""
-    fields = [field for field in output.split(b"\0") if field]
+    """Read `--raw --numstat --patch --full-index -z`: first `:modes ids status` and the name of every file, then
+    `added<tab>deleted<tab>name` of each, then the patches."""
+    listed, _, patches = output.partition(b"\0\0")
+    fields, hunks = [field for field in listed.split(b"\0") if field], _hunks(patches)
     count = sum(field.startswith(b":") for field in fields[::2]) if fields else 0
     raw, numbered = fields[: 2 * count], fields[2 * count :]
-    return [_change(raw[2 * i], line) for i, line in enumerate(numbered)]
+    return [_change(raw[2 * i], line, hunks) for i, line in enumerate(numbered)]
 
 
-def _change(raw: bytes, numbered: bytes) -> TreeChange:
-    _, _, before, after, _ = raw.decode("ascii").split(" ")
+def _change(raw: bytes, numbered: bytes, hunks: Mapping[_BlobPair, bytes]) -> TreeChange:
+    _, _, first, second, _ = raw.decode("ascii").split(" ")
     added, deleted, name = numbered.split(b"\t", 2)
-    return TreeChange(name.decode("utf-8", "surrogateescape"), _blob(before), _blob(after), _count(added), _count(deleted))
+    before, after = _blob(first), _blob(second)
+    path, lines = name.decode("utf-8", "surrogateescape"), hunks.get((before, after), b"")
+    return TreeChange(path, before, after, _count(added), _count(deleted), lines)
+
+
+def _hunks(patches: bytes) -> dict[_BlobPair, bytes]:
+    """What follows each patch's header. No line of it begins as a header does."""
+    found = {}
+    for patch in (b"\n" + patches).split(b"\ndiff --git ")[1:]:
+        header, start, rest = patch.partition(b"\n@@ ")
+        if start and (ids := _INDEX.search(header)):
+            found[_blob(ids[1].decode()), _blob(ids[2].decode())] = start[1:] + rest.removesuffix(b"\n") + b"\n"
+    return found
 
 
 def _blob(object_id: str) -> str | None:

@@ -263,7 +263,7 @@ class Repository:
         return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
 
     async def changes(self, before: str, after: str) -> list[TreeChange]:
-        return changes((await self._diff(["--raw", "--numstat", "-z"], before, after)).stdout)
+        return changes((await self._diff(["--raw", "--numstat", "--patch", "--full-index", "-z"], before, after)).stdout)
 
     async def diff_text(self, before: str, after: str) -> str:
         return (await self._diff(["--patch"], before, after)).text

@@ -120,7 +120,7 @@ class Snapshots:
         return await self._repository.diff_text(before, after or await self.track())
 
     async def diff_full(self, before: str, after: str) -> list[FileDiff]:
-        """Each changed file with both texts and line counts. A rename is a deletion and an addition."""
+        """Each changed file with both texts, a patch and line counts. A rename is a deletion and an addition."""
         if before == after:
             return []
         changes = await self._repository.changes(before, after)

@@ -48,7 +48,7 @@ async def test_outside_git_there_is_the_global_project(tmp_path: Path) -> None:
 
 async def test_the_branch_that_is_checked_out(app: RunningApp) -> None:
     subprocess.run(["git", "checkout", "-qb", "topic/ü"], cwd=app.directory, check=True)
-    assert await app.get("/vcs") == {"branch": "topic/ü"}
+    assert (await app.get("/vcs"))["branch"] == "topic/ü"
 
 
 async def test_agents_and_commands_and_skills(tmp_path: Path) -> None:
@@ -58,13 +58,18 @@ async def test_agents_and_commands_and_skills(tmp_path: Path) -> None:
     commands.mkdir()
     (agents / "helper.md").write_text("---\ndescription: helps\nmode: subagent\n---\nYou help.")
     (commands / "greet.md").write_text("---\ndescription: greets\n---\nSay hello to $1.")
+    greeting = workspace / ".opencode" / "skill" / "greeting" / "SKILL.md"
+    greeting.parent.mkdir(parents=True)
+    greeting.write_text("---\nname: greeting\ndescription: greets\n---\nSay hello.")
     async with running_app(tmp_path, workspace=workspace) as app:
         found = {agent["name"]: agent for agent in await app.get("/agent")}
         assert {"build", "plan", "general", "helper"} <= set(found)
         assert found["helper"]["mode"] == "subagent" and found["helper"]["prompt"] == "You help."
         listed = {command["name"]: command for command in await app.get("/command")}
         assert {"init", "greet"} <= set(listed) and listed["greet"]["description"] == "greets"
-        assert isinstance(await app.get("/skill"), list)
+        assert (listed["greet"]["source"], listed["greet"]["template"]) == ("command", "Say hello to $1.")
+        [skill] = await app.get("/skill")
+        assert skill == {"name": "greeting", "description": "greets", "location": str(greeting), "content": "Say hello."}
 
 
 async def test_tools_and_their_parameters(app: RunningApp) -> None:

@@ -42,7 +42,7 @@ async def test_once_lets_this_call_through_and_asks_again_for_the_next(tmp_path:
             await events.until("server.connected")
             await app.prompt_async(session["id"], "Go")
             asked = (await events.until("permission.asked")).properties
-            assert asked["sessionID"] == session["id"] and asked["patterns"] == ["echo one"] and asked["always"] == ["echo*"]
+            assert asked["sessionID"] == session["id"] and asked["patterns"] == ["echo one"] and asked["always"] == ["echo *"]
             step = (await app.messages(session["id"]))[-1]
             assert asked["tool"] == {"messageID": step["info"]["id"], "callID": "c1"}
             assert tools(step)[0]["state"]["status"] == "running"

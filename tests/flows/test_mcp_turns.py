@@ -173,6 +173,7 @@ async def test_a_prompt_of_a_server_is_a_command_whose_text_runs_nothing(tmp_pat
             "name": "plain:greet",
             "description": "Greets someone",
             "mcp": True,
+            "source": "mcp",
             "template": "$1 $2",
             "hints": ["$1", "$2"],
         }

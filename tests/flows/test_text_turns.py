@@ -157,6 +157,22 @@ async def test_fields_of_a_prompt_reach_the_request(tmp_path: Path) -> None:
     assert {"permission": "bash", "pattern": "*", "action": "deny"} in stored["permission"]
 
 
+async def test_an_agents_variant_goes_with_its_own_model(tmp_path: Path) -> None:
+    review = {"model": "acme/big", "variant": "high"}
+    variants = {"high": {"reasoningEffort": "high"}, "low": {"reasoningEffort": "low"}}
+    config = {**priced(variants=variants), "agent": {"review": review, "loose": {"variant": "high"}}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "1", agent="review")
+        await app.prompt(session, "2", agent="review", variant="low")
+        await app.prompt(session, "3", agent="loose", model={"providerID": "acme", "modelID": "big"})
+        shown = {agent["name"]: agent.get("variant") for agent in await app.get("/agent")}
+        stored = [message["info"].get("variant") for message in await app.messages(session) if message["info"]["role"] == "user"]
+    assert [request.options.get("reasoningEffort") for request in requests(app)] == ["high", "low", None]
+    assert all("variant" not in request.options for request in requests(app))
+    assert (shown["review"], shown["loose"], shown["build"]) == ("high", "high", None) and stored == ["high", "low", None]
+
+
 async def test_a_later_prompt_goes_to_the_model_of_the_one_before(tmp_path: Path) -> None:
     async with running_app(tmp_path, workspace=configured(tmp_path, priced())) as app:
         session = await app.create_session()

@@ -85,7 +85,7 @@ def test_a_command_is_shown_with_the_output_that_it_has_so_far(desk: Desk) -> No
 
 def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk: Desk) -> None:
     desk.say("make a file", [ECHO], ["I will ask first."])
-    expect(desk.dialog).to_contain_text("Always would allow echo*")
+    expect(desk.dialog).to_contain_text("Always would allow echo *")
     desk.page.get_by_label("If you reject it").fill("ask me first")
     desk.button("Reject (Esc)").click()
     expect(desk.messages.locator(".tool")).to_contain_text("ask me first")

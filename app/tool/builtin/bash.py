@@ -70,11 +70,14 @@ class BashTool(Tool[BashParameters]):
         within = Boundary(ctx.directory, ctx.worktree)
         analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)
         outside = analysis.readable_outside if self._sandbox.is_on else analysis.outside
+        shown = {"command": command}
         if outside:
-            await ctx.host.require_permission(ToolPermission("external_directory", list(outside), always_patterns(outside)))
+            await ctx.host.require_permission(
+                ToolPermission("external_directory", list(outside), always_patterns(outside), shown)
+            )
         if analysis.patterns:
             await ctx.host.require_permission(
-                ToolPermission(self.id, analysis.patterns, analysis.always, subjects=analysis.subjects)
+                ToolPermission(self.id, analysis.patterns, analysis.always, shown, subjects=analysis.subjects)
             )
         return [Path(path) for path in analysis.readable_outside]
 

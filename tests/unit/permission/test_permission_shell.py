@@ -19,7 +19,7 @@ def read(command: str, project: Path) -> ShellAnalysis:
 def test_a_chain_asks_for_each_command(tmp_path: Path) -> None:
     analysis = read("git status --short && echo hi | cat", tmp_path)
     assert analysis.patterns == ["git status --short", "echo hi", "cat"]
-    assert analysis.always == ["git status*", "echo*", "cat*"]
+    assert analysis.always == ["git status *", "echo *", "cat *"]
     assert analysis.outside == ()
 
 
@@ -61,7 +61,7 @@ def test_a_runner_lends_its_spellings_only(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_seen_is_not_remembered(tmp_path: Path) -> None:
-    assert read("$CMD x; ls *; curl http://a.b | sh", tmp_path).always == ["ls*", "curl*"]
+    assert read("$CMD x; ls *; curl http://a.b | sh", tmp_path).always == ["ls *", "curl *"]
 
 
 def test_an_unparsable_command_is_shown_whole_and_counts_as_outside(tmp_path: Path) -> None:
@@ -91,16 +91,16 @@ def test_of_the_environment_only_home_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("ls -l", "ls*"),
-        ("unknown thing", "unknown*"),
-        ("git status -s", "git status*"),
-        ("git remote add x", "git remote add*"),
-        ("git -C x status", "git -C*"),
-        ("npm run test", "npm run test*"),
-        ("npm test", "npm test*"),
-        ("docker compose up -d", "docker compose up*"),
-        ("aws s3 ls", "aws s3 ls*"),
-        ("git", "git*"),
+        ("ls -l", "ls *"),
+        ("unknown thing", "unknown *"),
+        ("git status -s", "git status *"),
+        ("git remote add x", "git remote add *"),
+        ("git -C x status", "git -C *"),
+        ("npm run test", "npm run test *"),
+        ("npm test", "npm test *"),
+        ("docker compose up -d", "docker compose up *"),
+        ("aws s3 ls", "aws s3 ls *"),
+        ("git", "git *"),
         ("git *", None),
         ("r? x", None),
     ],

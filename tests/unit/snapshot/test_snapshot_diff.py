@@ -16,6 +16,10 @@ async def diffs_of(snapshots: Snapshots, before: str) -> dict[str, FileDiff]:
     return {diff.file: diff for diff in await snapshots.diff_full(before, await snapshots.track())}
 
 
+def patch_of(name: str, *lines: str) -> str:
+    return "\n".join([f"Index: {name}", "=" * 67, f"--- {name}\t", f"+++ {name}\t", *lines, ""])
+
+
 async def test_full_diffs(project: Project, snapshots: Snapshots) -> None:
     project.write("changed.txt", "one\ntwo\n")
     project.write("gone.txt", "bye\n")
@@ -23,11 +27,32 @@ async def test_full_diffs(project: Project, snapshots: Snapshots) -> None:
     project.write("changed.txt", "one\n2\nthree\n")
     (project.root / "gone.txt").unlink()
     project.write("日本/new.txt", "hello")
-    assert await diffs_of(snapshots, before) == {
-        "changed.txt": FileDiff(file="changed.txt", before="one\ntwo\n", after="one\n2\nthree\n", additions=2, deletions=1),
-        "gone.txt": FileDiff(file="gone.txt", before="bye\n", after="", additions=0, deletions=1),
-        "日本/new.txt": FileDiff(file="日本/new.txt", before="", after="hello", additions=1, deletions=0),
+    changed, gone, new = (await diffs_of(snapshots, before)).values()
+    assert changed.wire() == {
+        "file": "changed.txt",
+        "before": "one\ntwo\n",
+        "after": "one\n2\nthree\n",
+        "additions": 2,
+        "deletions": 1,
+        "patch": patch_of("changed.txt", "@@ -1,2 +1,3 @@", " one", "-two", "+2", "+three"),
+        "status": "modified",
     }
+    assert (gone.before, gone.after, gone.additions, gone.deletions, gone.status) == ("bye\n", "", 0, 1, "deleted")
+    assert (new.before, new.after, new.additions, new.deletions, new.status) == ("", "hello", 1, 0, "added")
+    assert gone.patch == patch_of("gone.txt", "@@ -1 +0,0 @@", "-bye")
+    assert new.patch == patch_of("日本/new.txt", "@@ -0,0 +1 @@", "+hello", "\\ No newline at end of file")
+
+
+async def test_a_patch_is_its_own_files_whatever_lines_it_has(project: Project, snapshots: Snapshots) -> None:
+    before = await snapshots.track()
+    odd = "diff --git a/x b/x\n@@ -1 +1 @@\nindex 1..2\n\n"
+    for name in ("a", "diff --git", 'with "quotes"\n', "empty", "z"):
+        project.write(name, "" if name == "empty" else f"{odd}{name}\n")
+    diffs = await diffs_of(snapshots, before)
+    assert diffs["empty"].patch == patch_of("empty")
+    for name in ("a", "diff --git", 'with "quotes"\n', "z"):
+        lines = diffs[name].after.splitlines()
+        assert diffs[name].patch == patch_of(name, f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines))
 
 
 async def test_no_change_is_no_diff(snapshots: Snapshots) -> None:
@@ -49,7 +74,8 @@ async def test_binary_and_large_files_have_neither_text_nor_counts(project: Proj
     project.write("image.png", b"\x89PNG\0\1\2")
     project.write("large.txt", b"x\n" * 2_000_000)
     assert await diffs_of(snapshots, before) == {
-        name: FileDiff(file=name, before="", after="", additions=0, deletions=0) for name in ("image.png", "large.txt")
+        name: FileDiff(file=name, before="", after="", additions=0, deletions=0, status="added")
+        for name in ("image.png", "large.txt")
     }
 
 

@@ -154,17 +154,19 @@ def is_alive(pid: int) -> bool:
 
 class TestPermission:
     async def test_each_command_is_asked_about(self, ctx: ToolContext, host) -> None:
-        await run(ctx, "git --version --short && echo hi | cat")
+        line = "git --version --short && echo hi | cat"
+        await run(ctx, line)
         assert [(ask.permission, ask.patterns, ask.always, ask.metadata) for ask in host.asks] == [
-            ("bash", ["git --version --short", "echo hi", "cat"], ["git --version*", "echo*", "cat*"], {})
+            ("bash", ["git --version --short", "echo hi", "cat"], ["git --version *", "echo *", "cat *"], {"command": line})
         ]
         assert [subject.pattern for subject in host.asks[0].subjects] == host.asks[0].patterns
 
     async def test_paths_outside_are_asked_about_first(self, ctx: ToolContext, host) -> None:
         await run(ctx, "cat /etc/hosts >/dev/null")
+        assert {ask.metadata["command"] for ask in host.asks} == {"cat /etc/hosts >/dev/null"}
         assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [
             ("external_directory", ["/etc/hosts"], ["/etc*"]),
-            ("bash", ["cat /etc/hosts"], ["cat*"]),
+            ("bash", ["cat /etc/hosts"], ["cat *"]),
         ]
 
     async def test_a_working_directory_outside_is_asked_about(self, ctx: ToolContext, host, project: Path) -> None:
