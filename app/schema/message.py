@@ -81,6 +81,7 @@ class AssistantMessage(Wire):
     agent: str
     path: MessagePath
     summary: bool | None = None
+    variant: str | None = None
     cost: float = 0
     tokens: Tokens = Field(default_factory=Tokens)
     structured: Annotated[Any, Field(description="The answer, where the prompt's `format` asked for one by a JSON schema")] = None

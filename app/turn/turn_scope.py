@@ -142,6 +142,7 @@ class TurnScope:
             agent=agent,
             path=MessagePath(cwd=location.directory, root=location.worktree),
             summary=summary,
+            variant=user.variant,
         )
 
     def new_user(self, agent: str, model: ModelRef, *, continues: UserMessage | None = None) -> UserMessage:
