@@ -25,6 +25,7 @@ class Agent(Wire):
     color: str | None = None
     permission: list[Rule]
     model: ModelRef | None = None
+    variant: str | None = None
     prompt: str | None = None
     options: dict[str, Any]
     steps: int | None = None
@@ -35,6 +36,7 @@ class AgentConfig(Wire):
 
     name: str | None = None
     model: str | None = None
+    variant: str | None = None
     temperature: float | None = None
     top_p: float | None = None
     prompt: str | None = None
@@ -102,6 +104,7 @@ class AssistantMessage(Wire):
     agent: str
     path: MessagePath
     summary: bool | None = None
+    variant: str | None = None
     cost: float
     tokens: Tokens
     structured: Any = None
@@ -173,6 +176,7 @@ class Command(Wire):
     agent: str | None = None
     model: str | None = None
     mcp: bool | None = None
+    source: Literal["command", "mcp"]
     template: str
     subtask: bool | None = None
     hints: list[str]
@@ -728,13 +732,17 @@ class Failed(Wire):
 
 
 class FileDiff(Wire):
-    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary."""
+    """One file's change; `file` is relative to the worktree, `before` and `after` are whole texts, empty when binary. `patch` is
+    a unified diff, absent when binary. Diffs of before, and imported ones, lack it and `status`.
+    """
 
     file: str
     before: str
     after: str
     additions: int
     deletions: int
+    patch: str | None = None
+    status: Literal["added", "deleted", "modified"] | None = None
 
 
 class FileNode(Wire):
@@ -1899,6 +1907,7 @@ class Skill(Wire):
     name: str
     description: str
     location: str
+    content: str
 
 
 class SnapshotPart(Wire):
