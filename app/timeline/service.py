@@ -78,9 +78,10 @@ class Timeline:
         self._woken: set[asyncio.Event] = set()
         bus.notify(self._wake)
 
-    async def events(self, session_id: str, after: int = 0) -> EventPage:
-        """All events of a session behind a number. Raises NotFound; BadRequest for a number that leads nowhere any more."""
-        return await self._database.read(partial(_events, session_id=session_id, after=after))
+    async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
+        """The events of a session behind a number: all, or the first, more than `most` if there are more. Raises NotFound;
+        BadRequest for a number that leads nowhere any more."""
+        return await self._database.read(partial(_events, session_id=session_id, after=after, most=most))
 
     async def head(self) -> int:
         """The journal's newest number."""
@@ -211,13 +212,13 @@ async def _wait(woken: asyncio.Event, seconds: float) -> None:
             await woken.wait()
 
 
-def _events(connection: Connection, session_id: str, after: int) -> EventPage:
+def _events(connection: Connection, session_id: str, after: int, most: int | None) -> EventPage:
     _require(connection, session_id)
     oldest, newest = queries.journal_span(connection)
     at = numbers.place(after)
     if at.journal_seq >= oldest - 1 and at.journal_seq:
-        found = _of_journal(connection, session_id, at.journal_seq - 1)
-        return EventPage([event for event in found if event.durable.seq > after], newest)
+        journal = _journal(connection, session_id, at.journal_seq - 1)
+        return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest)
     journal = _without_copies(_journal(connection, session_id, 0))
     happened = _happened(connection, session_id, queries.all_messages(connection, session_id))
     told = {named.moment for event in journal if (named := mention(event)) is not None}
@@ -225,6 +226,19 @@ def _events(connection: Connection, session_id: str, after: int) -> EventPage:
     counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
     events = [*counted, *JournalTranslation(session_id, happened).events(journal)]
     return EventPage(_behind(events, before, at, after), newest)
+
+
+def _first(
+    connection: Connection, session_id: str, journal: Sequence[JournalEvent], after: int, most: int
+) -> list[TimelineEvent]:
+    """Reads only the messages that so many events are of."""
+    size = most
+    while True:
+        events = _translated(connection, session_id, journal[:size])
+        found = [event for event in events if event.durable.seq > after]
+        if len(found) > most or size >= len(journal):
+            return found
+        size *= 4
 
 
 def _behind(

@@ -48,6 +48,9 @@ async def test_after_each_event_exactly_the_rest_is_told_also_after_a_restart(tm
         whole = await history(app, session)
         for number, seq in enumerate(seqs(whole), start=1):
             assert await history(app, session, seq) == whole[number:]
+            for limit in (1, 2, 5):
+                page = await app.get(f"/api/session/{session}/history?after={seq}&limit={limit}")
+                assert (page["data"], page["hasMore"]) == (whole[number : number + limit], len(whole) > number + limit)
     async with running_app(tmp_path) as again:
         assert await history(again, session) == whole
         for number, seq in enumerate(seqs(whole), start=1):

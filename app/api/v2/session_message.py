@@ -110,7 +110,7 @@ async def history(
     limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
     after: After = 0,
 ) -> Response:
-    found = (await request.services.sessions.timeline.events(session_id, after)).events
+    found = (await request.services.sessions.timeline.events(session_id, after, limit)).events
     return json_bytes(SessionEventPage(data=found[:limit], has_more=len(found) > limit).wire_json())
 
 
