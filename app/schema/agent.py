@@ -37,6 +37,8 @@ class Command(Wire):
 
 
 class Skill(Wire):
+    """`content` is its text without the frontmatter."""
+
     name: str
     description: str
     location: str

@@ -255,12 +255,15 @@ const scenarios = {
     await client.tui.showToast({ title: "t", message: "m", variant: "info", duration: 100 })
     await client.tui.publish({ body: { type: "tui.prompt.append", properties: { text: "x" } } })
     await client.tui.selectSession({ sessionID })
-    const waiting = new AbortController()
-    const next = client.tui.control.next({}, { signal: waiting.signal }).catch(() => {})
-    await later(300)
-    await client.tui.control.response({ body: true })
-    waiting.abort()
+    const giveUp = new AbortController()
+    const next = client.tui.control.next({}, { signal: giveUp.signal }).catch(() => {})
+    for (let n = 0, came = false; n < 50 && !came; n++) {
+      await client.tui.appendPrompt({ text: "again" })
+      came = await Promise.race([next.then(() => true), later(100).then(() => false)])
+    }
+    giveUp.abort()
     await next
+    await client.tui.control.response({ body: true })
   },
 
   async second_api_of_a_place() {

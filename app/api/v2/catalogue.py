@@ -1,6 +1,5 @@
 """What a directory offers to its sessions: agents, commands, skills and references."""
 
-import asyncio
 from typing import Any, Literal
 
 from fastapi.responses import Response
@@ -10,7 +9,6 @@ from app.api.json_route import ServerRequest
 from app.api.v2.answers import Located, located_list, router
 from app.api.v2.errors import ForbiddenError, described
 from app.api.v2.place import Place
-from app.config.markdown import skill_body
 from app.intake.mcp_commands import all_commands
 from app.provider.models.selection import parse_model
 from app.schema.agent import Agent, AgentMode, Command, Skill
@@ -57,13 +55,6 @@ class CommandV2Info(Wire):
     subtask: bool | None = None
 
 
-class SkillV2Info(Wire):
-    name: str
-    description: str | None = None
-    location: str
-    content: str
-
-
 class ReferenceLocalSource(Wire):
     type: Literal["local"] = "local"
     path: str
@@ -87,11 +78,10 @@ async def commands(request: ServerRequest, place: Place) -> Response:
     return located_list(instance.location, map(_command, await all_commands(instance)))
 
 
-@routes.get("/skill", operation_id="v2.skill.list", response_model=Located[list[SkillV2Info]], tags=["skill"])
+@routes.get("/skill", operation_id="v2.skill.list", response_model=Located[list[Skill]], tags=["skill"])
 async def skills(request: ServerRequest, place: Place) -> Response:
     instance = await instance_of(request, place)
-    found = await asyncio.to_thread(lambda: [_skill(skill) for skill in instance.extensions.skills])
-    return located_list(instance.location, found)
+    return located_list(instance.location, instance.extensions.skills)
 
 
 @routes.get("/reference", operation_id="v2.reference.list", response_model=Located[list[ReferenceInfo]], tags=["reference"])
@@ -131,7 +121,3 @@ def _command(command: Command) -> CommandV2Info:
         model=SessionModel(id=model.model_id, provider_id=model.provider_id) if model else None,
         subtask=command.subtask,
     )
-
-
-def _skill(skill: Skill) -> SkillV2Info:
-    return SkillV2Info(name=skill.name, description=skill.description, location=skill.location, content=skill_body(skill))

@@ -122,7 +122,7 @@ class TestSkill:
         location = project / "skills/pdf/SKILL.md"
         location.parent.mkdir(parents=True)
         location.write_text("---\nname: pdf\ndescription: Works on PDF\n---\n\n# Do this\n\n--- that\n")
-        return Skill(name="pdf", description="Works on PDF", location=str(location))
+        return Skill(name="pdf", description="Works on PDF", location=str(location), content="")
 
     async def test_loads_the_body(self, ctx: ToolContext, host, skill: Skill) -> None:
         result = await SkillTool([skill]).execute(SkillParameters(name="pdf"), ctx)
