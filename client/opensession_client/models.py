@@ -1904,6 +1904,8 @@ class SignInPage(Wire):
 
 
 class Skill(Wire):
+    """`content` is its text without the frontmatter."""
+
     name: str
     description: str
     location: str
