@@ -13,6 +13,7 @@ from app.timeline import numbers
 from app.timeline.events import PREFIX
 from app.timeline.journal import is_of_this_api
 from app.timeline.service import Timeline
+from app.util import clock
 
 _STREAMED = {"text": "textID", "reasoning": "reasoningID"}
 _ALREADY_TOLD = frozenset(f"{PREFIX}{kind}.started" for kind in _STREAMED)
@@ -50,7 +51,12 @@ def _gained(frame: PartFrame, form: Format) -> Iterator[bytes]:
     name = _STREAMED.get(delta.part_type)
     if name is None or not frame.text:
         return
-    of = {"sessionID": delta.session_id, "assistantMessageID": delta.message_id, name: delta.part_id}
+    of = {
+        "timestamp": clock.now_ms(),
+        "sessionID": delta.session_id,
+        "assistantMessageID": delta.message_id,
+        name: delta.part_id,
+    }
     if delta.size == len(frame.text):
         started = {"type": f"{PREFIX}{delta.part_type}.started", "data": of}
         yield _encoded(EventId.behind(frame.id.seq), started, frame.directory, form)
