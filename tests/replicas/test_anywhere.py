@@ -487,6 +487,20 @@ async def test_a_disposal_ends_what_other_replicas_run_there(replicas: Replicas,
     assert_finished(await messages(c, session))
 
 
+async def test_a_terminal_is_of_the_replica_that_made_it(replicas: Replicas, clients: list[Client]) -> None:
+    """The others say so, hear of it, and end it with its directory."""
+    a, b, _ = clients
+    made = await a.post("/pty", {"command": "cat"})
+    assert [each["id"] for each in await a.get("/pty")] == [made["id"]] and await b.get("/pty") == []
+    unknown = await b.get(f"/pty/{made['id']}", expect=404)
+    assert "the server that made it" in unknown["data"]["message"]
+    assert await b.post("/instance/dispose") is True
+    async with asyncio.timeout(30):
+        while await a.get("/pty"):
+            await asyncio.sleep(0.1)
+    assert not Path(f"/proc/{made['pid']}").exists()
+
+
 async def test_what_is_chosen_for_an_mcp_server_on_one_replica_holds_on_all(replicas: Replicas, clients: list[Client]) -> None:
     a, b, c = clients
     await _mcp_is(clients, {})
