@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -12,6 +12,7 @@ from app.schema.message import MessageWithParts
 from app.schema.part import CacheTokens, Part, StepFinishPart, Tokens
 from app.schema.session import Session
 from app.storage.session_head import head
+from app.storage.tables import SUM_PIECES
 
 _MOST_TOKENS, _MOST_DOLLARS = 10**12, 10**6
 """Of what one part counts for: clients store parts of their own, and the sums must fit the columns and stay exact."""
@@ -19,7 +20,7 @@ _MOST_TOKENS, _MOST_DOLLARS = 10**12, 10**6
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Its fields are the columns of the session's row."""
+    """Its fields are the columns of the session's row, in the order of SUM_PIECES."""
 
     cost: float = 0
     tokens_input: int = 0
@@ -35,10 +36,10 @@ class Sums:
 
     def plus(self, other: "Sums", sign: int = 1) -> "Sums":
         """With a `sign` of -1 minus the other."""
-        return Sums(*(getattr(self, field.name) + sign * getattr(other, field.name) for field in fields(self)))
+        return Sums(*(getattr(self, name) + sign * getattr(other, name) for name in SUM_PIECES))
 
     def columns(self) -> dict[str, Any]:
-        sums = {field.name: getattr(self, field.name) for field in fields(self)}
+        sums = {name: getattr(self, name) for name in SUM_PIECES}
         return {**sums, "head": head(sums)}
 
     def of_session(self) -> dict[str, Any]:
