@@ -15,7 +15,7 @@ from running_app import RunningApp, running_app
 from turns import bash, configured, say
 
 MARK = "5eCr3T"
-STREAMS = ("/event", "/global/event", "/tui/control/next")
+STREAMS = ("/event", "/global/event", "/tui/control/next", "/api/event", "/api/session/{sessionID}/event")
 LOGIN = ("opencode", f"{MARK}-server-password")
 
 
