@@ -73,6 +73,8 @@ def test_fields_of_a_newer_server_are_kept() -> None:
         "directory": "/",
         "title": "t",
         "version": "1",
+        "cost": 0,
+        "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
         "time": {"created": 1, "updated": 2},
         "newField": {"a": 1},
     }
