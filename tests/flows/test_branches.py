@@ -14,8 +14,12 @@ async def announced_branch(app: RunningApp, events: EventReader, count: int, **o
     """The branch that the `count`-th event names, which GET /vcs agrees with."""
     event = await events.until(UPDATED, count=count)
     assert len(events.of_type(UPDATED)) == count
-    assert await app.get("/vcs", params=options) == event.properties
+    assert await branch(app, **options) == event.properties["branch"]
     return str(event.properties["branch"])
+
+
+async def branch(app: RunningApp, **options: str) -> str:
+    return str((await app.get("/vcs", params=options))["branch"])
 
 
 async def test_a_branch_that_is_checked_out_by_hand_or_by_a_tool(tmp_path: Path) -> None:
@@ -37,10 +41,10 @@ async def test_a_read_tells_of_it_too(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app, app.events("/global/event") as events:
         await app.get("/vcs")
         git(app.directory, "checkout", "-q", "-b", "other")
-        assert await app.get("/vcs") == {"branch": "other"}
+        assert await branch(app) == "other"
         await events.until(UPDATED)
         git(app.directory, "branch", "-m", "renamed")
-        assert await app.get("/vcs") == {"branch": "renamed"}
+        assert await branch(app) == "renamed"
         event = await events.until(UPDATED, count=2)
     assert event.properties == {"branch": "renamed"} and event.data["directory"] == str(app.directory)
 
@@ -50,7 +54,7 @@ async def test_a_linked_worktree_has_a_branch_of_its_own(tmp_path: Path) -> None
     async with running_app(tmp_path, roots=str(tmp_path)) as app:
         git(app.directory, "worktree", "add", "-q", "-b", "linked", str(linked))
         async with app.events(directory=str(linked)) as events, app.events() as others:
-            assert await app.get("/vcs", params={"directory": str(linked)}) == {"branch": "linked"}
+            assert await branch(app, directory=str(linked)) == "linked"
             git(linked, "checkout", "-q", "-b", "moved")
             assert await announced_branch(app, events, 1, directory=str(linked)) == "moved"
             git(app.directory, "checkout", "-q", "-b", "main-moved")

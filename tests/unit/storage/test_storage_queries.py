@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 from sqlalchemy import text as sql
 from storage_parts import Storage, event, message_row, part_row, put_lease, session_row
@@ -21,7 +22,7 @@ async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
 
 async def listed(storage: Storage, **wanted: Any) -> list[str]:
     bodies = await storage.database.read(lambda c: queries.session_bodies(c, SessionFilter(project_id="p", **wanted)))
-    return [body.split('"')[3] for body in bodies]
+    return [orjson.loads(body)["id"] for body in bodies]
 
 
 async def titled(storage: Storage, *titles: str) -> None:
@@ -89,7 +90,7 @@ async def test_a_family_has_children_before_parents(storage: Storage) -> None:
     rows = [("ses_root", None), ("ses_child", "ses_root"), ("ses_grandchild", "ses_child"), ("ses_other", None)]
     await put(storage, session=[session_row(session_id, parent_id=parent) for session_id, parent in rows])
     family = await asked(storage, queries.session_tree, "ses_root")
-    assert [body.split('"')[3] for body in family] == ["ses_grandchild", "ses_child", "ses_root"]
+    assert [orjson.loads(body)["id"] for body in family] == ["ses_grandchild", "ses_child", "ses_root"]
 
 
 async def test_messages_and_parts_come_in_the_order_of_their_arrival(storage: Storage) -> None:
