@@ -233,7 +233,7 @@ async def _replayed(app: Services, listener: Listener, frames: list[EventFrame])
         async for piece in live.with_session_events(app.sessions.timeline, frames, listener.form):
             yield piece
     else:
-        for written in pieces(frames, listener.form):
+        for written in pieces([frame for frame in frames if not frame.is_second_only], listener.form):
             yield written
 
 

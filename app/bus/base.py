@@ -40,6 +40,11 @@ class Event:
         return cls(event.wire_json(), directory, session_id, journaled)
 
     @property
+    def is_second_only(self) -> bool:
+        """Of the second API alone: clients of the first do not know its type."""
+        return self.payload.startswith(_SECOND)
+
+    @property
     def steers(self) -> bool:
         """Has terminal clients do something: those of its owner alone."""
         return self.payload.startswith(_STEERING)
@@ -73,6 +78,7 @@ class Audience:
 
 
 _STEERING = b'{"type":"tui.'
+_SECOND = b'{"type":"session.next.'
 _SIGN_IN = b'"mcp.browser.open.failed"'
 
 

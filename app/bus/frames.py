@@ -86,6 +86,10 @@ class EventFrame:
     def steers(self) -> bool:
         return self.event.steers
 
+    @cached_property
+    def is_second_only(self) -> bool:
+        return self.event.is_second_only
+
     def encoded(self, form: Format) -> Encoded:
         made = self._encoded.get(form)
         if made is None:

@@ -128,11 +128,16 @@ class Listener:
     def receives(self, frame: Frame) -> bool:
         if isinstance(frame, EventFrame) and frame.steers:
             return self._user is None or self._user == frame.event.owner
-        if self._steering_only:
+        if self._steering_only or self._is_of_other_api(frame):
             return False
         if self.audience is None:
             return True
         return self.audience.receives(frame.event if isinstance(frame, EventFrame) else frame.delta)
+
+    def _is_of_other_api(self, frame: Frame) -> bool:
+        """Never for who passes events on to other servers."""
+        is_client = self._user is not None
+        return is_client and not self.form.second and isinstance(frame, EventFrame) and frame.is_second_only
 
     def push(self, frame: Frame) -> None:
         if self.closed or self._paused:

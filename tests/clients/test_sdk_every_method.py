@@ -40,7 +40,6 @@ OTHER_SHAPES = {
     "* global.event server.connected": "it is of no directory, nor is OpenCode's",
     "* global.event project.updated": "it is of no directory, nor is OpenCode's",
     "* pty.connect": "the SDK makes no WebSocket of it, so it is told to",
-    "* *.* session.next.*": "the types are of an older OpenCode that did not have it",
     "v1 app.agents": "the types are of an older OpenCode: `builtIn` is `native` since",
     "v1 *.* permission.asked": "the types are of an older OpenCode: it was `permission.updated`",
     "v1 *.* permission.replied": "the types are of an older OpenCode: `permissionID` is `requestID` since",
