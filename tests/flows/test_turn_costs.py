@@ -19,7 +19,6 @@ from app.provider.scripted.adapter import ScriptedProvider
 
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
-DIFF = FILES * len(FILE)
 
 CREATE_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 35, 60
 

@@ -8,6 +8,8 @@ from typing import Any
 from follower import Follower
 from replicas import Replicas
 
+from app.bus.event_id import EventId
+
 CAUGHT_UP_SECONDS = 15
 
 Journal = Sequence[tuple[int, dict[str, Any]]]
@@ -35,7 +37,7 @@ def _unlike(follower: Follower, expected: Journal, head: int) -> list[str]:
     found += [f"{doubled} events twice"] if doubled else []
     found += ["events out of order"] if ids != sorted(ids) else []
     found += [f"{len(set(ids) - set(wanted))} events that are not in the journal"] if set(ids) - set(wanted) else []
-    stored = dict(expected)
+    stored = {seq: {"id": EventId(seq).wire(None).decode(), **event} for seq, event in expected}
     found += [f"event {key} is not as stored" for key, event in heard if key in stored and stored[key] != event][:1]
     found += [f"told to read everything again {follower.resyncs} times"] if follower.resyncs else []
     return found

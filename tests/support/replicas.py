@@ -35,6 +35,9 @@ START_SECONDS = 90
 GRACE_SECONDS = 1
 """What a turn is given when its server is told to stop."""
 
+_TOLD = "FROM event_journal WHERE directory = %s AND payload NOT LIKE %s"
+_SECOND_API = '{"type":"session.next.%'
+
 
 class Replica:
     def __init__(self, name: str, directory: Path, workspace: Path, environment: dict[str, str]) -> None:
@@ -142,17 +145,13 @@ class Replicas:
             return connection.execute(query, values).fetchall()
 
     def journal(self, after: int = 0, upto: int = 2**62) -> list[tuple[int, dict[str, Any]]]:
-        """The events of the workspace, as the database has them."""
-        found = self.rows(
-            "SELECT seq, payload FROM event_journal WHERE directory = %s AND seq > %s AND seq <= %s ORDER BY seq",
-            str(self.workspace),
-            after,
-            upto,
-        )
+        """The events of the workspace that clients of the first API are told, as the database has them."""
+        query = f"SELECT seq, payload {_TOLD} AND seq > %s AND seq <= %s ORDER BY seq"
+        found = self.rows(query, str(self.workspace), _SECOND_API, after, upto)
         return [(seq, json.loads(payload)) for seq, payload in found]
 
     def head(self) -> int:
-        return int(self.rows("SELECT coalesce(max(seq), 0) FROM event_journal WHERE directory = %s", str(self.workspace))[0][0])
+        return int(self.rows(f"SELECT coalesce(max(seq), 0) {_TOLD}", str(self.workspace), _SECOND_API)[0][0])
 
     def left_running(self) -> list[int]:
         """Processes that work in the workspace and are no replica."""
