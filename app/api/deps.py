@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.access import directory_to_enter
@@ -26,6 +26,7 @@ async def named_directory(
 
 
 Directory = Annotated[str | None, Depends(named_directory)]
+UserAgent = Annotated[str, Header(alias="User-Agent", include_in_schema=False)]
 SessionIdPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
 MessageIdPath = Annotated[str, Path(alias="messageID", pattern="^msg")]
 QueuedIdPath = Annotated[str, Path(alias="queuedID", pattern="^qpr")]

@@ -16,7 +16,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from app.api.access import may_enter
-from app.api.deps import Directory, documented, location_of, wire
+from app.api.deps import Directory, UserAgent, documented, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.api.login import Login
 from app.api.services import Services
@@ -47,7 +47,6 @@ Cursor = Annotated[
 CursorInQuery = Annotated[
     str | None, Query(alias="lastEventID", description="The same, for a new EventSource, which can send no header")
 ]
-UserAgent = Annotated[str, Header(alias="User-Agent", include_in_schema=False)]
 Token = Annotated[str | None, Query(description="From POST /auth/event-token, instead of a login in a header")]
 
 

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import Query
 from fastapi.responses import Response
 
@@ -13,6 +14,7 @@ from app.api.deps import (
     TRUE,
     Directory,
     SessionIdPath,
+    UserAgent,
     documented,
     instance_of,
     json_bytes,
@@ -24,12 +26,16 @@ from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
-from app.schema.part import ModelRef
+from app.schema.part import ModelRef, Tokens
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_automatically
 from app.users.oidc import PREFIX as OIDC_PREFIX
 
 routes = router(prefix="/session", tags=["session"])
+
+_EMPTY = {"path": "", "cost": 0, "tokens": Tokens().wire()}
+_DEMANDS_PATH = "opencode-client-python/"
+"""A client of OpenCode 1.18 that takes no session without a path, though the description has it as optional."""
 
 
 @routes.get("", operation_id="session.list", response_model=list[Session], responses=documented(400))
@@ -63,7 +69,9 @@ async def list_sessions(
 
 
 @routes.post("", operation_id="session.create", response_model=Session, responses=documented(400))
-async def create(request: ServerRequest, where: Directory, body: CreateInput | None = None) -> Response:
+async def create(
+    request: ServerRequest, where: Directory, body: CreateInput | None = None, user_agent: UserAgent = ""
+) -> Response:
     """An unknown agent or model is refused, as in a prompt."""
     instance = await instance_of(request, where)
     wanted = body or CreateInput()
@@ -77,7 +85,12 @@ async def create(request: ServerRequest, where: Directory, body: CreateInput | N
     request.scope[CREATED] = session.id
     if shares_automatically(instance.config, instance.flags) and session.parent_id is None:
         session = await request.services.sessions.shares.share(instance.location, session.id, public_base(request))
-    return wire(session)
+    return wire(session) if user_agent.startswith(_DEMANDS_PATH) else json_bytes(orjson.dumps(_as_created(session)))
+
+
+def _as_created(session: Session) -> dict[str, Any]:
+    """Without what says nothing yet: clients of OpenCode 1.1 get the keys that they got there."""
+    return {name: value for name, value in session.wire().items() if name not in _EMPTY or value != _EMPTY[name]}
 
 
 @routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))

@@ -35,9 +35,21 @@ async def test_a_created_session_is_complete(app: RunningApp) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}", session["projectID"])
     assert session["directory"] == str(app.directory) and session["version"] == __version__
     assert session["time"]["created"] == session["time"]["updated"]
-    assert set(session) == {"id", "slug", "projectID", "directory", "path", "cost", "tokens", "title", "version", "time"}
-    assert (session["path"], (await app.post("/session", params={"directory": str(below(app))}))["path"]) == ("", "src/below")
-    assert await app.get(f"/session/{session['id']}") == session
+    assert set(session) == {"id", "slug", "projectID", "directory", "title", "version", "time"}, "as in OpenCode 1.1"
+    assert (await app.post("/session", params={"directory": str(below(app))}))["path"] == "src/below"
+    nothing = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    assert await app.get(f"/session/{session['id']}") == {**session, "path": "", "cost": 0, "tokens": nothing}
+
+
+async def created(app: RunningApp) -> dict[str, Any]:
+    """A new session, as it is read."""
+    session: dict[str, Any] = await app.get(f"/session/{(await app.create_session())['id']}")
+    return session
+
+
+async def test_a_client_that_demands_a_path_gets_it(app: RunningApp) -> None:
+    response = await app.client.post("/session", json={}, headers={"User-Agent": "opencode-client-python/0.2.0"})
+    assert response.json()["path"] == "" and response.json()["cost"] == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"content": b""}, {"content": b"{}", "headers": {"content-type": "application/json"}}])
@@ -74,7 +86,7 @@ async def test_a_wrong_body_is_refused(app: RunningApp, body: Any) -> None:
 
 async def test_two_events_tell_of_a_new_session(app: RunningApp) -> None:
     async with app.events() as events:
-        session = await app.create_session()
+        session = await created(app)
         await events.until("session.updated")
     assert [(event.type, event.properties["info"]) for event in events.seen[1:]] == [
         ("session.created", session),
@@ -83,7 +95,7 @@ async def test_two_events_tell_of_a_new_session(app: RunningApp) -> None:
 
 
 async def test_renaming_and_archiving_do_not_touch(app: RunningApp) -> None:
-    session = await app.create_session()
+    session = await created(app)
     path = f"/session/{session['id']}"
     renamed = await app.call("PATCH", path, {"title": "New é"})
     assert renamed == {**session, "title": "New é"}
@@ -109,7 +121,7 @@ async def test_rules_are_set_behind_those_that_are_there_and_announced(app: Runn
 
 
 async def test_wrong_rules_are_refused_and_change_nothing(app: RunningApp) -> None:
-    session = await app.create_session()
+    session = await created(app)
     refusal = await app.call("PATCH", f"/session/{session['id']}", {"permission": [rule("x", "*", "maybe")]}, expect=400)
     assert refusal["errors"][0]["path"] == ["permission", 0, "action"]
     assert await app.get(f"/session/{session['id']}") == session
@@ -383,6 +395,7 @@ async def test_a_diff_is_of_the_session_or_of_one_prompt(app: RunningApp) -> Non
     first, _, _ = (message["info"]["id"] for message in (await app.messages(session["id"]))[:3])
     assert {diff["file"] for diff in await app.get(f"{path}/diff")} == {"one.txt", "two.txt"}
     [diff] = await app.get(f"{path}/diff", params={"messageID": first})
+    assert diff.pop("patch").endswith("@@ -0,0 +1 @@\n+x\n") and diff.pop("status") == "added"
     assert diff == {"file": "one.txt", "before": "", "after": "x\n", "additions": 1, "deletions": 0}
     await app.get(f"{path}/diff", params={"messageID": "foo"}, expect=400)
     await app.get(f"{path}/diff", params={"messageID": "msg_nope"}, expect=404)

@@ -69,7 +69,7 @@ async def new_session(app: RunningApp) -> str:
 
 
 async def test_a_session_sums_up_its_steps(app: RunningApp) -> None:
-    session = await app.create_session(title="Given")
+    session = await app.get(f"/session/{(await app.create_session(title='Given'))['id']}")
     nothing = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
     assert (session["cost"], session["tokens"]) == (0, nothing)
     await turn(app, session["id"], [bash("echo a"), USED], [say(), LESS])

@@ -80,13 +80,7 @@ def _as_texts(diff: dict[str, Any]) -> dict[str, Any]:
     lines = diff["patch"].split("@@\n", 1)[1].splitlines(keepends=True)
     before = "".join(line[1:] for line in lines if line[0] in " -")
     after = "".join(line[1:] for line in lines if line[0] in " +")
-    return {
-        "file": diff["file"],
-        "before": before,
-        "after": after,
-        "additions": diff["additions"],
-        "deletions": diff["deletions"],
-    }
+    return {**diff, "before": before, "after": after}
 
 
 def state_of(data: Path) -> list[tuple[str, int, str]]:
