@@ -21,7 +21,7 @@ PAUSE_SECONDS = 0.01
 INPUT_BYTES = 1024 * 1024
 """Input that may wait for a program that does not read."""
 LAST_OUTPUT_SECONDS = 0.2
-"""So long what is left in the background may print after the program has exited."""
+"""How long what is left in the background may go on printing after the program has exited."""
 _TAKE_TERMINAL = ': <>"$0"; exec "$@"'
 """The leader of a session gets the first terminal that it opens as its own: Ctrl-C and Ctrl-Z work, and it is told of resizes. In
 the sandbox the program is another session's leader, and takes it itself."""

@@ -42,7 +42,7 @@ RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """In seconds."""
 
 SHORT_HISTORY = 40
-"""So many messages are read in less time than a change of the thread takes."""
+"""How many messages are read at once where the caller runs: to change the thread would take longer."""
 
 MAX_READS = 5
 """Of one page, for a session that does not stand still."""
