@@ -30,7 +30,7 @@ from app.users.principal import Principal
 from app.util import ids
 
 MOST_EXITED = 20
-"""So many terminals stay listed when their programs have exited; of more, the oldest go."""
+"""How many terminals stay listed when their programs have exited: of more, the oldest go."""
 _TITLE_CHARACTERS = 4
 
 

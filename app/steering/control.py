@@ -14,7 +14,7 @@ from app.bus.listener import Listener
 from app.schema.errors import ServiceError
 
 LINGER_SECONDS = 60.0
-"""So long a queue is kept that nobody fetches from."""
+"""How long a queue is kept that nobody fetches from."""
 
 _PATHS = {
     "tui.prompt.append": "/tui/append-prompt",
