@@ -71,6 +71,8 @@ class SessionModel(Wire):
 
 
 class Session(Wire):
+    """`path`, `cost` and `tokens` are in all but the answer that creates it: they say nothing then."""
+
     id: SessionID
     slug: str
     project_id: str
@@ -91,6 +93,10 @@ class Session(Wire):
     revert: Revert | None = None
     owner: Annotated[str | None, Field(description="The user it belongs to, on a server with users")] = None
     pinned: Annotated[bool | None, Field(description="Stays, however old it is, when old sessions are deleted")] = None
+
+    @classmethod
+    def _always_there(cls) -> set[str]:
+        return super()._always_there() - {"cost", "tokens"}
 
 
 class ProjectSummary(Wire):

@@ -853,9 +853,9 @@ class GlobalSession(Wire):
     """The directory, relative to the top of its checkout; empty: that top"""
     parent_id: Annotated[str | None, Field(alias="parentID")] = None
     summary: SessionSummary | None = None
-    cost: float
+    cost: float | None = None
     """Of its steps, in dollars"""
-    tokens: Tokens
+    tokens: Tokens | None = None
     """Of its steps"""
     share: Share | None = None
     title: str
@@ -1770,6 +1770,8 @@ class ServerConfig(Wire):
 
 
 class Session(Wire):
+    """`path`, `cost` and `tokens` are in all but the answer that creates it: they say nothing then."""
+
     id: str
     slug: str
     project_id: Annotated[str, Field(alias="projectID")]
@@ -1778,9 +1780,9 @@ class Session(Wire):
     """The directory, relative to the top of its checkout; empty: that top"""
     parent_id: Annotated[str | None, Field(alias="parentID")] = None
     summary: SessionSummary | None = None
-    cost: float
+    cost: float | None = None
     """Of its steps, in dollars"""
-    tokens: Tokens
+    tokens: Tokens | None = None
     """Of its steps"""
     share: Share | None = None
     title: str

@@ -141,8 +141,8 @@ class SilentServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
-        greeting = b'id: 5\ndata: {"type":"server.connected","properties":{}}\n\n'
-        event = b'id: 6\ndata: {"type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
+        greeting = b'id: 5\ndata: {"id":"evt_1","type":"server.connected","properties":{}}\n\n'
+        event = b'id: 6\ndata: {"id":"evt_2","type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
         writer.write(greeting if len(self.requests) == 1 else event)
         await writer.drain()

@@ -68,7 +68,7 @@ async def last_call(client: Client, session: str) -> dict[str, Any]:
 
 def approved(servers: Servers, command: str) -> bool:
     with closing(sqlite3.connect(servers.data / "opensession.db")) as connection:
-        found = connection.execute("SELECT count(*) FROM permission_approval WHERE pattern = ?", [f"{command}*"]).fetchone()
+        found = connection.execute("SELECT count(*) FROM permission_approval WHERE pattern = ?", [f"{command} *"]).fetchone()
     return bool(found[0])
 
 

@@ -53,7 +53,9 @@ async def test_a_write_leaves_a_patch_and_the_session_s_diff(tmp_path: Path) -> 
     assert patch["hash"] == start["snapshot"] and patch["files"] == [file]
     assert parts(step, "step-finish")[0]["snapshot"] != start["snapshot"]
     expected = [{"file": "new.txt", "before": "", "after": "one\ntwo\n", "additions": 2, "deletions": 0}]
-    assert diff == expected and user["info"]["summary"]["diffs"] == expected
+    assert user["info"]["summary"]["diffs"] == diff
+    assert [(each.pop("status"), each.pop("patch").endswith("+one\n+two\n")) for each in diff] == [("added", True)]
+    assert diff == expected
     assert stored["summary"] == {"additions": 2, "deletions": 0, "files": 1}
 
 

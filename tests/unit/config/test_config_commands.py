@@ -30,6 +30,7 @@ def test_config_commands_follow_and_may_replace() -> None:
     assert list(found) == ["init", "review", "hello"]
     assert found["init"].template == "mine"
     assert found["hello"].wire() == {
+        "source": "command",
         "name": "hello",
         "description": "greets",
         "agent": "plan",
