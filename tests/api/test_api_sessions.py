@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from running_app import RunningApp
+from running_app import NO_TOKENS, RunningApp
 
 from app import __version__
 from app.permission.rules import evaluate
@@ -28,7 +28,7 @@ def below(app: RunningApp) -> Path:
 
 
 async def test_a_created_session_is_complete(app: RunningApp) -> None:
-    session = await app.create_session()
+    session = await app.post("/session")
     assert re.fullmatch(r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}", session["id"])
     assert re.fullmatch(r"New session - \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", session["title"])
     assert re.fullmatch(r"[a-z]+-[a-z]+", session["slug"])
@@ -37,14 +37,7 @@ async def test_a_created_session_is_complete(app: RunningApp) -> None:
     assert session["time"]["created"] == session["time"]["updated"]
     assert set(session) == {"id", "slug", "projectID", "directory", "title", "version", "time"}, "as in OpenCode 1.1"
     assert (await app.post("/session", params={"directory": str(below(app))}))["path"] == "src/below"
-    nothing = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-    assert await app.get(f"/session/{session['id']}") == {**session, "path": "", "cost": 0, "tokens": nothing}
-
-
-async def created(app: RunningApp) -> dict[str, Any]:
-    """A new session, as it is read."""
-    session: dict[str, Any] = await app.get(f"/session/{(await app.create_session())['id']}")
-    return session
+    assert await app.get(f"/session/{session['id']}") == {**session, "path": "", "cost": 0, "tokens": NO_TOKENS}
 
 
 async def test_a_client_that_demands_a_path_gets_it(app: RunningApp) -> None:
@@ -86,7 +79,7 @@ async def test_a_wrong_body_is_refused(app: RunningApp, body: Any) -> None:
 
 async def test_two_events_tell_of_a_new_session(app: RunningApp) -> None:
     async with app.events() as events:
-        session = await created(app)
+        session = await app.create_session()
         await events.until("session.updated")
     assert [(event.type, event.properties["info"]) for event in events.seen[1:]] == [
         ("session.created", session),
@@ -95,7 +88,7 @@ async def test_two_events_tell_of_a_new_session(app: RunningApp) -> None:
 
 
 async def test_renaming_and_archiving_do_not_touch(app: RunningApp) -> None:
-    session = await created(app)
+    session = await app.create_session()
     path = f"/session/{session['id']}"
     renamed = await app.call("PATCH", path, {"title": "New é"})
     assert renamed == {**session, "title": "New é"}
@@ -121,7 +114,7 @@ async def test_rules_are_set_behind_those_that_are_there_and_announced(app: Runn
 
 
 async def test_wrong_rules_are_refused_and_change_nothing(app: RunningApp) -> None:
-    session = await created(app)
+    session = await app.create_session()
     refusal = await app.call("PATCH", f"/session/{session['id']}", {"permission": [rule("x", "*", "maybe")]}, expect=400)
     assert refusal["errors"][0]["path"] == ["permission", 0, "action"]
     assert await app.get(f"/session/{session['id']}") == session
