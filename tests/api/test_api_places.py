@@ -162,7 +162,7 @@ async def test_more_roots_may_be_named(tmp_path: Path) -> None:
         assert found["directory"] == str(other)
         session = await app.post("/session", params={"directory": str(other)})
         assert session["directory"] == str(other)
-        assert await app.get(f"/session/{session['id']}")["directory"] == str(other)
+        assert (await app.get(f"/session/{session['id']}"))["directory"] == str(other)
         await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
 
 
