@@ -7,7 +7,7 @@ from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import AcceptedPrompt, Prompts
-from app.intake.user_message import Intake, default_model_of, model_of_session
+from app.intake.user_message import DEFAULT_VARIANT, Intake, default_model_of, model_of_session
 from app.schema.errors import BadRequest, Conflict
 from app.schema.file import FileSource, SourceText
 from app.schema.message import PromptInput, UserMessage
@@ -26,9 +26,6 @@ from app.session.store import Store
 from app.timeline.service import Admission, Timeline
 from app.util import ids
 from app.workspace.instance import Instance
-
-DEFAULT_VARIANT = "default"
-"""Of a model in a session whose newest prompt named none."""
 
 
 class Admissions:

@@ -23,6 +23,9 @@ from app.turn import hooks
 from app.util import clock, ids
 from app.workspace.instance import Instance
 
+DEFAULT_VARIANT = "default"
+"""Of a model in a session whose newest prompt named none."""
+
 MOST_RETRIES = 10
 """For an answer that has not the form that the prompt asks for."""
 
@@ -203,7 +206,7 @@ def _follow(session: Session, prompt: UserMessage) -> None:
     """A session names the agent and the model of its newest prompt."""
     session.agent = prompt.agent
     session.model = SessionModel(
-        id=prompt.model.model_id, provider_id=prompt.model.provider_id, variant=prompt.variant or "default"
+        id=prompt.model.model_id, provider_id=prompt.model.provider_id, variant=prompt.variant or DEFAULT_VARIANT
     )
 
 
