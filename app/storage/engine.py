@@ -178,9 +178,8 @@ class Database:
     async def look_up(self, query: Callable[[Connection], T]) -> T:
         """The same for some rows that a key finds."""
         if self._here is not None:
-            with suppress(
-                OperationalError
-            ):  # the database is locked, or a text is not UTF-8: a reader thread waits, or repairs it
+            # Where the database is locked, or a text is not UTF-8, a reader thread waits, or repairs it.
+            with suppress(OperationalError):
                 return self._here.read(query)
         return await self.read(query)
 
