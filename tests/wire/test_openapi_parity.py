@@ -1,5 +1,5 @@
-"""The API is that of OpenCode 1.1.34 and 1.18.33: what they have and this one does not is told in docs/compatibility.md, with a
-reason, line by line.
+"""The API is that of OpenCode 1.1.34 and 1.18.33: what they have and this one does not is told in
+docs/compatibility-descriptions.md, with a reason, line by line.
 
 opencode_api.json is the API of 1.1.34 without its prose: routes, parameters, schemas; the other file is that of 1.18.33. Where
 both have a route, the operationId is the same: generated clients name their methods after it.
@@ -59,11 +59,9 @@ NEEDED = {
 }
 
 
-# By version, the description and the section of docs/compatibility.md that says what of it is not here.
-DESCRIPTIONS = {
-    "1.1.34": ("opencode_api.json", "## What is not here"),
-    "1.18.33": ("opencode_api_1.18.33.json", "## What of OpenCode 1.18 is not here"),
-}
+PAGE = ROOT / "docs" / "compatibility-descriptions.md"
+DESCRIPTIONS = {"1.1.34": "opencode_api.json", "1.18.33": "opencode_api_1.18.33.json"}
+"""By version; a section of the page says what of each is not here."""
 
 
 @pytest.fixture(scope="module", params=DESCRIPTIONS)
@@ -73,7 +71,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def theirs(version: str) -> Json:
-    return dict(json.loads((Path(__file__).parent / DESCRIPTIONS[version][0]).read_text()))
+    return dict(json.loads((Path(__file__).parent / DESCRIPTIONS[version]).read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +81,8 @@ def ours() -> Json:
 
 @pytest.fixture(scope="module")
 def documented(version: str) -> dict[str, str]:
-    """What docs/compatibility.md says is not here, and why; `*` stands for any text."""
-    heading = DESCRIPTIONS[version][1]
-    text = (ROOT / "docs" / "compatibility.md").read_text().partition(f"{heading}\n")[2].partition("\n## ")[0]
+    """What the page says is not here, and why; `*` stands for any text."""
+    text = PAGE.read_text().partition(f"## OpenCode {version}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(.+?)` \| (.+?) \|$", text, re.MULTILINE)
     return dict(rows)
 
@@ -100,14 +97,14 @@ def is_one_of(line: str, lines: str) -> bool:
 
 def test_what_is_missing_is_documented_with_a_reason(theirs: Json, ours: Json, documented: dict[str, str]) -> None:
     untold = {gap for gap in gaps(theirs, ours) if not any(is_one_of(gap, lines) for lines in documented)}
-    assert sorted(untold) == [], "describe them as OpenCode does, or give each a row in docs/compatibility.md, with the reason"
+    assert sorted(untold) == [], f"describe them as OpenCode does, or give each a row in {PAGE.name}, with the reason"
     assert all(len(reason) > 20 for reason in documented.values())
 
 
 def test_what_is_documented_as_missing_is_missing(theirs: Json, ours: Json, documented: dict[str, str]) -> None:
     found = gaps(theirs, ours)
     here = [lines for lines in documented if not any(is_one_of(gap, lines) for gap in found)]
-    assert here == [], "these are here now: delete their rows from docs/compatibility.md"
+    assert here == [], f"these are here now: delete their rows from {PAGE.name}"
 
 
 def references(schema: Any) -> set[str]:
