@@ -2,15 +2,14 @@
 
 from alembic import context
 from sqlalchemy import Connection
-from sqlmodel import SQLModel
 
-import app.storage.tables  # noqa: F401  fills the metadata that autogenerate compares with
 from app.settings import Settings
 from app.storage.engine import make_engine
+from app.storage.tables import METADATA
 
 
 def run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=SQLModel.metadata)
+    context.configure(connection=connection, target_metadata=METADATA)
     with context.begin_transaction():
         context.run_migrations()
 

@@ -21,6 +21,7 @@ WHEN_USED = {
     "psycopg": "PostgreSQL",
     "redis": "several servers",
     "rich.markdown": "the terminal",
+    "sqlalchemy.orm": "nothing: no row is ever an object",
     "tree_sitter": "a shell command",
     "yaml": "the API's description",
 }

@@ -17,7 +17,6 @@ from killable import PATIENCE, Client, Servers
 from long_form import LONG
 from postgres import PostgresServer, migrated
 from sqlalchemy import Engine, func, select, text
-from sqlmodel import SQLModel
 
 from app.storage import tables
 from app.storage.engine import make_engine
@@ -27,7 +26,7 @@ Figure = Callable[[str], None]
 KILLS = 12 if LONG else 2
 MESSAGES = 2_000
 SESSION, CHILD = "ses_kill", "ses_killchild"
-_WITH_SESSION = [table for table in SQLModel.metadata.sorted_tables if "session_id" in table.columns]
+_WITH_SESSION = [table for table in tables.METADATA.sorted_tables if "session_id" in table.columns]
 _WRITING = text(
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL"

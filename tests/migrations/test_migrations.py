@@ -14,13 +14,12 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from sqlalchemy import Engine, inspect, text
-from sqlmodel import SQLModel
 
-import app.storage.tables  # noqa: F401  fills the metadata
 from app.session.change import UNKNOWN_BASIS
 from app.storage import queries, webhooks
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
+from app.storage.tables import METADATA
 from app.storage.text_index import FTS
 
 ROOT = Path(__file__).parents[2]
@@ -46,12 +45,10 @@ def test_from_nothing_they_make_exactly_the_declared_tables(engine: Engine) -> N
     upgrade(engine)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        differences = [
-            difference for difference in compare_metadata(context, SQLModel.metadata) if not is_of_text_index(difference)
-        ]
+        differences = [difference for difference in compare_metadata(context, METADATA) if not is_of_text_index(difference)]
         assert differences == []
         tables = {name for name in inspect(connection).get_table_names() if not name.startswith(FTS)}
-        assert tables == {*SQLModel.metadata.tables, "alembic_version"}
+        assert tables == {*METADATA.tables, "alembic_version"}
 
 
 def is_of_text_index(difference: Any) -> bool:

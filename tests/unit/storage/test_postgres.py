@@ -16,7 +16,6 @@ from older_database import check_steps_and_reverts, put_steps_and_reverts, upgra
 from postgres import PostgresServer, migrated
 from running_app import running_app
 from sqlalchemy import Connection, inspect, text
-from sqlmodel import SQLModel
 from storage_parts import Storage, event, open_storage_at, session_row
 
 # Collected here once more, they find this module's `storage`.
@@ -29,7 +28,7 @@ from app.schema.errors import SessionBusy
 from app.session.lease import Leases
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
-from app.storage.tables import EVENT, SESSION
+from app.storage.tables import EVENT, METADATA, SESSION
 from app.storage.text_index import TRIGRAMS
 from app.storage.writer import Change, Lease, StaleLease
 
@@ -103,9 +102,9 @@ def test_the_migrations_make_exactly_the_declared_tables(empty_url: str) -> None
     upgrade(engine)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        differences = compare_metadata(context, SQLModel.metadata)
+        differences = compare_metadata(context, METADATA)
         assert [difference[1].name for difference in differences] == [TRIGRAMS], "made without SQLAlchemy"
-        assert set(inspect(connection).get_table_names()) == {*SQLModel.metadata.tables, "alembic_version"}
+        assert set(inspect(connection).get_table_names()) == {*METADATA.tables, "alembic_version"}
     engine.dispose()
 
 
