@@ -9,7 +9,7 @@ import orjson
 from app.provider.anthropic_messages.request import METADATA_KEY, anthropic_body
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, Usage
 from app.provider.wire.blocks import Blocks
-from app.provider.wire.connection import Payload, SdkClient, converse
+from app.provider.wire.connection import Payload, ProviderAddress, converse
 from app.provider.wire.errors import in_stream, missing_key
 from app.provider.wire.sdk_adapter import NO_KEY, SdkAdapter
 from app.provider.wire.tool_inputs import ToolInputs
@@ -36,16 +36,13 @@ class Anthropic(SdkAdapter):
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         return converse(self._connection, "/v1/messages", anthropic_body(request), request.headers, MessagesReader())
 
-    def _client(self, timeout: "httpx2.Timeout") -> SdkClient:
+    def _address(self, unused: "httpx2.AsyncClient") -> ProviderAddress:
         headers = self._signed_headers()
-        from anthropic import AsyncAnthropic, DefaultAioHttpClient
+        from anthropic import AsyncAnthropic
 
-        key, http_client = self._api_key or NO_KEY, DefaultAioHttpClient(timeout=timeout)
-        client = AsyncAnthropic(
-            api_key=key, base_url=self._base_url or None, max_retries=0, timeout=timeout, http_client=http_client
-        )
-        client.base_url = _VERSION_AT_END.sub("", str(client.base_url))
-        return SdkClient(client, headers)
+        sdk = AsyncAnthropic(api_key=self._api_key or NO_KEY, base_url=self._base_url or None, http_client=unused)
+        sdk.base_url = _VERSION_AT_END.sub("", str(sdk.base_url))
+        return ProviderAddress.of(sdk, headers)
 
     def _signed_headers(self) -> dict[str, Any]:
         """Sends the documented header `x-api-key`, which every compatible server reads; the SDK sends a bearer token."""

@@ -1,7 +1,7 @@
-"""Sends a request to a provider through its official SDK and reads the answer as a stream of events.
+"""Sends a request to a provider and reads the answer as a stream of events.
 
-The SDK provides the connection, the URL and the headers. The body is serialised and the stream parsed here: the SDKs walk a long
-history recursively and build typed objects per chunk, which costs several times as much as the rest of the adapter.
+The provider's official SDK says where requests go and with which headers. They are sent by aiohttp, and parsed here: on the SDK's
+own way a request is built three times over, and each chunk becomes typed objects, at several times the cost of all the rest.
 """
 
 import asyncio
@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import orjson
 
@@ -18,10 +20,16 @@ from app.provider.wire import errors
 from app.provider.wire.sse import SseDecoder, parse_json
 
 if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
     import httpx2
+    from multidict import CIMultiDict
 
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 120.0
+KEEP_ALIVE_SECONDS = 4.0
+"""Many servers close an idle connection after five, perhaps while a request is on its way."""
 _DRAIN_SECONDS = 0.2
 _DONE = b"[DONE]"
 
@@ -42,77 +50,118 @@ def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class SdkClient:
-    """`client` is an AsyncOpenAI or AsyncAnthropic; `headers` go with every call; the SDK's `Omit` as a value leaves one out."""
+class ProviderAddress:
+    """Where a provider's requests go, and the headers of all of them."""
 
-    client: Any
-    headers: dict[str, Any]
+    base_url: str
+    headers: "CIMultiDict[str]"
+
+    @classmethod
+    def of(cls, sdk: Any, own: Mapping[str, Any]) -> "ProviderAddress":
+        """`sdk` is an AsyncOpenAI or AsyncAnthropic. `own` headers replace its; the SDK's `Omit` as a value leaves one out."""
+        from multidict import CIMultiDict
+
+        headers: CIMultiDict[str] = CIMultiDict()
+        for given in (sdk.auth_headers, sdk.default_headers, own):
+            for name, value in given.items():
+                headers.popall(name, None)
+                if isinstance(value, str):
+                    headers[name] = value
+        return cls(str(sdk.base_url).rstrip("/"), headers)
 
 
-def _closed(_timeout: "httpx2.Timeout") -> SdkClient:
+MakeAddress = Callable[["httpx2.AsyncClient"], ProviderAddress]
+"""Makes the SDK's client, with this HTTP client, and asks it."""
+
+
+def _closed(_unused: "httpx2.AsyncClient") -> ProviderAddress:
     raise RuntimeError("This provider's connection is closed: its directory was closed.")
 
 
 class ProviderConnection:
-    """Creates the SDK's client at the first request, in a thread: importing an SDK takes memory and half a second."""
+    """Opens at the first request, in a thread: importing an SDK takes memory and half a second."""
 
-    def __init__(self, make: Callable[["httpx2.Timeout"], SdkClient], *, idle_seconds: float | None) -> None:
+    def __init__(self, make: MakeAddress, *, idle_seconds: float | None) -> None:
         self._make = make
         self._idle_seconds = idle_seconds
-        self._sdk: SdkClient | None = None
+        self._open: tuple[aiohttp.ClientSession, ProviderAddress] | None = None
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
-    async def post(self, path: str, body: Payload, headers: dict[str, str]) -> AsyncIterator["ProviderStream"]:
+    async def post(self, path: str, body: Payload, headers: Mapping[str, str]) -> AsyncIterator["ProviderStream"]:
         """Raises a ProviderFailure."""
         stream = ProviderStream(await self._send(path, body, headers))
         try:
             yield stream
             await stream.drain()
         finally:
-            await stream.close()
+            stream.close()
 
     async def close(self) -> None:
-        """Drops the client and what makes it: in a cycle, megabytes would wait for the garbage collector."""
-        sdk, self._sdk, self._make = self._sdk, None, _closed
-        if sdk is not None:
-            await sdk.client.close()
+        """Drops what makes the client, too: in a cycle, megabytes would wait for the garbage collector."""
+        opened, self._open, self._make = self._open, None, _closed
+        if opened is not None:
+            await opened[0].close()
 
-    async def _open(self) -> SdkClient:
-        async with self._opening:
-            if self._sdk is None:
-                self._sdk = await asyncio.to_thread(self._made)
-        return self._sdk
-
-    def _made(self) -> SdkClient:
-        import httpx2
-
-        return self._make(httpx2.Timeout(self._idle_seconds, connect=CONNECT_SECONDS))
-
-    async def _send(self, path: str, body: Payload, headers: dict[str, str]) -> "httpx2.Response":
-        sdk = await self._open()
-        import httpx2
-
-        options = {"headers": {**sdk.headers, **headers}}
+    async def _send(self, path: str, body: Payload, headers: Mapping[str, str]) -> "aiohttp.ClientResponse":
+        session, address = self._open or await self._opened()
+        url = address.base_url + path
         content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
         try:
-            response: httpx2.Response = await sdk.client.post(
-                path, cast_to=httpx2.Response, content=content, options=options, stream=True
-            )
+            response = await session.post(url, data=content, headers=_sendable(address.headers, headers, url))
+            refusal = await response.text(errors="replace") if response.status >= 400 else None
         except Exception as error:
-            failure = errors.failure_of(error, str(sdk.client.base_url).rstrip("/") + path)
+            failure = errors.failure_of(error, url)
             if failure is None:
                 raise
             raise failure from error
+        if refusal is not None:
+            raise errors.answered(response.status, response.headers, refusal, url)
         return response
+
+    async def _opened(self) -> "tuple[aiohttp.ClientSession, ProviderAddress]":
+        async with self._opening:
+            if self._open is None:
+                tls, address = await asyncio.to_thread(self._made)
+                self._open = self._session(tls, address.base_url), address
+        return self._open
+
+    def _made(self) -> "tuple[ssl.SSLContext, ProviderAddress]":
+        import httpx2
+
+        tls = httpx2.create_ssl_context()
+        return tls, self._make(httpx2.AsyncClient(verify=tls, trust_env=False))
+
+    def _session(self, tls: "ssl.SSLContext", base_url: str) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=tls),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=self._idle_seconds),
+            proxy=proxy_for(base_url),
+        )
+
+
+def proxy_for(url: str) -> str | None:
+    """As the environment says: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY."""
+    address, proxies = urlsplit(url), getproxies()
+    return None if proxy_bypass(address.netloc) else proxies.get(address.scheme) or proxies.get("all")
+
+
+def _sendable(given: "CIMultiDict[str]", own: Mapping[str, str], url: str) -> "CIMultiDict[str]":
+    headers = given.copy()
+    headers.update(own)
+    if not all(value.isascii() and value.isprintable() for value in headers.values()):
+        raise errors.unsendable_header(url)
+    return headers
 
 
 class ProviderStream:
     """The parsed events of an answer, until `[DONE]` or its end."""
 
-    def __init__(self, response: "httpx2.Response") -> None:
+    def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
-        self._chunks = response.aiter_bytes()
         self._decoder = SseDecoder()
         self._ready: deque[bytes] = deque()
         self._ended = False
@@ -132,28 +181,29 @@ class ProviderStream:
     async def drain(self) -> None:
         """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is
         complete."""
-        import httpx2
+        import aiohttp
 
-        with suppress(TimeoutError, httpx2.RequestError):
+        with suppress(TimeoutError, aiohttp.ClientError):
             async with asyncio.timeout(_DRAIN_SECONDS):
-                async for _ in self._chunks:
-                    pass
+                while not self._response.content.at_eof():
+                    await self._response.content.readany()
 
-    async def close(self) -> None:
-        await self._chunks.aclose()
-        await self._response.aclose()
+    def close(self) -> None:
+        """Closes the connection, unless it is free for the next request."""
+        self._response.close()
 
     async def _read(self) -> None:
-        import httpx2
+        """All that has come."""
+        import aiohttp
 
         try:
-            chunk = await anext(self._chunks, None)
-        except httpx2.RequestError as error:
+            chunk = await self._response.content.readany()
+        except aiohttp.ClientError as error:
             raise errors.failure_of(error, self._url) or error from error
-        if chunk is None:
-            self._end()
-        else:
+        if chunk:
             self._ready.extend(self._decoder.feed(chunk))
+        else:
+            self._end()
 
     def _parse(self, data: bytes) -> Payload:
         payload = _object(data)
@@ -169,11 +219,11 @@ class ProviderStream:
             self._ready.append(last)
         elif not self._any and self._decoder.stray:
             body = self._decoder.stray.decode(errors="replace").strip()
-            raise errors.no_stream(self._response.status_code, self._response.headers, body, self._url)
+            raise errors.no_stream(self._response.status, self._response.headers, body, self._url)
 
     @property
     def _url(self) -> str:
-        return str(self._response.request.url)
+        return str(self._response.url)
 
 
 def _object(data: bytes) -> Payload | None:

@@ -13,7 +13,7 @@ from app.provider.wire.overflow import is_context_overflow
 from app.provider.wire.sse import parse_json
 
 if TYPE_CHECKING:
-    import httpx2
+    import aiohttp
 
 _RETRYABLE_STATUS = {408, 409, 429}
 _TRANSIENT_WORDS = (
@@ -39,23 +39,17 @@ def is_retryable(status: int) -> bool:
     return status in _RETRYABLE_STATUS or status >= 500
 
 
-def failure_of(error: BaseException, url: str) -> ApiFailure | None:
-    """Translates an exception of an SDK or its HTTP library; None if it is not a failure of the provider."""
-    import httpx2
+def unsendable_header(url: str) -> ApiFailure:
+    return ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
 
-    response = getattr(error, "response", None)
-    if isinstance(response, httpx2.Response):
-        return answered(response.status_code, dict(response.headers), response.text, url)
-    if isinstance(error, UnicodeEncodeError):
-        return ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
-    chain = list(_causes(error))
-    for cause in chain:
-        if _is_reset(cause):
-            return _reset(cause, url)
-    for cause in chain:
-        if isinstance(cause, httpx2.RequestError):
-            return _transport(_as_meant(cause), url)
-    return None
+
+def failure_of(error: BaseException, url: str) -> ApiFailure | None:
+    """Translates an exception of aiohttp; None if it is not a failure of the provider."""
+    import aiohttp
+
+    if any(map(_is_reset, _causes(error))):
+        return _reset(error, url)
+    return _transport(error, url) if isinstance(error, aiohttp.ClientError) else None
 
 
 def answered(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
@@ -172,38 +166,24 @@ def _is_reset(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno == errno.ECONNRESET
 
 
-def _as_meant(error: "httpx2.RequestError") -> "httpx2.RequestError":
-    """The SDKs take every connection of aiohttp that fails for one that timed out."""
-    import aiohttp
-    import httpx2
-
-    match error.__cause__:
-        case aiohttp.ClientConnectorError() as refused:
-            return httpx2.ConnectError(str(refused))
-        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() as broken:
-            return httpx2.ReadError(str(broken))
-        case _:
-            return error
-
-
 def _reset(error: BaseException, url: str) -> ApiFailure:
     metadata = {"url": url, "code": "ECONNRESET", "syscall": "read", "message": str(error)}
     return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
 
 
-def _transport(error: "httpx2.RequestError", url: str) -> ApiFailure:
-    import httpx2
+def _transport(error: "aiohttp.ClientError", url: str) -> ApiFailure:
+    import aiohttp
 
     host = urlsplit(url).netloc
-    ours = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.TooManyRedirects)
+    ours = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, aiohttp.TooManyRedirects)
     match error:
-        case httpx2.ConnectTimeout():
+        case aiohttp.ConnectionTimeoutError():
             message = f"{host} did not accept a connection in time"
-        case httpx2.TimeoutException():
+        case aiohttp.ServerTimeoutError():
             message = f"{host} was silent for too long"
-        case httpx2.ConnectError():
+        case aiohttp.ClientConnectorError():
             message = f"Cannot connect to {host}: {error}"
-        case httpx2.RemoteProtocolError() | httpx2.ReadError():
+        case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError():
             message = f"{host} broke the connection off before the answer was complete"
         case _:
             message = f"The request to {host} failed: {error or type(error).__name__}"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from app.provider.wire.connection import SdkClient
+from app.provider.wire.connection import ProviderAddress
 from app.provider.wire.errors import missing_key
 from app.provider.wire.sdk_adapter import NO_KEY, SdkAdapter
 
@@ -14,15 +14,12 @@ class OpenAIAdapter(SdkAdapter):
     """Without a base URL it is OpenAI, which needs a key. Elsewhere no key means no Authorization header: a server that asks for
     none may refuse a made-up one."""
 
-    def _client(self, timeout: "httpx2.Timeout") -> SdkClient:
+    def _address(self, unused: "httpx2.AsyncClient") -> ProviderAddress:
         key, headers = self._api_key, self._headers
         signed = any(name.lower() == "authorization" for name in headers)
         if not (key or self._base_url or signed):
             raise missing_key(self._provider_id)
-        from openai import AsyncOpenAI, DefaultAioHttpClient, Omit
+        from openai import AsyncOpenAI, Omit
 
-        http_client = DefaultAioHttpClient(timeout=timeout)
-        client = AsyncOpenAI(
-            api_key=key or NO_KEY, base_url=self._base_url or None, max_retries=0, timeout=timeout, http_client=http_client
-        )
-        return SdkClient(client, headers if key or signed else {**headers, "Authorization": Omit()})
+        sdk = AsyncOpenAI(api_key=key or NO_KEY, base_url=self._base_url or None, http_client=unused)
+        return ProviderAddress.of(sdk, headers if key or signed else {**headers, "Authorization": Omit()})

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from app.provider.wire.connection import IDLE_SECONDS, ProviderConnection, SdkClient, idle_seconds
+from app.provider.wire.connection import IDLE_SECONDS, ProviderAddress, ProviderConnection, idle_seconds
 
 if TYPE_CHECKING:
     import httpx2
@@ -30,10 +30,12 @@ class SdkAdapter(ABC):
         self._base_url = base_url
         self._headers = headers
         self._options = options
-        self._connection = ProviderConnection(self._client, idle_seconds=idle_seconds(options, idle))
+        self._connection = ProviderConnection(self._address, idle_seconds=idle_seconds(options, idle))
 
     async def close(self) -> None:
         await self._connection.close()
 
     @abstractmethod
-    def _client(self, timeout: "httpx2.Timeout") -> SdkClient: ...
+    def _address(self, unused: "httpx2.AsyncClient") -> ProviderAddress:
+        """`unused`: the HTTP client for the SDK's client, which would load certificates for one of its own."""
+        ...

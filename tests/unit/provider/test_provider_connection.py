@@ -186,6 +186,28 @@ async def test_headers(server: FakeServer) -> None:
     assert [headers[name] for name in ("x-mine", "x-both", "user-agent")] == ["1", "request", "opencode/1"]
 
 
+async def test_headers_are_replaced_whatever_their_case(server: FakeServer) -> None:
+    server.plays(STOP, "[DONE]")
+    await events_of(OpenAIChat("fake", api_key="key", base_url=server.url, headers={"accept": "text/event-stream"}, options={}))
+    assert server.received[0].headers["accept"] == "text/event-stream"
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
+async def test_a_proxy_of_the_environment(server: FakeServer, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.plays(STOP, "[DONE]")
+    monkeypatch.setenv(variable, f"http://127.0.0.1:{server.port}")
+    await events_of(OpenAIChat("fake", api_key="key", base_url="http://models.invalid/v1", headers={}, options={}))
+    assert server.received[0].path == "http://models.invalid/v1/chat/completions"
+
+
+async def test_a_host_that_the_environment_excepts_from_the_proxy(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.plays(STOP, "[DONE]")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    await events_of(chat(server))
+    assert server.received[0].path == "/v1/chat/completions"
+
+
 @pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses])
 async def test_a_server_of_ones_own_needs_no_key(
     server: FakeServer, adapter: type[OpenAIChat], monkeypatch: pytest.MonkeyPatch
