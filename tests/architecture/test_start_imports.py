@@ -1,4 +1,4 @@
-"""What a server does not import when it starts: each takes megabytes or a tenth of a second, and waits for its first use."""
+"""What a server does not import or make when it starts: each takes megabytes or a tenth of a second, and can wait for its use."""
 
 import os
 import subprocess
@@ -28,21 +28,30 @@ WHEN_USED = {
 _START = """
 import sys
 import app.cli, app.http_server
+from app.api.json_route import StrictRoute
 from app.main import create_app
 from app.settings import Settings
-create_app(Settings())
-print(*sys.modules, sep="\\n")
+routes = create_app(Settings()).routes
 """
+_MODULES = "sys.modules"
+_ROUTES = "{route.operation_id for route in routes if isinstance(route, StrictRoute)}"
+_MADE_ROUTES = "{route.operation_id for route in routes if isinstance(route, StrictRoute) and hasattr(route, 'dependant')}"
 
 
-def modules_of_start(data: Path) -> set[str]:
+def after_start(data: Path, names: str) -> set[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(data), "OPENSESSION_DATA_DIR": str(data)}
-    done = subprocess.run([sys.executable, "-c", _START], env=environment, cwd=data, capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines())
+    code = f"{_START}\nprint(*{names}, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=data, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
 
 
 def test_what_is_seldom_needed_is_not_imported_at_start(tmp_path: Path) -> None:
-    assert "alembic" in modules_of_start(tmp_path), "the first start makes the database"
-    imported = modules_of_start(tmp_path)
+    assert "alembic" in after_start(tmp_path, _MODULES), "the first start makes the database"
+    imported = after_start(tmp_path, _MODULES)
     assert "app.main" in imported
     assert {name: why for name, why in WHEN_USED.items() if name in imported} == {}
+
+
+def test_routes_are_made_with_their_first_requests(tmp_path: Path) -> None:
+    assert "session.list" in after_start(tmp_path, _ROUTES)
+    assert after_start(tmp_path, _MADE_ROUTES) == set()
