@@ -88,14 +88,14 @@ SESSION = _table(
     _required("project_id", String),
     _required("directory", String),
     Column("parent_id", String),
-    # The user it belongs to; empty for nobody's, as on a server without users.
-    _required("owner", String, default="", server_default=text("''")),
     _required("title_folded", String),
     _required("updated", BigInteger),
     _required("body", Text),
     Column("diff_basis", Text),
     # Set while a revert restores files; stays set if the server is killed meanwhile.
     _flag("reverting"),
+    # The user it belongs to; empty for nobody's, as on a server without users.
+    _required("owner", String, default="", server_default=text("''")),
     Column("path", Text),
     _flag("archived"),
     _required("cost", Float, default=0, server_default=text("0")),

@@ -1,9 +1,12 @@
 """What a server does not import or make when it starts: each takes megabytes or a tenth of a second, and can wait for its use."""
 
+import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
+
+import pytest
 
 WHEN_USED = {
     "aiohttp": "a model's first request",
@@ -26,32 +29,34 @@ WHEN_USED = {
     "yaml": "the API's description",
 }
 _START = """
-import sys
+import json, sys
 import app.cli, app.http_server
 from app.api.json_route import StrictRoute
 from app.main import create_app
 from app.settings import Settings
 routes = create_app(Settings()).routes
+found = [route for route in routes if isinstance(route, StrictRoute)]
+made = [route.operation_id for route in found if hasattr(route, "dependant")]
+print(json.dumps({"modules": [*sys.modules], "routes": [route.operation_id for route in found], "made": made}))
 """
-_MODULES = "sys.modules"
-_ROUTES = "{route.operation_id for route in routes if isinstance(route, StrictRoute)}"
-_MADE_ROUTES = "{route.operation_id for route in routes if isinstance(route, StrictRoute) and hasattr(route, 'dependant')}"
 
 
-def after_start(data: Path, names: str) -> set[str]:
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The first start in a data directory, which makes the database."""
+    data = tmp_path_factory.mktemp("data")
     environment = {"PATH": os.environ["PATH"], "HOME": str(data), "OPENSESSION_DATA_DIR": str(data)}
-    code = f"{_START}\nprint(*{names}, sep='\\n')"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=data, capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    done = subprocess.run([sys.executable, "-c", _START], env=environment, cwd=data, capture_output=True, text=True, check=True)
+    assert (data / "opensession.db").exists()
+    return json.loads(done.stdout)
 
 
-def test_what_is_seldom_needed_is_not_imported_at_start(tmp_path: Path) -> None:
-    assert "alembic" in after_start(tmp_path, _MODULES), "the first start makes the database"
-    imported = after_start(tmp_path, _MODULES)
+def test_what_is_seldom_needed_is_not_imported_at_start(started: Any) -> None:
+    imported = started["modules"]
     assert "app.main" in imported
     assert {name: why for name, why in WHEN_USED.items() if name in imported} == {}
 
 
-def test_routes_are_made_with_their_first_requests(tmp_path: Path) -> None:
-    assert "session.list" in after_start(tmp_path, _ROUTES)
-    assert after_start(tmp_path, _MADE_ROUTES) == set()
+def test_routes_are_made_with_their_first_requests(started: Any) -> None:
+    assert "session.list" in started["routes"]
+    assert started["made"] == []

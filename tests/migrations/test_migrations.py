@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from database_schema import database_schema
 from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from sqlalchemy import Engine, inspect, text
 
@@ -42,13 +43,20 @@ def schema(path: Path) -> list[tuple[str, str]]:
 
 
 def test_from_nothing_they_make_exactly_the_declared_tables(engine: Engine) -> None:
-    upgrade(engine)
+    upgrade_to(engine, HEAD)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         differences = [difference for difference in compare_metadata(context, METADATA) if not is_of_text_index(difference)]
         assert differences == []
         tables = {name for name in inspect(connection).get_table_names() if not name.startswith(FTS)}
         assert tables == {*METADATA.tables, "alembic_version"}
+
+
+def test_a_new_database_is_made_with_what_they_make(engine: Engine, tmp_path: Path) -> None:
+    upgrade(engine)
+    migrated = make_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+    upgrade_to(migrated, HEAD)
+    assert database_schema(engine) == database_schema(migrated)
 
 
 def is_of_text_index(difference: Any) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from database_schema import database_schema
 from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from postgres import PostgresServer, migrated
 from running_app import running_app
@@ -99,12 +100,20 @@ async def test_a_server_that_stops_within_a_transaction_does_not_hold_the_others
 
 def test_the_migrations_make_exactly_the_declared_tables(empty_url: str) -> None:
     engine = make_engine(empty_url)
-    upgrade(engine)
+    upgrade_to(engine, HEAD)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         differences = compare_metadata(context, METADATA)
         assert [difference[1].name for difference in differences] == [TRIGRAMS], "made without SQLAlchemy"
         assert set(inspect(connection).get_table_names()) == {*METADATA.tables, "alembic_version"}
+    engine.dispose()
+
+
+def test_a_new_database_is_made_with_what_the_migrations_make(empty_url: str, postgres: PostgresServer) -> None:
+    made, engine = make_engine(migrated(postgres)), make_engine(empty_url)
+    upgrade_to(engine, HEAD)
+    assert database_schema(made) == database_schema(engine)
+    made.dispose()
     engine.dispose()
 
 
