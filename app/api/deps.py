@@ -10,6 +10,7 @@ from app.api.access import directory_to_enter
 from app.api.json_route import ServerRequest
 from app.project.location import Location
 from app.schema.base import AnyID, Wire
+from app.schema.errors import RequestPart
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
 
@@ -77,11 +78,19 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: _ERRORS[status] for status in statuses}
 
 
+class BadRequestData(Wire):
+    """`kind`: the part of the request that is wrong."""
+
+    message: str
+    kind: RequestPart | None = None
+    received: Any = None
+
+
 class BadRequestError(Wire):
-    """OpenCode's clients read `errors` or `error`; both are the same list."""
+    """OpenCode 1.1's clients read `errors` or `error`, both are the same list; those of 1.18 read `data`."""
 
     name: Literal["BadRequest"]
-    data: Any
+    data: BadRequestData
     errors: list[dict[str, Any]]
     success: Literal[False]
 

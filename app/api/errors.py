@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from app.api.draining import ServerStopping
-from app.schema.errors import ServiceError, TooMany, bad_request_body
+from app.schema.errors import RequestPart, ServiceError, TooMany, bad_request_body
 from app.storage.engine import StorageError
 from app.util.secrets import masked
 
@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 
 MAX_ISSUES = 50
 LARGEST_ECHO_BYTES = 64 * 1024
+
+REQUEST_PARTS: dict[Any, RequestPart] = {"query": "Query", "path": "Params", "header": "Headers", "body": "Payload"}
+"""By where FastAPI says that something is wrong."""
 
 _NAMES = {
     404: "NotFoundError",
@@ -50,7 +53,8 @@ async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     issues = [_issue(issue) for issue in error.errors()[:MAX_ISSUES]]
     holds_key = request.url.path.startswith("/auth/")
-    return rendered(400, bad_request_body(None if holds_key else _echo(error.body), issues))
+    received = None if holds_key else _echo(error.body)
+    return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[error.errors()[0]["loc"][0]]))
 
 
 def _issue(issue: Any) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import AcceptedPrompt, Prompts
-from app.intake.user_message import DEFAULT_VARIANT, Intake, default_model_of, model_of_session
+from app.intake.user_message import Intake, default_model_of, model_of_session
 from app.schema.errors import BadRequest, Conflict
 from app.schema.file import FileSource, SourceText
 from app.schema.message import PromptInput, UserMessage
 from app.schema.part import AgentPartInput, FilePartInput, ModelRef, PartInput, TextPartInput
+from app.schema.session import DEFAULT_VARIANT
 from app.schema.timeline import (
     PromptAgentAttachment,
     PromptFile,

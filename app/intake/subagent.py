@@ -33,7 +33,7 @@ class SubagentSessions:
             raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")
         session = await self._session(caller, agent, request)
         model = agent.model or _model_of(caller)
-        progress = _Progress(caller, part, session.id, model)
+        progress = _Progress(caller, part, request.description, session.id, model)
         progress.show()
         with self._store.watching(session.id, progress.on_part):
             answer = await self._prompt(caller.instance, session.id, agent, model, request.prompt)
@@ -54,7 +54,7 @@ class SubagentSessions:
             rules = child_rules(parent, agent.permission, own)
             title = f"{request.description} (@{agent.name} subagent)"
             session = new_session(caller.instance.location, title, caller.session.id, rules)
-            session.owner = above.owner
+            session.owner, session.agent = above.owner, agent.name
             change = self._store.change(session.id, caller.instance.location.directory)
             change.create_session(session)
             await self._store.commit(change)
@@ -71,9 +71,10 @@ class SubagentSessions:
 class _Progress:
     """What the caller's part shows of the child: its tool calls so far."""
 
-    def __init__(self, caller: Caller, part: ToolPart, session_id: str, model: ModelRef) -> None:
+    def __init__(self, caller: Caller, part: ToolPart, title: str, session_id: str, model: ModelRef) -> None:
         self._caller = caller
         self._part = part
+        self._title = title
         self._session_id = session_id
         self._model = model
         self._calls: dict[str, dict[str, Any]] = {}
@@ -86,10 +87,15 @@ class _Progress:
             self.show()
 
     def show(self) -> None:
-        self._caller.writer.tool_progress(self._part, None, self.metadata())
+        self._caller.writer.tool_progress(self._part, self._title, self.metadata())
 
     def metadata(self) -> dict[str, Any]:
-        return {"summary": list(self._calls.values()), "sessionId": self._session_id, "model": self._model.wire()}
+        return {
+            "summary": list(self._calls.values()),
+            "parentSessionId": self._caller.session.id,
+            "sessionId": self._session_id,
+            "model": self._model.wire(),
+        }
 
 
 def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from app.schema.errors import BadRequest, Conflict, TooMany
 from app.schema.message import JsonSchemaFormat, MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
-from app.schema.session import Session, SessionModel
+from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
 from app.session.quota import ProjectQuota
 from app.session.revert import Reverts
 from app.session.service import check_part_size
@@ -22,9 +22,6 @@ from app.tool.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.util import clock, ids
 from app.workspace.instance import Instance
-
-DEFAULT_VARIANT = "default"
-"""Of a model in a session whose newest prompt named none."""
 
 MOST_RETRIES = 10
 """For an answer that has not the form that the prompt asks for."""

@@ -43,7 +43,9 @@ MAX_RETRY_SECONDS = 60.0
 class RequestNotPending(NotFound):
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
-        super().__init__(f"No request {request_id} is waiting: it was answered already, or its turn is over")
+        self.tag = "QuestionNotFoundError" if request_id.startswith("que") else "PermissionNotFoundError"
+        message = f"No request {request_id} is waiting: it was answered already, or its turn is over"
+        super().__init__(message, requestID=request_id)
 
 
 @dataclass(slots=True, eq=False)

@@ -18,6 +18,13 @@ from app.storage.writer import Change, Writer
 from app.util import clock
 
 
+class ProjectNotFound(NotFound):
+    tag = "ProjectNotFoundError"
+
+    def __init__(self, project_id: str) -> None:
+        super().__init__(f"Project not found: {project_id}", projectID=project_id)
+
+
 class Projects:
     def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
         self._database = database
@@ -27,7 +34,7 @@ class Projects:
     async def get(self, project_id: str) -> Project:
         body = await self._database.read(lambda connection: queries.body_of(connection, tables.PROJECT, id=project_id))
         if body is None:
-            raise NotFound(f"Project not found: {project_id}")
+            raise ProjectNotFound(project_id)
         try:
             return Project.model_validate_json(body)
         except ValidationError as error:

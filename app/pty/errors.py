@@ -1,25 +1,18 @@
-from typing import Any
-
 from app.schema.errors import NotFound, ServiceError, TooMany
 
 
 class PtyNotFound(NotFound):
-    """Newer clients read `_tag`, `ptyID` and `message`, older ones `name` and `data`: all are here."""
+    tag = "PtyNotFoundError"
 
     def __init__(self, pty_id: str, elsewhere: str = "") -> None:
-        super().__init__(f"There is no terminal {pty_id}{elsewhere}")
+        super().__init__(f"There is no terminal {pty_id}{elsewhere}", ptyID=pty_id)
         self.pty_id = pty_id
-
-    def body(self) -> dict[str, Any]:
-        return {**super().body(), "_tag": "PtyNotFoundError", "ptyID": self.pty_id, "message": self.message}
 
 
 class PtyForbidden(ServiceError):
     status = 403
     name = "PtyForbiddenError"
-
-    def body(self) -> dict[str, Any]:
-        return {**super().body(), "_tag": self.name, "message": self.message}
+    tag = "PtyForbiddenError"
 
 
 class TerminalsOff(PtyForbidden):

@@ -12,9 +12,11 @@ What a request is answered with is an exception that carries its facts, its HTTP
     ├── Conflict              409  ConflictError
     ├── DirectoryForbidden    403  DirectoryForbiddenError
     └── declared beside the code that raises them: agent, provider, config, snapshot …
-One handler (api.errors) renders them all as `{name, data}`.
+One handler (api.errors) renders them all as `{name, data}`. Those with a tag have `_tag` and their facts beside it: clients of
+OpenCode 1.18 read these.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -112,6 +114,7 @@ class ServiceError(Exception):
 
     status: ClassVar[int] = 500
     name: ClassVar[str] = "UnknownError"
+    tag: str | None = None
 
     def __init__(self, message: str, **data: Any) -> None:
         super().__init__(message)
@@ -119,7 +122,8 @@ class ServiceError(Exception):
         self.data = {"message": message, **{key: value for key, value in data.items() if value is not None}}
 
     def body(self) -> dict[str, Any]:
-        return {"name": self.name, "data": self.data}
+        tagged = {"_tag": self.tag, **self.data} if self.tag else {}
+        return {"name": self.name, "data": self.data, **tagged}
 
 
 class BadRequest(ServiceError):
@@ -137,9 +141,21 @@ class BadRequest(ServiceError):
         return bad_request_body(self.received, self.issues)
 
 
-def bad_request_body(received: Any, issues: list[dict[str, Any]]) -> dict[str, Any]:
-    """OpenCode documents `errors` and sends `error`: both are here, so that either client reads it."""
-    return {"name": "BadRequest", "data": received, "errors": issues, "error": issues, "success": False}
+RequestPart = Literal["Query", "Params", "Headers", "Payload"]
+
+
+def bad_request_body(received: Any, issues: list[dict[str, Any]], kind: RequestPart | None = None) -> dict[str, Any]:
+    """OpenCode 1.1 documents `errors` and sends `error`, 1.18 has `data.message` and `data.kind`: any client finds its own."""
+    first = issues[0]
+    data = {"message": issue_text(first["message"], first["path"]), "kind": kind, "received": received}
+    known = {name: value for name, value in data.items() if value is not None}
+    return {"name": "BadRequest", "data": known, "errors": issues, "error": issues, "success": False}
+
+
+def issue_text(message: str, path: Sequence[str | int]) -> str:
+    """As OpenCode 1.18 writes it: the place, such as `["parts"][0]["text"]`, in a line of its own."""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f'["{step}"]' for step in path)
+    return f"{message}\n  at {place}" if place else message
 
 
 class NotFound(ServiceError):
@@ -163,6 +179,7 @@ class MessageNotFound(NotFound):
 class SessionBusy(ServiceError):
     status = 409
     name = "SessionBusyError"
+    tag = "SessionBusyError"
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id

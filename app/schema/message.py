@@ -1,6 +1,6 @@
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, TypeAdapter, model_validator
+from pydantic import Field, StrictBool, TypeAdapter, field_serializer, model_validator
 
 from app.schema.base import MessageID, Wire
 from app.schema.errors import MessageError
@@ -49,6 +49,12 @@ class JsonSchemaFormat(Wire):
 AnswerFormat = Annotated[TextFormat | JsonSchemaFormat, Field(discriminator="type")]
 
 
+class PromptedModel(ModelRef):
+    """The model of a prompt with its variant, where clients of OpenCode 1.18 look for it."""
+
+    variant: str | None = None
+
+
 class UserMessage(Wire):
     id: str
     session_id: str
@@ -64,6 +70,10 @@ class UserMessage(Wire):
     deadline: Annotated[
         int | None, Field(description="When its answer must be complete, in epoch milliseconds; set by `deadlineSeconds`")
     ] = None
+
+    @field_serializer("model")
+    def _with_variant(self, model: ModelRef) -> PromptedModel:
+        return PromptedModel(provider_id=model.provider_id, model_id=model.model_id, variant=self.variant)
 
 
 class AssistantMessage(Wire):

@@ -71,7 +71,7 @@ class PermissionV2Request(Wire):
             session_id=request.session_id,
             action=request.permission,
             resources=request.patterns,
-            save=request.always or None,
+            save=request.always,
             metadata=request.metadata or None,
             source=PermissionV2Source(message_id=call.message_id, call_id=call.call_id) if call else None,
         )

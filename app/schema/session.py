@@ -62,6 +62,10 @@ class Revert(Wire):
     unfinished: bool | None = None
 
 
+DEFAULT_VARIANT = "default"
+"""Of a model that was named without one."""
+
+
 class SessionModel(Wire):
     """What answers prompts that name no model, in a session without an earlier one."""
 

@@ -20,7 +20,7 @@ from app.schema.part import (
     TextPart,
     ToolPart,
 )
-from app.schema.session import SessionModel
+from app.schema.session import DEFAULT_VARIANT, SessionModel
 from app.schema.timeline import (
     AssistantContent,
     AssistantReasoning,
@@ -145,7 +145,7 @@ def _of_assistant(info: AssistantMessage, parts: Sequence[Part]) -> SessionMessa
         id=info.id,
         time=info.time,
         agent=info.agent,
-        model=SessionModel(id=info.model_id, provider_id=info.provider_id),
+        model=SessionModel(id=info.model_id, provider_id=info.provider_id, variant=info.variant or DEFAULT_VARIANT),
         content=[content for part in parts if (content := _content(part, info)) is not None],
         snapshot=_snapshot(parts),
         finish="error" if info.error else info.finish,

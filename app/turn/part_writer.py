@@ -236,7 +236,7 @@ class PartWriter:
 
     def finish_open_parts(self) -> None:
         """Ends open text with its present content and running tools as aborted. Writes values again that could not be stored."""
-        unfinished = [part for part in self._join_texts() if part.text]
+        unfinished = [_ended(part) for part in self._join_texts() if part.text]
         self._open.clear()
         if self._chain.failure is None:
             for part in unfinished:
@@ -264,3 +264,8 @@ class PartWriter:
 
     def _ids(self) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}
+
+
+def _ended(part: TextPart | ReasoningPart) -> TextPart | ReasoningPart:
+    now = clock.now_ms()
+    return part.model_copy(update={"time": Span(start=part.time.start if part.time else now, end=now)})

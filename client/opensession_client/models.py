@@ -117,11 +117,19 @@ class AssistantTime(Wire):
     completed: int | None = None
 
 
+class BadRequestData(Wire):
+    """`kind`: the part of the request that is wrong."""
+
+    message: str
+    kind: Literal["Query", "Params", "Headers", "Payload"] | None = None
+    received: Any = None
+
+
 class BadRequestError(Wire):
-    """OpenCode's clients read `errors` or `error`; both are the same list."""
+    """OpenCode 1.1's clients read `errors` or `error`, both are the same list; those of 1.18 read `data`."""
 
     name: Literal["BadRequest"] = "BadRequest"
-    data: Any
+    data: BadRequestData
     errors: list[dict[str, Any]]
     success: Literal[False] = False
 
@@ -1410,6 +1418,14 @@ class PromptText(Wire):
     text: str
 
 
+class PromptedModel(Wire):
+    """The model of a prompt with its variant, where clients of OpenCode 1.18 look for it."""
+
+    provider_id: Annotated[str, Field(alias="providerID")]
+    model_id: Annotated[str, Field(alias="modelID")]
+    variant: str | None = None
+
+
 class ProviderAuthAuthorization(Wire):
     url: str
     method: Literal["auto", "code"]
@@ -2278,7 +2294,7 @@ class UserMessage(Wire):
     time: UserTime
     summary: UserSummary | None = None
     agent: str
-    model: ModelRef
+    model: PromptedModel
     system: str | None = None
     tools: dict[str, bool] | None = None
     variant: str | None = None

@@ -41,10 +41,31 @@ async def test_a_method_that_a_path_does_not_know(app: RunningApp, method: str, 
 async def test_a_bad_request_is_reported_in_both_forms(app: RunningApp) -> None:
     status, error = await send(app, "POST", "/session", b'{"title": 5}')
     assert status == 400
-    assert error["errors"] == error["error"] and error["success"] is False and error["data"] == {"title": 5}
+    assert error["errors"] == error["error"] and error["success"] is False
     assert error["name"] == "BadRequest"
     [issue] = error["errors"]
     assert issue["path"] == ["title"] and issue["message"] and issue["code"]
+    assert error["data"] == {"message": f'{issue["message"]}\n  at ["title"]', "kind": "Payload", "received": {"title": 5}}
+
+
+async def test_a_bad_parameter_names_the_part_of_the_request(app: RunningApp) -> None:
+    _, of_query = await send(app, "GET", "/session?limit=x")
+    _, of_path = await send(app, "GET", "/session/nope")
+    assert (of_query["data"]["kind"], of_path["data"]["kind"]) == ("Query", "Params")
+    assert of_path["data"]["message"].endswith('at ["sessionID"]')
+
+
+async def test_what_is_not_there_is_told_with_a_tag_too(app: RunningApp) -> None:
+    _, permission = await send(app, "POST", "/permission/per_none/reply", b'{"reply": "once"}')
+    _, question = await send(app, "POST", "/question/que_none/reject", b"{}")
+    _, project = await send(app, "PATCH", "/project/none", b'{"name": "x"}')
+    for error, tag, facts in (
+        (permission, "PermissionNotFoundError", {"requestID": "per_none"}),
+        (question, "QuestionNotFoundError", {"requestID": "que_none"}),
+        (project, "ProjectNotFoundError", {"projectID": "none"}),
+    ):
+        message = error["data"]["message"]
+        assert error == {"name": "NotFoundError", "data": {"message": message, **facts}, "_tag": tag, "message": message, **facts}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +123,7 @@ async def test_a_long_bad_request_is_answered_shortly(app: RunningApp) -> None:
     session = await app.create_session()
     parts = json.dumps({"parts": [{"type": "unknown", "text": "x" * 100}] * 3000}).encode()
     status, error = await send(app, "POST", f"/session/{session['id']}/message", parts)
-    assert (status, error["name"], error["data"]) == (400, "BadRequest", None)
+    assert (status, error["name"]) == (400, "BadRequest") and "received" not in error["data"]
     assert 0 < len(error["errors"]) < 3000
 
 

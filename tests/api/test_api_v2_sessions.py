@@ -200,7 +200,7 @@ async def test_the_agent_and_the_model_that_are_switched_to_answer_the_next_prom
         told = (await history(app, session))["data"]
         unknown = await app.post(f"/api/session/{session}/agent", {"agent": "nobody"}, expect=400)
         wrong = await app.post(f"/api/session/{session}/model", {"model": {**rules, "id": "none"}}, expect=400)
-    assert (info["agent"], info["model"]) == ("plan", rules)
+    assert (info["agent"], info["model"]) == ("plan", {**rules, "variant": "default"})
     assert answer["agent"] == "plan"
     assert types(told)[:2] == ["agent.switched", "model.switched"]
     assert (told[0]["data"]["agent"], told[1]["data"]["model"]) == ("plan", rules)

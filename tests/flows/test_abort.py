@@ -69,6 +69,7 @@ async def test_an_abort_in_the_middle_of_a_text_keeps_the_text(tmp_path: Path) -
             assert kinds.index("session.error") < kinds.index("session.idle")
             assert events.seen[-1].type == "session.idle"
         assert texts(answer) == ["Half an ans"] and "finish" not in answer["info"]
+        assert parts(answer, "text")[0]["time"]["end"] > 0
         assert texts(await app.prompt(session, "Go on")) == ["Next."]
         assert [turn.role for turn in requests(app)[-1].messages] == ["user", "assistant", "user"]
 

@@ -56,6 +56,7 @@ async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
     assert state["output"] == f"Just one.\n\n<task_metadata>\nsession_id: {child['id']}\n</task_metadata>"
     (call_of_child,) = tools(worked)
     assert state["metadata"] == {
+        "parentSessionId": session,
         "sessionId": child["id"],
         "model": {"providerID": "scripted", "modelID": "rules"},
         "summary": [{"id": call_of_child["id"], "tool": "bash", "state": {"status": "completed", "title": "Runs it"}}],

@@ -151,7 +151,7 @@ async def test_fields_of_a_prompt_reach_the_request(tmp_path: Path) -> None:
     assert request.model.id == "big" and request.options["reasoningEffort"] == "high"
     offered = {tool.id for tool in request.tools}
     assert "bash" not in offered and "read" in offered and "invalid" not in offered
-    assert user["info"]["system"] == "Be brief." and user["info"]["variant"] == "high"
+    assert user["info"]["system"] == "Be brief." and user["info"]["variant"] == user["info"]["model"]["variant"] == "high"
     assert user["info"]["tools"] == {"bash": False, "read": True}
     assert answer["info"]["agent"] == answer["info"]["mode"] == "review" and answer["info"]["variant"] == "high"
     assert {"permission": "bash", "pattern": "*", "action": "deny"} in stored["permission"]

@@ -14,17 +14,22 @@ from fastapi.responses import Response
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from app.api.errors import STORAGE_MESSAGE, headers_of, log_storage_error, name_of, rendered
+from app.api.errors import REQUEST_PARTS, STORAGE_MESSAGE, headers_of, log_storage_error, name_of, rendered
 from app.api.json_route import Handler, StrictRoute
 from app.pending.requests import RequestNotPending
 from app.pty.errors import PtyNotFound
 from app.schema.base import Wire
-from app.schema.errors import BadRequest, MessageNotFound, ServiceError, SessionBusy, SessionNotFound
+from app.schema.errors import (
+    BadRequest,
+    MessageNotFound,
+    RequestPart,
+    ServiceError,
+    SessionBusy,
+    SessionNotFound,
+    issue_text,
+)
 from app.storage.engine import StorageError
 from app.util.secrets import masked
-
-RequestPart = Literal["Query", "Params", "Headers", "Payload"]
-_PARTS: dict[Any, RequestPart] = {"query": "Query", "path": "Params", "header": "Headers", "body": "Payload"}
 
 
 class TaggedAnswer(Wire):
@@ -152,9 +157,7 @@ def _invalid(error: RequestValidationError) -> InvalidRequestError:
     if issue["type"] == "json_invalid":
         return InvalidRequestError(message=f"The body is no JSON: {issue['ctx']['error']}", kind="Payload")
     part, *path = issue["loc"]
-    at = "".join(f"[{step}]" if isinstance(step, int) else f'["{step}"]' for step in path)
-    message = f"{issue['msg']}\n  at {at}" if at else issue["msg"]
-    return InvalidRequestError(message=message, kind=_PARTS[part], field=_field(path))
+    return InvalidRequestError(message=issue_text(issue["msg"], path), kind=REQUEST_PARTS[part], field=_field(path))
 
 
 def _field(path: Sequence[str | int]) -> str | None:

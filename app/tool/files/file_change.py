@@ -30,11 +30,12 @@ class TextChange:
         return self.delta.text
 
     def filediff(self) -> dict[str, Any]:
-        """OpenCode's FileDiff with an absolute path."""
+        """OpenCode's FileDiff with an absolute path: newer clients read the patch, older ones both texts."""
         return {
             "file": str(self.path),
             "before": text_file.json_text(self.original.text if self.original else ""),
             "after": text_file.json_text(self.after),
+            "patch": self.diff,
             "additions": self.delta.additions,
             "deletions": self.delta.deletions,
         }
