@@ -198,6 +198,13 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
     raise DirectoryForbidden(f"{wanted} is not a directory that you may work in.", directory=directory)
 
 
+async def roots_below(app: "Services", principal: Principal, real: str) -> list[str]:
+    """Where the principal may work below a directory, given without symlinks, that they may not work in."""
+    if principal is not OPERATOR:
+        await app.users.users.all()
+    return app.directories.instances.workspaces.roots_below(principal, real)
+
+
 def may_enter(app: "Services", principal: Principal, real: str) -> bool:
     """Of a path without symlinks."""
     return app.directories.instances.workspaces.admits(principal, real)

@@ -1,5 +1,6 @@
 """Looking into a project: text and files found, directories listed, files shown, what differs from HEAD."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,11 +8,12 @@ from typing import Annotated, Literal
 from fastapi import Query
 from fastapi.responses import Response
 
-from app.api.access import may_enter
+from app.api.access import may_enter, roots_below
 from app.api.deps import Directory, documented, json_bytes, location_of, wire
 from app.api.json_route import ServerRequest, router
+from app.browse.above import folder_nodes, folders_towards
 from app.browse.content import view_file
-from app.browse.file_search import FileSearch
+from app.browse.file_search import FileSearch, best
 from app.browse.listing import list_directory
 from app.browse.reach import AllowedPaths
 from app.browse.status import changed_files
@@ -29,6 +31,14 @@ FilePath = Annotated[str, Query(alias="path", description="From the directory on
 async def allowed_paths(request: ServerRequest, where: str | None) -> AllowedPaths:
     app, principal = request.services, request.principal
     return AllowedPaths(await location_of(request, where), lambda real: may_enter(app, principal, real))
+
+
+async def folders_below(request: ServerRequest, where: str | None) -> list[str]:
+    """Of a directory that stands above those that may be worked in: the folders that lead down to them."""
+    if not where or "\0" in where or not os.path.isabs(where):  # noqa: PTH117
+        return []
+    real = os.path.realpath(where)  # noqa: ASYNC240  no slower than the look-ups that follow
+    return folders_towards(real, await roots_below(request.services, request.principal, real))
 
 
 def _array(values: Sequence[Wire]) -> Response:
@@ -50,7 +60,10 @@ async def find_files(
     type: Literal["file", "directory"] | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 10,
 ) -> list[str]:
-    """Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first."""
+    """Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first.
+    Above the directories that may be worked in: what leads down to them."""
+    if folders := await folders_below(request, where):
+        return best(query, folders, limit)
     kind = type or ("all" if dirs == "true" else "file")
     return await files.find(Path((await location_of(request, where)).directory), query, kind, limit)
 
@@ -64,6 +77,9 @@ async def find_symbols(request: ServerRequest, where: Directory, query: Annotate
 
 @routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"])
 async def list_files(request: ServerRequest, where: Directory, path: FilePath) -> Response:
+    """Directories first. Above the directories that may be worked in: what leads down to them."""
+    if where and path.strip("/") in ("", ".") and (folders := await folders_below(request, where)):
+        return _array(folder_nodes(where, folders))
     return _array(await list_directory(await allowed_paths(request, where), path))
 
 

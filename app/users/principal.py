@@ -62,11 +62,14 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
+def roots_of(principal: Principal, server_roots: Iterable[str], user_roots: Iterable[str]) -> list[str]:
+    """The directories that the principal may work below. `user_roots`: those of all users."""
+    return [*server_roots, *user_roots] if principal.may_see_all else [*(principal.roots or server_roots)]
+
+
 def may_enter(principal: Principal, path: str, server_roots: Iterable[str], user_roots: Iterable[str]) -> bool:
-    """Whether a path without symlinks is one that the principal may work in. `user_roots`: those of all users. A member without
-    roots works where the server does, but for what is another user's."""
-    if principal.may_see_all:
-        return is_within(path, [*server_roots, *user_roots])
-    if principal.roots:
-        return is_within(path, principal.roots)
-    return is_within(path, server_roots) and not is_within(path, user_roots)
+    """Whether a path without symlinks is one that the principal may work in. A member without roots works where the server
+    does, but for what is another user's."""
+    if not is_within(path, roots_of(principal, server_roots, user_roots)):
+        return False
+    return principal.may_see_all or bool(principal.roots) or not is_within(path, user_roots)

@@ -9,7 +9,7 @@ from pathlib import Path
 from app.project.discovery import discover
 from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
-from app.users.principal import Principal, is_within, may_enter
+from app.users.principal import Principal, is_within, may_enter, roots_of
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 from app.workspace.worktree_places import WorktreePlaces
 
@@ -53,6 +53,13 @@ class Workspaces:
     def admits(self, principal: Principal, real: str) -> bool:
         """The same for one of several users."""
         return may_enter(principal, self.worktree_places.origin(real) or real, self.roots, self._user_roots())
+
+    def roots_below(self, principal: Principal, real: str) -> list[str]:
+        """Where the principal may work below a directory, given without symlinks, that they may not work in."""
+        if self.admits(principal, real):
+            return []
+        above = real.rstrip("/") + "/"
+        return [root for root in roots_of(principal, self.roots, self._user_roots()) if root.startswith(above)]
 
     def all_open(self) -> list[Workspace]:
         return list(self._open.values())

@@ -3,9 +3,11 @@
 import logging
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running_app import RunningApp, make_workspace, running_app
+from user_logins import user
 
 from app import __version__
 
@@ -182,3 +184,40 @@ async def test_a_prompt_is_answered_in_its_sessions_directory(app: RunningApp) -
     answer = await app.prompt(session["id"], "hi")
     assert answer["info"]["path"] == {"cwd": str(inside), "root": str(app.directory)}
     assert any(str(inside) in block for request in app.provider.requests for block in request.system)
+
+
+# Choosing a directory, from the top down.
+
+
+async def listed(app: RunningApp, directory: Path | str, expect: int = 200) -> Any:
+    return await app.get("/file", params={"directory": str(directory), "path": ""}, expect=expect)
+
+
+async def found(app: RunningApp, directory: Path | str, query: str = "") -> Any:
+    return await app.get("/find/file", params={"directory": str(directory), "query": query, "type": "directory"})
+
+
+async def test_above_the_roots_only_what_leads_down_to_them_is_listed(tmp_path: Path) -> None:
+    other = make_workspace(tmp_path / "code" / "other")
+    (tmp_path / "code" / "hidden").mkdir()
+    async with running_app(tmp_path, roots=str(other)) as app:
+        assert [(folder["name"], folder["absolute"], folder["type"]) for folder in await listed(app, tmp_path)] == [
+            ("code", f"{tmp_path}/code", "directory"),
+            (app.directory.name, str(app.directory), "directory"),
+        ]
+        assert [folder["name"] for folder in await listed(app, tmp_path / "code")] == ["other"]
+        assert [folder["name"] for folder in await listed(app, "/")] == [tmp_path.parts[1]]
+        assert "a.txt" in [file["name"] for file in await listed(app, other)]
+        assert await found(app, tmp_path) == ["code/", "code/other/", f"{app.directory.name}/"]
+        assert await found(app, tmp_path, "oth") == ["code/other/"]
+        await listed(app, tmp_path / "code" / "hidden", expect=403)
+        await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
+
+
+async def test_a_member_is_shown_the_way_to_their_own_roots_alone(tmp_path: Path) -> None:
+    own = make_workspace(tmp_path / "people" / "anna")
+    make_workspace(tmp_path / "people" / "bert")
+    async with running_app(tmp_path) as app, user(app, "anna", roots=[own]) as anna:
+        assert [folder["name"] for folder in await listed(anna, tmp_path)] == ["people"]
+        assert [folder["name"] for folder in await listed(anna, tmp_path / "people")] == ["anna"]
+        await listed(anna, app.directory, expect=403)

@@ -66,6 +66,18 @@ async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
     assert last.messages[-1].content[0].text == state["output"]  # type: ignore[union-attr]
 
 
+async def test_a_call_that_runs_names_its_task_and_session(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app, app.events() as events:
+        session = (await app.create_session())["id"]
+        await app.prompt(session, "go")
+        await events.until("session.idle")
+        (child,) = await children(app, session)
+    calls = [event.properties["part"] for event in events.seen if event.properties.get("part", {}).get("tool") == "task"]
+    shown = [part["state"] for part in calls if part["state"]["status"] == "running" and "metadata" in part["state"]]
+    assert {state["title"] for state in shown} == {"Look"}
+    assert {state["metadata"]["sessionId"] for state in shown} == {child["id"]}
+
+
 async def test_a_task_s_session_is_not_titled(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app:
         session = (await app.create_session())["id"]
