@@ -81,6 +81,7 @@ class Repository:
         self._exclude = [_ignore_line(path) for path in exclude]
         self._options = _options(_CONFIG)
         self._project_exclude: Path | None = None
+        self._ignore_file = _default_ignore_file()
         self._project_exclude_read: tuple[int, int] | None = None
         self._kept: dict[str, float] = {}
         self._environment = {
@@ -124,7 +125,8 @@ class Repository:
             git(["rev-parse", "--git-path", "info/exclude"], self._worktree),
         )
         if ignore_file.ok:
-            self._options = _options({**_CONFIG, "core.excludesFile": str(self._worktree / ignore_file.text)})
+            self._ignore_file = self._worktree / ignore_file.text
+            self._options = _options({**_CONFIG, "core.excludesFile": str(self._ignore_file)})
         self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
 
     def _write_exclude(self) -> None:
@@ -138,6 +140,11 @@ class Repository:
         target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
         self._project_exclude_read = read or (0, 0)
 
+    @property
+    def rule_files(self) -> list[str]:
+        """The files with ignore rules outside of the worktree, missing ones too. Call after `prepare`."""
+        return [str(path) for path in (self._project_exclude, self._ignore_file) if path is not None]
+
     # The index; the caller holds the lock, whose descriptor git inherits.
 
     async def listed(self, lock: int | None) -> list[str]:
@@ -146,6 +153,14 @@ class Repository:
         """
         result = await self._git(["ls-files", "-z", "-o", "-m", "--exclude-standard", *self._pathspec], lock=lock)
         return [name for name in names(result.stdout) if _is_utf8(name)]
+
+    async def files_and_ignored(self) -> tuple[list[str], set[str]]:
+        """Absolute paths of the files in the index, and of the ignored files and directories."""
+        args = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching", *self._pathspec]
+        lines = names((await self._git(args)).stdout)
+        added = [line[3:] for line in lines if line.startswith("A")]  # which everything in the index is: there is no commit
+        ignored = [line[3:].removesuffix("/") for line in lines if line.startswith("!!")]
+        return [f"{self._worktree}/{path}" for path in added], {f"{self._worktree}/{path}" for path in ignored}
 
     async def tracked_though_ignored(self) -> list[str]:
         """Files that the project's repository tracks although its ignore rules match them."""
@@ -201,6 +216,11 @@ class Repository:
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def index_entries(self) -> int:
+        """As the index's header says."""
+        with (self.git_dir / "index").open("rb") as index:
+            return int.from_bytes(index.read(12)[8:])
 
     def drop_index(self) -> None:
         for name in ("index", "index.lock"):
@@ -328,6 +348,11 @@ def _ignore_line(path: str) -> str:
 def _quoted(path: Path) -> str:
     """A path in a list that colons separate."""
     return '"' + re.sub(r'(["\\])', r"\\\1", str(path)) + '"'
+
+
+def _default_ignore_file() -> Path:
+    """Where git has the user's ignore rules unless its configuration names another file."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

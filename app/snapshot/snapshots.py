@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, assert_never
@@ -37,10 +37,16 @@ from app.snapshot.restore import (
     Write,
     decide_restore,
 )
+from app.snapshot.stat_cache import MOST_PATHS, PathState, StatCache, rule_states, searched
 from app.storage.locks import Locks, ProcessLocks
+from app.util import clock
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
+_LOOK_AGAIN_MS = 3000
+"""After a change, or where the stat cache could not be made: it holds nothing that was changed just before."""
+_STATS_AT_ONCE = 100
+"""So many take less time than a change of thread."""
 
 
 def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:
@@ -51,11 +57,12 @@ def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:
 
 @dataclass(frozen=True)
 class _IndexState:
-    """The state of the index after the last snapshot: its tree and its placeholders."""
+    """The state of the index after the last snapshot: its tree and its placeholders. `stats`: of the worktree then."""
 
     signature: Signature | None
     tree: str
     placeholders: Mapping[str, bytes]
+    stats: StatCache | None = None
 
 
 class Snapshots:
@@ -86,6 +93,7 @@ class Snapshots:
         self._lock = repository_lock(git_dir, locks)
         self._locks = locks or ProcessLocks()
         self._known: _IndexState | None = None
+        self._look_after = 0
         self._has_new_trees = True
         self._track = CoalescedRun(self._track_alone)
         self._restores: set[asyncio.Task[Any]] = set()
@@ -154,8 +162,17 @@ class Snapshots:
     # Taking one.
 
     async def _track_alone(self) -> str:
+        known = self._known
+        if known is not None and known.stats is not None and await self._is_unchanged(known, known.stats):
+            self._keep(known.tree)
+            return known.tree
         async with self._lock.held() as lock:
             return await self._capture(lock)
+
+    async def _is_unchanged(self, known: _IndexState, stats: StatCache) -> bool:
+        if known.signature != self._repository.index_signature():
+            return False
+        return stats.is_current() if len(stats) <= _STATS_AT_ONCE else await asyncio.to_thread(stats.is_current)
 
     async def _capture(self, lock: int | None) -> str:
         """Retries once, because a file may vanish while git reads it; then again without the index, which may be damaged."""
@@ -167,15 +184,25 @@ class Snapshots:
         return await self._capture_once(lock)
 
     async def _capture_once(self, lock: int | None) -> str:
+        began_ms = clock.now_ms()
         try:
             await self._repository.prepare()
+            rules = rule_states(self._repository.rule_files)
             known = self._known if self._known and self._known.signature == self._repository.index_signature() else None
             staging = await self._stage(known, lock)
             tree = await self._write(staging, known, lock)
+            if known is not None and known is self._known:
+                await self._cache_stats(known, rules, began_ms)
+        except OSError as error:
+            raise SnapshotFailed(str(error)) from error
+        self._keep(tree)
+        return tree
+
+    def _keep(self, tree: str) -> None:
+        try:
             self._repository.keep(tree)
         except OSError as error:
             raise SnapshotFailed(str(error)) from error
-        return tree
 
     async def _stage(self, known: _IndexState | None, lock: int | None) -> Staging:
         listed = await self._repository.listed(lock)
@@ -195,7 +222,26 @@ class Snapshots:
         tree = await self._repository.write_tree(lock)
         self._known = _IndexState(self._repository.index_signature(), tree, staging.placeholders)
         self._has_new_trees = True
+        if known:
+            self._look_after = clock.now_ms() + _LOOK_AGAIN_MS
         return tree
+
+    async def _cache_stats(self, known: _IndexState, rules: Mapping[str, PathState | None], began_ms: int) -> None:
+        """For a snapshot that began then and found nothing new. `rules`: the files with ignore rules as they were before it.
+        Where it fails, git looks again for the next one."""
+        if known.signature is None or began_ms < self._look_after or self._repository.index_entries() > MOST_PATHS:
+            return
+        self._look_after = began_ms + _LOOK_AGAIN_MS
+        with suppress(SnapshotFailed, OSError):
+            files, ignored = await self._repository.files_and_ignored()
+            stats = await asyncio.to_thread(self._stats, files, [*rules], ignored, began_ms)
+            if stats is not None and all(stats.rules[path] == state for path, state in rules.items()):
+                self._known = replace(known, stats=stats)
+
+    def _stats(self, files: list[str], rules: list[str], ignored: set[str], began_ms: int) -> StatCache | None:
+        """Raises OSError."""
+        found = searched(str(self._worktree), str(self._directory), ignored)
+        return None if found is None else StatCache.of([*files, *found.folders], [*rules, *found.rules], began_ms)
 
     async def _changed(self, before: str, after: str) -> list[str]:
         return [] if before == after else await self._repository.changed(before, after)

@@ -1,5 +1,9 @@
 """A project with real git in it, and snapshots of it."""
 
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from git_files import git
@@ -29,3 +33,20 @@ class Project:
 
     def relative(self, paths: list[Path]) -> set[str]:
         return {str(path.relative_to(self.root)) for path in paths}
+
+
+@contextmanager
+def counted_git(tmp_path: Path) -> Iterator[Callable[[], int]]:
+    """A `git` on PATH that counts how often it is run."""
+    log = tmp_path / "log"
+    log.write_text("")
+    wrapper = tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho run >> "{log}"\nexec "{shutil.which("git")}" "$@"\n')
+    wrapper.chmod(0o755)
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{wrapper.parent}:{path}"
+    try:
+        yield lambda: len(log.read_text().splitlines())
+    finally:
+        os.environ["PATH"] = path

@@ -1,11 +1,7 @@
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from snapshot_project import Project
+from snapshot_project import Project, counted_git
 
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
@@ -140,20 +136,3 @@ async def test_a_snapshot_that_is_gone_is_reported(snapshots: Snapshots) -> None
     for unknown in ("0" * 39 + "1", "--output=/tmp/x"):
         with pytest.raises(SnapshotFailed):
             await snapshots.diff_full(unknown, tree)
-
-
-@contextmanager
-def counted_git(tmp_path: Path) -> Iterator[Callable[[], int]]:
-    """A `git` on PATH that counts how often it is run."""
-    log = tmp_path / "log"
-    log.write_text("")
-    wrapper = tmp_path / "bin" / "git"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\necho run >> "{log}"\nexec "{shutil.which("git")}" "$@"\n')
-    wrapper.chmod(0o755)
-    path = os.environ["PATH"]
-    os.environ["PATH"] = f"{wrapper.parent}:{path}"
-    try:
-        yield lambda: len(log.read_text().splitlines())
-    finally:
-        os.environ["PATH"] = path
