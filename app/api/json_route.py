@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from app.api.access import PROMPTING, access_of, principal_of, require_access, require_rate, require_visible
 from app.api.audit import WHO
 from app.api.draining import starts_work
+from app.api.route_arguments import InvalidArguments, RouteArguments, is_plain
 from app.api.services import Services
 from app.schema.errors import NotFound
 from app.telemetry.log_lines import SESSION_OF_LINES
@@ -76,6 +77,8 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
+        if _gives_response(self.endpoint) and is_plain(self.dependant):
+            handle = _reading_quickly(RouteArguments(self.dependant), self.endpoint, handle)
         if starts_work(self.methods or (), self.operation_id):
             handle = _unless_stopping(handle)
 
@@ -108,6 +111,19 @@ class StrictRoute(APIRoute):
 def _gives_response(endpoint: Callable[..., Any]) -> bool:
     returned = endpoint.__annotations__.get("return")
     return isinstance(returned, type) and issubclass(returned, Response)
+
+
+def _reading_quickly(
+    arguments: RouteArguments, endpoint: Callable[..., Coroutine[Any, Any, Response]], otherwise: Handler
+) -> Handler:
+    async def handle(request: Request) -> Response:
+        try:
+            values = await arguments.read(request)
+        except InvalidArguments:
+            return await otherwise(request)
+        return await endpoint(**values)
+
+    return handle
 
 
 def _require_no_workspace(name: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import orjson
 from fastapi import Query
 from fastapi.responses import Response
 
@@ -33,7 +32,7 @@ from app.users.oidc import PREFIX as OIDC_PREFIX
 
 routes = router(prefix="/session", tags=["session"])
 
-_EMPTY = {"path": "", "cost": 0, "tokens": Tokens().wire()}
+_EMPTY = {"path": "", "cost": 0, "tokens": Tokens()}
 _DEMANDS_PATH = "opencode-client-python/"
 """A client of OpenCode 1.18 that takes no session without a path, though the description has it as optional."""
 
@@ -85,12 +84,13 @@ async def create(
     request.scope[CREATED] = session.id
     if shares_automatically(instance.config, instance.flags) and session.parent_id is None:
         session = await request.services.sessions.shares.share(instance.location, session.id, public_base(request))
-    return wire(session) if user_agent.startswith(_DEMANDS_PATH) else json_bytes(orjson.dumps(_as_created(session)))
+    return wire(session) if user_agent.startswith(_DEMANDS_PATH) else json_bytes(_as_created(session))
 
 
-def _as_created(session: Session) -> dict[str, Any]:
+def _as_created(session: Session) -> bytes:
     """Without what says nothing yet: clients of OpenCode 1.1 get the keys that they got there."""
-    return {name: value for name, value in session.wire().items() if name not in _EMPTY or value != _EMPTY[name]}
+    says_nothing = {name for name, empty in _EMPTY.items() if getattr(session, name) == empty}
+    return session.model_dump_json(exclude=says_nothing, exclude_none=True).encode()
 
 
 @routes.get("/status", operation_id="session.status", response_model=dict[str, SessionStatus], responses=documented(400))

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,5 +17,10 @@ class Location:
     @property
     def path(self) -> str:
         """The directory, relative to the worktree; empty: the worktree itself."""
-        path = os.path.relpath(self.directory, self.worktree)
-        return "" if path == os.curdir else path
+        return _path(self.directory, self.worktree)
+
+
+@lru_cache
+def _path(directory: str, worktree: str) -> str:
+    path = os.path.relpath(directory, worktree)
+    return "" if path == os.curdir else path

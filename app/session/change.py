@@ -69,9 +69,11 @@ class SessionChange:
         self.change.events.append(Event.of(event, self._directory, self.session_id, journaled=journaled))
 
     def create_session(self, session: Session) -> None:
-        self._put_session(session)
-        self._announce_session(session.id, EventSessionCreated)
-        self._announce_session(session.id, EventSessionUpdated)
+        """The change is refused where there is one of that id."""
+        row = rows.session_row(session)
+        self.change.writes.append((self._sql.add_session, [row]))
+        for event in (EventSessionCreated, EventSessionUpdated):
+            self.announce(event.around_info(session.id, rows.session_json(row)))
 
     def update_session(self, session: Session) -> None:
         self._put_session(session)

@@ -47,6 +47,11 @@ def session_row(session: Session) -> dict[str, Any]:
     }
 
 
+def session_json(row: Mapping[str, Any]) -> bytes:
+    whole: str = row["head"] + row["body"][1:]
+    return whole.encode()
+
+
 def message_row(message: Message, input_hash: str | None = None, *, waits: bool = False) -> dict[str, Any]:
     """`waits`: the message is a prompt that needs an answer."""
     assistant = message if isinstance(message, AssistantMessage) else None

@@ -94,6 +94,7 @@ class Statements:
             for position, statement in enumerate(
                 (
                     self.put_project,
+                    self.add_session,
                     self.put_session,
                     self.put_message,
                     self._put_part,
@@ -118,6 +119,7 @@ class Statements:
 
     def _make_puts(self) -> None:
         self.put_project = self._upsert(PROJECT, ["id"])
+        self.add_session = self._insert(SESSION)
         keep = frozenset({"diff_basis", "head", *SUM_PIECES})
         self.put_session = self._upsert(SESSION, ["id"], keep=keep).returning(SESSION.c.id, SESSION_JSON)
         self.put_message = self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)

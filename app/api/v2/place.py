@@ -29,7 +29,7 @@ class LocationInfo(Wire):
         return cls(directory=location.directory, project=project)
 
 
-def named_place(
+async def named_place(
     request: Request,
     directory: Annotated[str | None, Query(alias="location[directory]", description="Directory to work in")] = None,
     workspace: Annotated[str | None, Query(alias="location[workspace]", description="There are none")] = None,

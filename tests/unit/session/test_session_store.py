@@ -16,6 +16,7 @@ from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.growing_text import GrowingText
 from app.session.store import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
+from app.storage.engine import StorageError
 from app.storage.tables import PART
 
 
@@ -45,6 +46,20 @@ async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(se
     await stored
     assert [event["type"] for event in sessions.announced] == ["message.updated"]
     assert len(await sessions.read()) == 1
+
+
+async def test_a_session_is_created_once_and_its_events_show_it_as_it_is_read(sessions: Sessions) -> None:
+    change = sessions.store.change("ses_2", DIRECTORY)
+    change.create_session(session("ses_2").model_copy(update={"cost": 0.5}))
+    await sessions.store.commit(change)
+    stored = orjson.loads(await sessions.store.session_json("ses_2"))
+    assert [event["type"] for event in sessions.announced] == ["session.created", "session.updated"]
+    assert [event["properties"]["info"] for event in sessions.announced] == [stored, stored] and stored["cost"] == 0.5
+    again = sessions.store.change("ses_2", DIRECTORY)
+    again.create_session(session("ses_2"))
+    with pytest.raises(StorageError):
+        await sessions.store.commit(again)
+    assert orjson.loads(await sessions.store.session_json("ses_2")) == stored and len(sessions.announced) == 2
 
 
 # Streaming.
