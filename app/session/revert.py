@@ -51,8 +51,9 @@ class Reverts:
         self._store = store
 
     async def revert(self, location: Location, snapshots: Snapshots | None, session_id: str, wanted: RevertInput) -> Session:
-        """Returns the resulting session; unchanged if nothing has that id. A second revert begins with an unrevert. Raises
-        SnapshotFailed, having done at most the unrevert.
+        """Returns the resulting session; unchanged if nothing has that id. A second revert begins with an unrevert of the files:
+        clients are told of the outcome alone, never of a session without a revert. Raises SnapshotFailed, having done at most the
+        unrevert, which they are told of then.
 
         With `dryRun`, nothing is touched or stored; `revert.diff` shows what would change in the files.
         """
@@ -68,13 +69,14 @@ class Reverts:
                     snapshots, location, target, await _snapshots_before_revert(snapshots, location, session, history)
                 )
                 return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
-            session = await self._unrevert(location, snapshots, session, history)
-            revert = (
-                await self._revert_files(location, snapshots, session, target)
-                if wanted.files
-                else Revert(message_id=target.message_id, part_id=target.part_id)
-            )
             change = self._store.change(session_id, location.directory)
+            await self._unrevert_files(change, location, snapshots, session, history)
+            try:
+                revert = await self._revert_files(location, snapshots, session, target, wanted)
+            except (SnapshotFailed, StorageError):
+                if session.revert is not None:
+                    await self._commit(change, session, revert=None)
+                raise
             change.put_diff(diffs)
             staged = StagedRevert(session_id=session_id, timestamp=clock.now_ms(), revert=revert_state(revert))
             change.announce(EventSessionNextRevertStaged(properties=staged))
@@ -127,12 +129,25 @@ class Reverts:
         if session.revert is None:
             return session
         change = self._store.change(session.id, location.directory)
+        await self._unrevert_files(change, location, snapshots, session, history)
+        return await self._commit(change, session, revert=None)
+
+    async def _unrevert_files(
+        self,
+        change: SessionChange,
+        location: Location,
+        snapshots: Snapshots | None,
+        session: Session,
+        history: Sequence[MessageWithParts],
+    ) -> None:
+        """Adds to the change what clients are to be told. If the change is not stored, the revert stays stored as unfinished."""
+        if session.revert is None:
+            return
         states = await _snapshots_before_revert(snapshots, location, session, history)
         if snapshots is not None and states:
             _announce_failures(change, await self._put_back(location, snapshots, session, session.revert, states))
         cleared = SessionMoment(session_id=session.id, timestamp=clock.now_ms())
         change.announce(EventSessionNextRevertCleared(properties=cleared))
-        return await self._commit(change, session, revert=None)
 
     async def _put_back(
         self, location: Location, snapshots: Snapshots, session: Session, revert: Revert, states: dict[Path, str]
@@ -147,8 +162,10 @@ class Reverts:
         return report
 
     async def _revert_files(
-        self, location: Location, snapshots: Snapshots | None, session: Session, target: RevertTarget
+        self, location: Location, snapshots: Snapshots | None, session: Session, target: RevertTarget, wanted: RevertInput
     ) -> Revert:
+        if not wanted.files:
+            return Revert(message_id=target.message_id, part_id=target.part_id)
         revert = _revert_to(target, location)
         if snapshots is None:
             return revert

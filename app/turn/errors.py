@@ -23,7 +23,8 @@ class TurnFailure(Exception):
 
 
 def aborted() -> MessageAbortedError:
-    return MessageAbortedError(data=MessageData(message="The operation was aborted."))
+    """In OpenCode's own word: clients show an answer as stopped, not as failed, when its text is just that."""
+    return MessageAbortedError(data=MessageData(message="Aborted"))
 
 
 def deadline_passed() -> MessageAbortedError:

@@ -51,7 +51,7 @@ async def aborted(app: RunningApp, session: str, prompt: asyncio.Task[dict[str, 
     answer = await asyncio.wait_for(prompt, 20)
     messages = await app.messages(session)
     assert_finished(messages)
-    assert answer["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "The operation was aborted."}}
+    assert answer["info"]["error"] == {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     assert messages[-1] == answer
     return answer
 

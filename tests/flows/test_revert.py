@@ -141,6 +141,20 @@ async def test_events_tell_of_revert_and_unrevert(app: RunningApp, session: str)
         assert "revert" not in told[2].properties["info"]
 
 
+async def test_a_second_revert_is_told_of_once_with_its_outcome(app: RunningApp, session: str) -> None:
+    """A client that saw a session without a revert meanwhile would show all its messages again."""
+    first = await play(app, session, bash("echo 1 > one.txt"))
+    second = await play(app, session, bash("echo 2 > two.txt"))
+    await revert(app, session, first)
+    async with app.events() as events:
+        await events.until("server.connected")
+        await revert(app, session, second)
+        await unrevert(app, session)
+        await events.until(lambda event: event.type == "session.updated" and "revert" not in event.properties["info"])
+        told = [event.properties["info"] for event in events.seen if event.type == "session.updated"]
+    assert [info.get("revert", {}).get("messageID") for info in told] == [second, None]
+
+
 # A part of a message.
 
 
