@@ -1,6 +1,6 @@
 """The request to a model and the events that it streams back, the same for every provider.
 
-An adapter translates its SDK's wire format at the edge: `ModelRequest` in, `StreamEvent`s out, failures as `ProviderFailure`.
+An adapter translates a wire format at the edge: `ModelRequest` in, `StreamEvent`s out, failures as `ProviderFailure`.
 Order within one stream: StreamStart, then text, reasoning and tool events (each block Start … Delta … End; a tool's
 ToolInputStart, then ToolCall or InvalidToolCall), then exactly one Finish. If the provider cuts the stream short, the adapter
 ends the open blocks and returns without a Finish.

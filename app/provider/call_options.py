@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app import __version__
 from app.config.flags import Flags
 from app.provider.models import known_providers as npm
 from app.provider.models.merging import merge_layers
@@ -64,10 +63,9 @@ def _temperature(model: Model, agent: Agent) -> float | None:
 
 
 def call_headers(model: Model, origin: Mapping[str, str]) -> dict[str, str]:
-    if model.provider_id.startswith("opencode"):
-        return {**{f"x-opencode-{name}": value for name, value in origin.items()}, **model.headers}
-    own = {} if model.provider_id == "anthropic" else {"User-Agent": f"opensession/{__version__}"}
-    return {**own, **model.headers}
+    if not model.provider_id.startswith("opencode"):
+        return model.headers
+    return {**{f"x-opencode-{name}": value for name, value in origin.items()}, **model.headers}
 
 
 def default_temperature(model_id: str) -> float | None:

@@ -128,7 +128,7 @@ class Providers:
 
 
 def _make_adapter(endpoint: Endpoint) -> Provider:
-    """Imports an adapter and its SDK on first use, because SDKs cost time and memory."""
+    """Imports an adapter on first use."""
     adapter_class = getattr(import_module(f"app.provider.{endpoint.adapter}.adapter"), _CLASS_OF[endpoint.adapter])
     adapter: Provider = adapter_class(
         endpoint.provider_id,

@@ -1,8 +1,8 @@
 """The adapter for Anthropic's Messages API."""
 
+import os
 import re
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -11,16 +11,13 @@ from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, Stre
 from app.provider.wire.blocks import Blocks
 from app.provider.wire.connection import Payload, ProviderAddress, converse
 from app.provider.wire.errors import in_stream, missing_key
-from app.provider.wire.sdk_adapter import NO_KEY, SdkAdapter
+from app.provider.wire.http_adapter import HttpAdapter
 from app.provider.wire.tool_inputs import ToolInputs
 
-if TYPE_CHECKING:
-    import httpx2
-
 _API_VERSION = "2023-06-01"
-"""The SDK sends 2026-10-21, which rejects every request with a temperature, top_p or top_k and which compatible servers may not
-support. A configured `anthropic-version` header takes precedence."""
-_VERSION_AT_END = re.compile(r"/v1/?$")
+"""2026-10-21 rejects every request with a temperature, top_p or top_k, and compatible servers may not support it. A configured
+`anthropic-version` header takes precedence."""
+_VERSION_AT_END = re.compile(r"(/v1)?/?$")
 _REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -32,30 +29,20 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 
-class Anthropic(SdkAdapter):
+class Anthropic(HttpAdapter):
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         return converse(self._connection, "/v1/messages", anthropic_body(request), request.headers, MessagesReader())
 
-    def _address(self, unused: "httpx2.AsyncClient") -> ProviderAddress:
-        headers = self._signed_headers()
-        from anthropic import AsyncAnthropic
+    def _address(self) -> ProviderAddress:
+        base_url = self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+        return ProviderAddress(_VERSION_AT_END.sub("", base_url), {"anthropic-version": _API_VERSION, **self._signed_headers()})
 
-        sdk = AsyncAnthropic(api_key=self._api_key or NO_KEY, base_url=self._base_url or None, http_client=unused)
-        sdk.base_url = _VERSION_AT_END.sub("", str(sdk.base_url))
-        return ProviderAddress.of(sdk, headers)
-
-    def _signed_headers(self) -> dict[str, Any]:
-        """Sends the documented header `x-api-key`, which every compatible server reads; the SDK sends a bearer token."""
-        names = {name.lower() for name in self._headers}
-        own = {"anthropic-version": _API_VERSION, **self._headers}
-        if "authorization" in names:
-            return own
-        if not (self._api_key or "x-api-key" in names):
+    def _signed_headers(self) -> dict[str, str]:
+        if self._configures("authorization") or self._configures("x-api-key"):
+            return self._headers
+        if not self._api_key:
             raise missing_key(self._provider_id)
-        from anthropic import Omit
-
-        key = {} if "x-api-key" in names else {"x-api-key": self._api_key}
-        return {**own, **key, "Authorization": Omit()}
+        return {"x-api-key": self._api_key, **self._headers}
 
 
 class MessagesReader:

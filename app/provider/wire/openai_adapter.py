@@ -1,25 +1,19 @@
-"""The client of the official openai SDK, for OpenAI itself and for every server that speaks its formats."""
+"""Where OpenAI's requests go, and those to every server that speaks its formats."""
 
-from typing import TYPE_CHECKING
+import os
 
 from app.provider.wire.connection import ProviderAddress
 from app.provider.wire.errors import missing_key
-from app.provider.wire.sdk_adapter import NO_KEY, SdkAdapter
-
-if TYPE_CHECKING:
-    import httpx2
+from app.provider.wire.http_adapter import HttpAdapter
 
 
-class OpenAIAdapter(SdkAdapter):
+class OpenAIAdapter(HttpAdapter):
     """Without a base URL it is OpenAI, which needs a key. Elsewhere no key means no Authorization header: a server that asks for
     none may refuse a made-up one."""
 
-    def _address(self, unused: "httpx2.AsyncClient") -> ProviderAddress:
-        key, headers = self._api_key, self._headers
-        signed = any(name.lower() == "authorization" for name in headers)
-        if not (key or self._base_url or signed):
+    def _address(self) -> ProviderAddress:
+        if not (self._api_key or self._base_url or self._configures("authorization")):
             raise missing_key(self._provider_id)
-        from openai import AsyncOpenAI, Omit
-
-        sdk = AsyncOpenAI(api_key=key or NO_KEY, base_url=self._base_url or None, http_client=unused)
-        return ProviderAddress.of(sdk, headers if key or signed else {**headers, "Authorization": Omit()})
+        base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        signed = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        return ProviderAddress(base_url.rstrip("/"), {**signed, **self._headers})

@@ -1,6 +1,5 @@
 import pytest
 
-from app import __version__
 from app.config.flags import Flags
 from app.provider.call_options import CallOptions, call_options
 from app.provider.models import known_providers as npm
@@ -139,10 +138,9 @@ def test_small_options(of, expected):
     assert call(of, small=True).options == expected
 
 
-def test_headers_name_us_except_to_anthropic_and_the_models_own_win():
-    assert call(model("m")).headers == {"User-Agent": f"opensession/{__version__}"}
+def test_headers_are_the_models_own():
+    assert call(model("m")).headers == {}
     assert call(model("m", headers={"User-Agent": "mine", "X": "1"})).headers == {"User-Agent": "mine", "X": "1"}
-    assert call(model("m", "anthropic")).headers == {}
 
 
 def test_opencodes_own_providers_are_told_where_a_call_comes_from():

@@ -1,18 +1,12 @@
 """What the adapters of all wire formats have in common: how a provider is reached, and a connection that is made when needed."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.provider.wire.connection import IDLE_SECONDS, ProviderAddress, ProviderConnection, idle_seconds
 
-if TYPE_CHECKING:
-    import httpx2
 
-NO_KEY = "none"
-"""For the SDKs, which want one; it is not sent."""
-
-
-class SdkAdapter(ABC):
+class HttpAdapter(ABC):
     """`options` are the provider's own: `timeout` (ms of silence, false: for ever)."""
 
     def __init__(
@@ -36,6 +30,8 @@ class SdkAdapter(ABC):
         await self._connection.close()
 
     @abstractmethod
-    def _address(self, unused: "httpx2.AsyncClient") -> ProviderAddress:
-        """`unused`: the HTTP client for the SDK's client, which would load certificates for one of its own."""
-        ...
+    def _address(self) -> ProviderAddress:
+        """Raises MissingKey."""
+
+    def _configures(self, header: str) -> bool:
+        return any(name.lower() == header for name in self._headers)
