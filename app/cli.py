@@ -49,7 +49,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the directory it is started in."""
-    gc.disable()  # What the imports below make stays: `_freeze_gc` collects once and switches it on.
+    gc.disable()  # What the imports below make stays: `_freeze_gc` switches it on.
     from app.api.security import is_loopback
 
     settings = read_settings()
@@ -105,8 +105,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
 
 def _freeze_gc() -> None:
     """Exempts loaded modules from garbage collection. Otherwise each full collection walks them and blocks every session for a
-    tenth of a second."""
-    gc.collect()
+    tenth of a second. So would one before, and it finds next to nothing."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()

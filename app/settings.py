@@ -17,7 +17,7 @@ _REDIS_SCHEMES = ("redis", "rediss", "unix")
 class Settings(BaseSettings):
     """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the README's table."""
 
-    model_config = SettingsConfigDict(env_prefix="OPENSESSION_", extra="ignore", use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(env_prefix="OPENSESSION_", extra="ignore")
 
     data_dir: Path = Field(default_factory=lambda: paths.data_home() / "opensession")
     """Where the database, snapshots, tool outputs and keys are kept (default `$XDG_DATA_HOME/opensession`)."""

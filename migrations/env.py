@@ -3,6 +3,7 @@
 from alembic import context
 from sqlalchemy import Connection
 
+import app.storage.partial_indexes  # noqa: F401  declares them, for autogenerate
 from app.settings import Settings
 from app.storage.engine import make_engine
 from app.storage.tables import METADATA

@@ -1,6 +1,7 @@
 """Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, no accident further in."""
 
 import traceback
+import warnings
 from collections.abc import Callable, Coroutine
 from functools import partial
 from json import JSONDecodeError
@@ -11,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
@@ -23,6 +25,10 @@ from app.schema.errors import NotFound
 from app.telemetry.log_lines import SESSION_OF_LINES
 from app.users.principal import OPERATOR, Principal
 from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
+
+warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
+"""FastAPI gives the adapter of a body an alias that has no effect, and silences the warning where it makes the adapter. Ours are
+built later, when they are used."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

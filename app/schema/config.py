@@ -29,7 +29,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
 from app.schema.agent import AgentMode
-from app.schema.base import describe_absence
+from app.schema.base import WHEN_USED, describe_absence
 from app.schema.permission import Action
 
 RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")
@@ -101,7 +101,7 @@ def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) 
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, extra="ignore")
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, extra="ignore", **WHEN_USED)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
-from app.schema.base import Wire
+from app.schema.base import WHEN_USED, Wire
 
 
 class MessageData(Wire):
@@ -102,7 +102,7 @@ MessageError = Annotated[
     | APIError,
     Field(discriminator="name"),
 ]
-MESSAGE_ERROR: TypeAdapter[MessageError] = TypeAdapter(MessageError)
+MESSAGE_ERROR: TypeAdapter[MessageError] = TypeAdapter(MessageError, config=WHEN_USED)
 
 
 def unknown(message: str) -> UnknownError:

@@ -2,7 +2,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, TypeAdapter, field_serializer, model_validator
 
-from app.schema.base import MessageID, Wire
+from app.schema.base import WHEN_USED, MessageID, Wire
 from app.schema.errors import MessageError
 from app.schema.part import FilePartInput, ModelRef, Part, PartInput, Tokens
 from app.schema.session import FileDiff
@@ -99,7 +99,7 @@ class AssistantMessage(Wire):
 
 
 Message = Annotated[UserMessage | AssistantMessage, Field(discriminator="role")]
-MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=WHEN_USED)
 
 
 class MessageWithParts(Wire):
@@ -107,7 +107,7 @@ class MessageWithParts(Wire):
     parts: list[Part]
 
 
-MESSAGES: TypeAdapter[list[MessageWithParts]] = TypeAdapter(list[MessageWithParts])
+MESSAGES: TypeAdapter[list[MessageWithParts]] = TypeAdapter(list[MessageWithParts], config=WHEN_USED)
 
 
 LONGEST_DEADLINE_SECONDS = 7 * 86_400

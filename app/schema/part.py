@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, TypeAdapter
 
-from app.schema.base import AnyID, Metadata, Wire
+from app.schema.base import WHEN_USED, AnyID, Metadata, Wire
 from app.schema.errors import APIError
 from app.schema.file import FileContent, FilePart, PartIdentity, SourceText
 from app.schema.tool_state import ToolState
@@ -150,7 +150,7 @@ Part = Annotated[
     | CompactionPart,
     Field(discriminator="type"),
 ]
-PART: TypeAdapter[Part] = TypeAdapter(Part)
+PART: TypeAdapter[Part] = TypeAdapter(Part, config=WHEN_USED)
 
 
 class _Input(Wire):

@@ -4,6 +4,7 @@ Each statement object is created once and executed with many rows, so that SQLAl
 """
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
@@ -22,7 +23,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
 from app.storage.now import now_ms
@@ -55,8 +55,6 @@ from app.storage.tables import (
 
 _Rows = Sequence[Mapping[str, Any]]
 
-_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-
 _OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=literal_column("excluded.open"))
 """A prompt keeps its `open` when its message is stored again. One statement stores the messages of both roles: with two, the
 prompts of a batch would be inserted before its answers."""
@@ -74,7 +72,7 @@ class Statements:
     between the statements before and after them. Parts are stored by what `put_parts` returns."""
 
     def __init__(self, dialect: str) -> None:
-        self._insert = _INSERT[dialect]
+        self._insert: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert  # the other database's is not loaded
         self._has_writing_ctes = dialect == "postgresql"
         self._now = now_ms(dialect)
         self._make_puts()

@@ -70,10 +70,6 @@ def _token_sum(name: str) -> Column[int]:
     return _required(name, BigInteger, default=0, server_default=text("0"))
 
 
-def _partial_index(name: str, *columns: str, where: str) -> Index:
-    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
-
-
 PROJECT = _table(
     "project",
     Column("id", String, primary_key=True),
@@ -110,8 +106,6 @@ SESSION = _table(
     Index("session_by_parent", "parent_id", "seq"),
     Index("session_by_directory", "directory", "owner"),
     Index("session_by_update", "updated", "seq"),
-    _partial_index("session_by_owner", "owner", "project_id", "seq", where="owner <> ''"),
-    Index("session_reverting", "seq", sqlite_where=text("reverting = 1"), postgresql_where=text("reverting")),
     sqlite_autoincrement=True,
 )
 """`head` and `body` together are the whole Session (`app.storage.session_head`). Searches use `title_folded`. `diff_basis`, a
@@ -151,8 +145,6 @@ PART = _table(
     Column("snapshot", String),
     UniqueConstraint("session_id", "message_id", "id"),
     Index("part_by_message", "session_id", "message_id", "seq"),
-    _partial_index("part_patches", "session_id", "seq", where="type = 'patch'"),
-    _partial_index("part_snapshots", "session_id", "message_id", "type", "seq", where="snapshot IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 """`snapshot`: the tree at the start or end of a step.
@@ -168,7 +160,6 @@ PART_TEXT = _table(
     _required("time", BigInteger),
     _flag("indexed"),
     _required("text", Text),
-    Index("part_text_unindexed", "part_seq", sqlite_where=text("indexed = 0"), postgresql_where=text("NOT indexed")),
     Index("part_text_facts", "part_seq", "time", "role", "kind"),
 )
 """What searches look at: the `text` of a finished part, encoded. It is there from the part's commit on, and in the index of
@@ -259,7 +250,6 @@ LEASE = _table(
     Column("status", Text),
     _flag("aborting"),
     _required("takeovers", Integer, default=0, server_default="0"),
-    _partial_index("run_lease_held", "session_id", where="owner <> ''"),
 )
 """Which server runs a session now (`owner` is empty when none does); a write under an older generation is refused.
 
