@@ -243,10 +243,10 @@ def _retry_hint(listener: Listener) -> bytes:
 
 
 async def _greeting(app: Services, listener: Listener) -> bytes:
-    """For a new client, with the present cursor. What was announced before it, the client finds in what it reads next."""
-    head = await app.events.replay.head()
-    listener.resume(head, await app.events.replay.streaming(listener.directory))
-    return _frame(listener, EventServerConnected(), head)
+    """For a new client, with the cursor behind which it listens. What was announced before it, the client finds in what it reads
+    next; what is announced while it is greeted it is sent, for it may have prompted meanwhile and read nothing."""
+    listener.resume(listener.began_behind, await app.events.replay.streaming(listener.directory))
+    return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
 async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterator[Written]:

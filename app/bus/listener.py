@@ -76,6 +76,8 @@ class Listener:
         steering_only: bool = False,
     ) -> None:
         self._bus = bus
+        self.began_behind = bus.newest
+        """The newest sequence that clients had been given when this one began to listen."""
         self.directory = directory
         self.deltas = deltas
         self.keeps_open = keeps_open

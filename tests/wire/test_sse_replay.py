@@ -228,6 +228,22 @@ async def test_a_client_that_comes_between_a_commit_and_its_announcement_hears_i
     assert len(picture.ids) == len(set(picture.ids))
 
 
+async def test_a_new_client_is_sent_whatever_is_announced_after_it_began_to_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`opencode run` prompts while it is greeted."""
+    announcing = Announcing(monkeypatch)
+    async with running_app(tmp_path) as app:
+        path = f"/session/{(await app.create_session(title='T'))['id']}"
+        announcing.close()
+        renaming = asyncio.create_task(app.call("PATCH", path, json={"title": "renamed"}))
+        await announcing.committed.wait()
+        async with app.events(ids="true") as new:
+            announcing.gate.set()
+            await new.until(says("renamed"))  # type: ignore[arg-type]
+        await renaming
+
+
 @pytest.mark.parametrize("parts", ["full", "delta"])
 async def test_a_client_that_is_cut_off_again_and_again_loses_and_doubles_nothing(tmp_path: Path, parts: str) -> None:
     text = " ".join(f"word{number}" for number in range(400))
