@@ -68,9 +68,10 @@ class MemoryBus:
         self._begin_burst()
         if event.session_id is not None:
             self.flush(event.session_id)
-        frame = EventFrame(event, event.id(self.newest))
-        for deltas in (False, True):
-            self._send(frame, deltas)
+        if self._listeners:
+            frame = EventFrame(event, event.id(self.newest))
+            for deltas in (False, True):
+                self._send(frame, deltas)
         self.newest = event.seq or self.newest
         if event.directory is not None and event.payload.startswith(_DISPOSED):
             self.disconnect(event.directory)

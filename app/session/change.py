@@ -1,6 +1,6 @@
 """A change of one session, built step by step and committed as a whole: its writes and, in the same order, its events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -31,10 +31,11 @@ from app.schema.part import Part
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
 from app.session.searched_text import created_time, text_row
-from app.session.session_sums import NOTHING, Sums
+from app.session.session_sums import NOTHING, Sums, sums_of_rows
 from app.session.step_usage import StepUsage
 from app.storage import queries
 from app.storage.engine import Connection
+from app.storage.history_copy import HistoryCopy
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, SessionEvent
 from app.util import clock
@@ -179,18 +180,19 @@ class SessionChange:
         removed = PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
         self.announce(EventMessagePartRemoved(properties=removed))
 
-    def copy_messages(self, messages: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> None:
-        """Inserts rows of another session under new ids, and announces them message by message."""
-        self._put_rows(messages, parts)
-        of_message: dict[str, list[Mapping[str, Any]]] = {message["id"]: [] for message in messages}
-        for part in parts:
-            of_message[part["message_id"]].append(part)
-        for message in messages:
-            info = rows.message_json(self.session_id, message["id"], message["parent_id"], message["body"])
-            self.announce(EventMessageUpdated.around_info(self.session_id, info))
-            for part in of_message[message["id"]]:
-                text = rows.part_json(self.session_id, part["message_id"], part["id"], part["body"])
-                self.announce(EventMessagePartUpdated.around_part(self.session_id, text))
+    def copy_history(self, session: Session, copy: HistoryCopy) -> None:
+        """Creates a session with messages of another one, and announces them message by message."""
+        self.change.writes.append((self._sql.add_session, [rows.session_row(session)]))
+        self.change.writes.extend(self._sql.copy_history(copy))
+        self.change.events_after = self._count_and_announce_history
+
+    def _count_and_announce_history(self, connection: Connection) -> list[Event]:
+        stored = rows.without_damage(self.session_id, queries.copied_history(connection, self.session_id))
+        statement, added = self._sql.add_to_sums(self.session_id, sums_of_rows(stored.parts).columns())
+        session: str = connection.execute(statement, added[0]).one()[1]
+        created = (event.around_info(self.session_id, session.encode()) for event in (EventSessionCreated, EventSessionUpdated))
+        announced = (*created, *_history_events(self.session_id, stored))
+        return [Event.of(event, self._directory, self.session_id) for event in announced]
 
     def put_history(
         self,
@@ -250,3 +252,15 @@ class SessionChange:
 
     def _put_session(self, session: Session) -> None:
         self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))
+
+
+def _history_events(session_id: str, stored: queries.StoredMessages) -> Iterator[RenderedEvent]:
+    of_message: dict[str, list[Any]] = {message.id: [] for message in stored.messages}
+    for part in stored.parts:
+        of_message[part.message_id].append(part)
+    for message in stored.messages:
+        info = rows.message_json(session_id, message.id, message.parent_id, message.body)
+        yield EventMessageUpdated.around_info(session_id, info)
+        for part in of_message[message.id]:
+            text = rows.part_json(session_id, part.message_id, part.id, part.body)
+            yield EventMessagePartUpdated.around_part(session_id, text)

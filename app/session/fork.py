@@ -1,27 +1,17 @@
-"""A copy of a session up to a message, in one transaction. Bodies are copied as they are; only ids change."""
-
-from dataclasses import dataclass
-from typing import Any
+"""A copy of a session up to a message, in one transaction. Its rows are copied within the database; only ids change."""
 
 from app.project.location import Location
 from app.schema.errors import MessageNotFound, SessionNotFound
 from app.schema.session import Session
-from app.session import rows, title
+from app.session import title
 from app.session.gate import HoldKind, SessionGate
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
-from app.session.session_sums import sums_of_rows
 from app.session.store import Store, read_session
 from app.storage import queries
 from app.storage.engine import Connection
+from app.storage.history_copy import HistoryCopy
 from app.util import ids
-
-
-@dataclass(frozen=True, slots=True)
-class _Copied:
-    session: Session
-    messages: list[dict[str, Any]]
-    parts: list[dict[str, Any]]
 
 
 class Forks:
@@ -36,66 +26,32 @@ class Forks:
         await self._quota.require_room(location.project_id)
         async with self._gate.hold(session_id, HoldKind.READ), self._store.lock(session_id):
             await self._store.drain()
-            source, stored = await self._store.query(_source, session_id)
-        original = read_session(session_id, source)
-        copied = _copy(location, original, _until(rows.without_damage(session_id, stored), session_id, message_id))
-        change = self._store.change(copied.session.id, location.directory)
-        change.create_session(copied.session)
-        change.copy_messages(copied.messages, copied.parts)
-        await self._store.commit(change)
-        return copied.session
+            body, extent = await self._store.query(_source, session_id, message_id)
+            fork = _forked(location, read_session(session_id, body))
+            change = self._store.change(fork.id, location.directory)
+            change.copy_history(fork, _copy(session_id, fork.id, extent))
+            await self._store.commit(change)
+        return await self._store.session(fork.id)
 
 
-def _source(connection: Connection, session_id: str) -> tuple[str, queries.StoredMessages]:
+def _source(connection: Connection, session_id: str, message_id: str | None) -> tuple[str, queries.HistoryExtent]:
     body = queries.session_body(connection, session_id)
     if body is None:
         raise SessionNotFound(session_id)
-    return body, queries.rows_to_copy(connection, session_id)
+    extent = queries.history_extent(connection, session_id, message_id)
+    if extent is None:
+        raise MessageNotFound(session_id, message_id or "")
+    return body, extent
 
 
-def _until(stored: queries.StoredMessages, session_id: str, message_id: str | None) -> queries.StoredMessages:
-    """The finished messages before `message_id`, which is excluded."""
-    finished = queries.StoredMessages([row for row in stored.messages if row.role == "user" or not row.open], stored.parts)
-    if message_id is None:
-        return finished
-    places = [index for index, row in enumerate(stored.messages) if row.id == message_id]
-    if not places:
-        raise MessageNotFound(session_id, message_id)
-    boundary = stored.messages[places[0]].seq
-    return queries.StoredMessages([row for row in finished.messages if row.seq < boundary], stored.parts)
-
-
-def _copy(location: Location, original: Session, stored: queries.StoredMessages) -> _Copied:
-    new_ids = {row.id: ids.ascending("message") for row in stored.messages}
+def _forked(location: Location, original: Session) -> Session:
     session = new_session(location, title.of_fork(original.title), permission=original.permission)
     session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
     session.owner = original.owner
-    copied = [row for row in stored.parts if row.message_id in new_ids]
-    session = session.model_copy(update=sums_of_rows(copied).of_session())
-    messages = [
-        {
-            "session_id": session.id,
-            "id": new_ids[row.id],
-            "role": row.role,
-            "parent_id": new_ids.get(row.parent_id, row.parent_id),
-            "open": False,
-            "boundary": row.boundary,
-            "input_hash": None,
-            "body": row.body,
-            "live_body": row.live_body,
-        }
-        for row in stored.messages
-    ]
-    parts = [
-        {
-            "session_id": session.id,
-            "message_id": new_ids[row.message_id],
-            "id": ids.ascending("part"),
-            "type": row.type,
-            "body": row.body,
-            "live_body": row.live_body,
-            "snapshot": row.snapshot,
-        }
-        for row in copied
-    ]
-    return _Copied(session, messages, parts)
+    return session
+
+
+def _copy(source: str, target: str, extent: queries.HistoryExtent) -> HistoryCopy:
+    (first_message, last_message), (first_part, last_part) = extent.messages, extent.parts
+    number, letters = ids.reserve(max(last_message - first_message, last_part - first_part) + 1)
+    return HistoryCopy(source, target, extent.before, number - first_message, number - first_part, letters)

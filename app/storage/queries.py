@@ -349,11 +349,35 @@ _BY_MESSAGE = (PART.c.message_id, PART.c.seq)
 _ALL_PARTS = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(*_BY_MESSAGE)
 
 
-def rows_to_copy(connection: Connection, session_id: str) -> StoredMessages:
-    """All columns of the rows, for a fork."""
+@dataclass(frozen=True, slots=True)
+class HistoryExtent:
+    """The first and the last sequence of the messages and of the parts; `before`: that of the first message that is not meant."""
+
+    before: int
+    messages: tuple[int, int]
+    parts: tuple[int, int]
+
+
+def history_extent(connection: Connection, session_id: str, message_id: str | None) -> HistoryExtent | None:
+    """Up to a message, or with None of all that there is. None for an unknown message."""
+    messages, parts = (_extent_of(connection, table, session_id) for table in (MESSAGE, PART))
+    if message_id is None:
+        return HistoryExtent(messages[1] + 1, messages, parts)
+    found = connection.execute(_ONE_MESSAGE, {"session": session_id, "message": message_id}).first()
+    return HistoryExtent(found.seq, messages, parts) if found else None
+
+
+def _extent_of(connection: Connection, table: Any, session_id: str) -> tuple[int, int]:
+    extent = select(func.min(table.c.seq), func.max(table.c.seq)).where(table.c.session_id == session_id)
+    first, last = connection.execute(extent).one()
+    return first or 0, last or 0
+
+
+def copied_history(connection: Connection, session_id: str) -> StoredMessages:
+    """All messages, and the parts with their types."""
     wanted = {"session": session_id}
-    messages = connection.execute(_ALL_MESSAGES.with_only_columns(*MESSAGE.columns), wanted).all()
-    return StoredMessages(messages, connection.execute(_ALL_PARTS.with_only_columns(*PART.columns), wanted).all())
+    parts = connection.execute(_ALL_PARTS.add_columns(PART.c.type), wanted).all()
+    return StoredMessages(connection.execute(_ALL_MESSAGES, wanted).all(), parts)
 
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:

@@ -4,6 +4,7 @@ Each statement object is created once and executed with many rows, so that SQLAl
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from itertools import zip_longest
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Dialect,
     Select,
     Text,
     and_,
@@ -19,12 +21,15 @@ from sqlalchemy import (
     delete,
     false,
     func,
+    insert,
     literal_column,
+    make_url,
     select,
     update,
 )
 from sqlalchemy.sql.base import Executable
 
+from app.storage.history_copy import HistoryCopy, copying_statements
 from app.storage.now import now_ms
 from app.storage.session_head import SESSION_JSON, with_added
 from app.storage.tables import (
@@ -55,6 +60,11 @@ from app.storage.tables import (
 
 _Rows = Sequence[Mapping[str, Any]]
 
+_DRIVERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sqlite": ("sqlite", {"paramstyle": "named"}),
+    "postgresql": ("postgresql+psycopg", {}),
+}
+
 _OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=literal_column("excluded.open"))
 """A prompt keeps its `open` when its message is stored again. One statement stores the messages of both roles: with two, the
 prompts of a batch would be inserted before its answers."""
@@ -73,6 +83,7 @@ class Statements:
 
     def __init__(self, dialect: str) -> None:
         self._insert: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert  # the other database's is not loaded
+        self._driver = _driver(dialect)
         self._has_writing_ctes = dialect == "postgresql"
         self._now = now_ms(dialect)
         self._make_puts()
@@ -87,6 +98,7 @@ class Statements:
         self._make_users()
         self.add_step_usage = self._add_step_usage()
         self._make_session_sums()
+        self._copying = copying_statements(dialect)
         self.rank: dict[int, int] = {
             id(statement): position
             for position, statement in enumerate(
@@ -135,7 +147,6 @@ class Statements:
         )
         self.put_queued_prompt = self._insert(QUEUED_PROMPT).on_conflict_do_nothing()
         self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
-        self.put_event = self._insert(EVENT)
 
     def _make_part_texts(self) -> None:
         of_part = (
@@ -188,6 +199,8 @@ class Statements:
         )
 
     def _make_journal(self) -> None:
+        self.put_events = str(insert(EVENT).compile(dialect=self._driver))
+        """As the driver takes it: rows by the thousand, of which SQLAlchemy would make parameters one by one."""
         self.advance_journal = (
             update(COUNTER)
             .where(COUNTER.c.name == "journal")
@@ -315,6 +328,9 @@ class Statements:
         step = {"of_session": usage["session_id"], "of_message": usage["message_id"], "of_step": usage["id"]}
         return [(self._count_step, [{**step, **_added(sums)}]), (self.add_step_usage, [usage])]
 
+    def copy_history(self, copy: HistoryCopy) -> list[tuple[Executable, _Rows]]:
+        return [(statement, [asdict(copy)]) for statement in self._copying]
+
     def add_to_sums(self, session_id: str, sums: Mapping[str, Any]) -> tuple[Executable, _Rows]:
         return (self._add_to_session, [{"of_session": session_id, **_added(sums)}])
 
@@ -324,6 +340,11 @@ class Statements:
         fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
         return insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
+
+
+def _driver(dialect: str) -> Dialect:
+    name, options = _DRIVERS[dialect]
+    return make_url(f"{name}://").get_dialect()(**options)
 
 
 def _added(sums: Mapping[str, Any]) -> dict[str, Any]:

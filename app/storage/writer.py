@@ -80,7 +80,8 @@ class Change:
     """What is written together and what is announced of it.
 
     `work` runs before the rest of the change and sees what was posted earlier. It may raise to refuse the change, or leave out
-    some of `events`; it may run more than once. `lease`: refused if that generation no longer holds the session. Deltas of a
+    some of `events`; it may run more than once. `events_after`: what is announced of what the database itself has written of it,
+    behind `events`. `lease`: refused if that generation no longer holds the session. Deltas of a
     session wait for what announces something of it, and for a change that is `ahead_of_deltas_of` it.
     """
 
@@ -88,6 +89,7 @@ class Change:
     events: list[Event | SessionEvent] = field(default_factory=list)
     lease: Lease | None = None
     work: Callable[[Connection], None] | None = None
+    events_after: Callable[[Connection], list[Event]] | None = None
     ahead_of_deltas_of: str | None = None
     chain: Chain | None = None
 
@@ -267,7 +269,8 @@ class Writer:
                 else:
                     connection.execute(statement, rows)
         owners = self._owners(connection, changes, owners)
-        return self._journal(connection, [_shown(change.events, sessions) for change in changes], owners)
+        announced = [_shown(change.events, sessions) + _written(connection, change) for change in changes]
+        return self._journal(connection, announced, owners)
 
     def _owners(self, connection: Connection, changes: list[Change], known: dict[str, str]) -> dict[str, str]:
         """Whose sessions the changes announce something of. Looked up before the writes for sessions that are deleted, and after
@@ -302,7 +305,7 @@ class Writer:
                 events.append(_stored(event, owners, seq if event.journaled else None))
             rows.extend(_journal_row(event, now) for event in events if event.journaled)
             numbered.append(events)
-        connection.execute(self._sql.put_event, rows)
+        connection.exec_driver_sql(self._sql.put_events, rows)
         return numbered
 
 
@@ -320,6 +323,10 @@ def _shown(events: Sequence[Event | SessionEvent], sessions: Mapping[str, bytes]
         elif event.shown in sessions:
             shown.append(event.show(sessions[event.shown]))
     return shown
+
+
+def _written(connection: Connection, change: Change) -> list[Event]:
+    return change.events_after(connection) if change.events_after else []
 
 
 def _stored(event: Event, owners: Mapping[str, str], seq: int | None) -> Event:

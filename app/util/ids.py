@@ -40,10 +40,16 @@ _last_tick = 0
 
 def _next_tick() -> int:
     """Milliseconds * 4096 + a counter. Strictly increasing, even if the clock steps back."""
+    return _reserved(1)
+
+
+def _reserved(count: int) -> int:
+    """The first of so many."""
     global _last_tick
     with _lock:
-        _last_tick = max(clock.now_ms() * 4096 + 1, _last_tick + 1)
-        return _last_tick
+        first = max(clock.now_ms() * 4096 + 1, _last_tick + 1)
+        _last_tick = first + count - 1
+        return first
 
 
 def follow(*made: str) -> None:
@@ -54,6 +60,11 @@ def follow(*made: str) -> None:
         now = max(clock.now_ms() * 4096, _last_tick)
         ahead = [(int(found[1], 16) - now) & _TIME_MASK for each in made if (found := _MADE.fullmatch(each))]
         _last_tick = now + max([0, *(ticks for ticks in ahead if ticks < _TICKS_OF_A_DAY)])
+
+
+def reserve(count: int) -> tuple[int, str]:
+    """For so many ascending ids, which the database makes: the number of the first one, and letters for all of them."""
+    return _reserved(count), _random(_RANDOM_LENGTH)
 
 
 def _random(length: int) -> str:

@@ -1,6 +1,6 @@
 """What a server asks of its embedded database: statements, bytes that were read and written, and SQLite's own work."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +32,10 @@ class Spent:
         return replace(self)
 
 
+def _values(row: Any) -> Iterable[Any]:
+    return row.values() if isinstance(row, dict) else row
+
+
 @contextmanager
 def metered() -> Iterator[Spent]:
     """Counts for every engine that is made within the block."""
@@ -40,7 +44,7 @@ def metered() -> Iterator[Spent]:
     def count_statement(_connection: Any, _cursor: Any, statement: str, values: Any, _context: Any, is_many: bool) -> None:
         spent.statements += not statement.startswith("BEGIN")
         if statement.startswith(("INSERT", "UPDATE")):
-            spent.written += sum(len(str(value)) for row in (values if is_many else [values]) for value in row)
+            spent.written += sum(len(str(value)) for row in (values if is_many else [values]) for value in _values(row))
 
     def watch(connection: Any, _record: object) -> None:
         def text(data: bytes) -> str:

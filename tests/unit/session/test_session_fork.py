@@ -1,5 +1,7 @@
 """A fork is a copy with ids of its own, of all or of what stands before a message."""
 
+import re
+
 import pytest
 from session_parts import PLACE, Sessions, assistant, session, text_part, user
 
@@ -7,6 +9,8 @@ from app.schema.errors import NotFound
 from app.schema.message import AssistantTime
 from app.schema.permission import Rule
 from app.session.store import WRITE_BEHIND_SECONDS
+from app.storage.tables import PART, PART_TEXT
+from app.util import ids
 
 
 @pytest.fixture
@@ -32,6 +36,25 @@ async def test_a_fork_of_all_has_everything_in_its_order_under_new_ids(talked: S
     assert ids.isdisjoint({part["id"] for message in original for part in message["parts"]})
     assert {part["sessionID"] for message in copy for part in message["parts"]} == {fork.id}
     assert all(part["messageID"] == message["info"]["id"] for message in copy for part in message["parts"])
+
+
+async def test_ids_ascend_and_those_that_are_made_later_are_newer(talked: Sessions) -> None:
+    fork = await talked.forks.fork(PLACE, "ses_1", None)
+    later = ids.ascending("message"), ids.ascending("part")
+    copy = await talked.read(fork.id)
+    messages = [message["info"]["id"] for message in copy]
+    parts = [part["id"] for message in copy for part in message["parts"]]
+    assert [*messages, later[0]] == sorted([*messages, later[0]]) and [*parts, later[1]] == sorted([*parts, later[1]])
+    assert all(re.fullmatch(r"(msg|prt)_[0-9a-f]{12}[0-9A-Za-z]{14}", made) for made in (*messages, *parts))
+
+
+async def test_what_is_searched_is_copied(talked: Sessions) -> None:
+    fork = await talked.forks.fork(PLACE, "ses_1", "msg_4")
+    of_part = {row.seq: row.session_id for row in await talked.storage.rows(PART)}
+    texts: dict[str, list[str]] = {"ses_1": [], fork.id: []}
+    for row in await talked.storage.rows(PART_TEXT):
+        texts[of_part[row.part_seq]].append(row.text)
+    assert texts[fork.id] == texts["ses_1"][:4] and len(texts["ses_1"]) == 6
 
 
 async def test_answers_point_at_the_copies_of_their_prompts(talked: Sessions) -> None:

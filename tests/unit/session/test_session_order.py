@@ -15,7 +15,6 @@ from session_parts import DIRECTORY, PLACE, Sessions, assistant, open_sessions, 
 from storage_parts import event
 
 from app.schema.errors import Conflict
-from app.session import rows
 from app.session.change import SessionChange
 from app.storage.queries import SessionFilter
 from app.storage.tables import PENDING_REQUEST
@@ -186,7 +185,10 @@ class Poster:
         self._messages |= {message.id: message for message in messages}
         self._parts |= {part.id: part for part in parts}
         change.create_session(created)
-        change.copy_messages([rows.message_row(message) for message in messages], [rows.part_row(part) for part in parts])
+        for message in messages:
+            change.put_message(message)
+        for part in parts:
+            change.put_part(part)
 
     def _of(self, values: dict[str, Any], session_id: str) -> list[Any]:
         return [value for value in values.values() if value.session_id == session_id]

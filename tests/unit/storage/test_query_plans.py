@@ -67,7 +67,7 @@ async def test_the_parts_of_some_messages_are_looked_up_by_message(
     assert not sorted_or_scanned(plan)
 
 
-@pytest.mark.parametrize("query", [queries.all_messages, queries.rows_to_copy])
+@pytest.mark.parametrize("query", [queries.all_messages, queries.copied_history])
 async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage: Storage, query: Callable[..., Any]) -> None:
     plan = await plans(storage, query)
     assert of_parts(plan) == ["SEARCH part USING INDEX part_by_message (session_id=?)"]
