@@ -99,4 +99,5 @@ async def _configuration(directory: Path) -> list[Finding]:
     except ServiceError as error:
         return [Finding("configuration", "fault", error.message)]
     left_out = [Finding("configuration", "fault", f"left out: {warning.message}") for warning in loaded.warnings]
-    return left_out or [Finding("configuration", "fine", f"of {directory}: every layer can be read")]
+    unused = [Finding("configuration", "note", f"{key} changes nothing here. {reason}") for key, reason in loaded.unused.items()]
+    return [*(left_out or [Finding("configuration", "fine", f"of {directory}: every layer can be read")]), *unused]

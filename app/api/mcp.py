@@ -13,6 +13,7 @@ from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, w
 from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
 from app.mcp import signing_in
+from app.mcp.redirect import CALLBACK_PATH
 from app.mcp.servers import McpServers
 from app.mcp.values import ServerResource
 from app.schema.base import Wire
@@ -21,8 +22,6 @@ from app.schema.mcp import McpResource, MCPStatus, MCPStatusConnected
 from app.tool.mcp_tool import sanitised
 
 routes = router(tags=["mcp"], responses=documented(400, 403))
-
-CALLBACK = "/mcp/oauth/callback"
 
 
 class NewServer(Wire):
@@ -106,7 +105,7 @@ async def forget_sign_in(servers: Servers, name: NamePath) -> Response:
     return wire(Forgotten())
 
 
-@routes.get(CALLBACK, include_in_schema=False)
+@routes.get(CALLBACK_PATH, include_in_schema=False)
 async def back_from_sign_in(
     request: ServerRequest,
     state: Annotated[str, Query()],
@@ -118,9 +117,8 @@ async def back_from_sign_in(
     answer = signing_in.SignInAnswer(state=state, code=code, issuer=iss, error=error)
     directories = request.services.directories
     found = await signing_in.finish_from_browser(directories.instances.mcp_servers(), directories.states, answer)
-    if isinstance(found, MCPStatusConnected):
-        return HTMLResponse("<p>Signed in. This window can be closed.</p>")
-    return HTMLResponse(f"<p>That did not work: {escape(getattr(found, 'error', found.status))}</p>", 400)
+    status = 200 if isinstance(found, MCPStatusConnected) else 400
+    return HTMLResponse(f"<p>{escape(signing_in.told(found))}</p>", status)
 
 
 @routes.get("/experimental/resource", operation_id="experimental.resource.list", response_model=dict[str, McpResource])
@@ -143,4 +141,4 @@ def _resource(resource: ServerResource) -> McpResource:
 
 def _redirect_uri(request: ServerRequest) -> str:
     """As the user's browser reaches this server."""
-    return public_base(request) + CALLBACK
+    return public_base(request) + CALLBACK_PATH

@@ -67,8 +67,10 @@ async def create(request: ServerRequest, where: Directory, wanted: PtyInput = Pt
 
 async def open_terminal(request: ServerRequest, where: str | None, wanted: PtyInput, *, stays: bool) -> Pty:
     workspace = await workspace_of(request, where)
-    confined = sandbox_workspace(workspace.location, (await workspace.config()).config)
-    made = await request.services.terminals.create(request.principal, wanted, confined, stays=stays)
+    config = (await workspace.config()).config
+    with_program = wanted if wanted.command else wanted.model_copy(update={"command": config.shell})
+    confined = sandbox_workspace(workspace.location, config)
+    made = await request.services.terminals.create(request.principal, with_program, confined, stays=stays)
     request.scope[CREATED] = made.id
     return made
 

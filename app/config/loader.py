@@ -17,6 +17,7 @@ from app.config.flags import Flags
 from app.config.merge import deep_merge, merge_layer
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
+from app.config.unused import unused_keys
 from app.config.watch import ConfigStamp, ConfigWatch, changed, essential
 from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
@@ -28,6 +29,7 @@ from app.util import paths
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
     `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
+    `unused`: keys that change nothing here, with the reasons.
     `watched`: the paths that were looked at, with the stat of each. `environ`: what `{env:}` stood for."""
 
     config: Config
@@ -38,6 +40,7 @@ class LoadedConfig:
     tools: list[Extension]
     watched: Mapping[str, ConfigStamp]
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unused: Mapping[str, str] = field(default_factory=dict)
 
     def is_stale(self) -> bool:
         """Whether a file or directory that was read has been changed, created or deleted."""
@@ -66,8 +69,8 @@ def load(
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
-    found = (loader.present, loader.skills(), loader.warnings, plugins, loader.tools)
-    return LoadedConfig(config, *found, watched=essential(loader.watch.stamps), environ=environ)
+    found = (loader.present, loader.skills(loader.skill_paths(layers, directory)), loader.warnings, plugins, loader.tools)
+    return LoadedConfig(config, *found, watched=essential(loader.watch.stamps), environ=environ, unused=unused_keys(merged))
 
 
 def load_global(environ: Mapping[str, str] = os.environ) -> Config:
@@ -95,15 +98,16 @@ class _Loader:
         self._sources = sources
         self._flags = flags
         self._values = self._project_values = Substitution(environ, self.watch.read)
+        self._roots: list[str] | None = None
+        """What the project's own files may name, if not everything."""
 
     def distrust_project(self, within: Sequence[Path]) -> None:
-        roots = [os.path.realpath(root) for root in within if root != Path("/")]
+        self._roots = [os.path.realpath(root) for root in within if root != Path("/")]
+        self._project_values = Substitution({}, lambda path: self.watch.read(path) if self._project_may_name(path) else None)
 
-        def read(path: Path) -> str | None:
-            real = os.path.realpath(path)
-            return self.watch.read(path) if any(real.startswith(f"{root}/") for root in roots) else None
-
-        self._project_values = Substitution({}, read)
+    def _project_may_name(self, path: Path) -> bool:
+        real = os.path.realpath(path)
+        return self._roots is None or any(real.startswith(f"{root}/") for root in self._roots)
 
     def global_layers(self) -> Iterator[_Layer]:
         for path in self._sources.global_files:
@@ -184,11 +188,23 @@ class _Loader:
             if extension.path is not None:
                 self.watch.exists(extension.path)
 
-    def skills(self) -> list[Skill]:
-        """One per name; the later one wins."""
-        folders = [*self._sources.claude_skills, *self._skill_folders()]
+    def skills(self, named: Iterable[Path]) -> list[Skill]:
+        """One per name; the later one wins. `named`: the folders that the configuration names."""
+        folders = [*self._sources.claude_skills, *self._skill_folders(), *named]
         found = (skill for folder in folders for skill in markdown.skills(self.watch, folder, self.warnings))
         return list({skill.name: skill for skill in found}.values())
+
+    def skill_paths(self, layers: Iterable[_Layer], directory: Path) -> Iterator[Path]:
+        """The folders that `skills.paths` of each layer names."""
+        for layer in layers:
+            for name in layer.content.get("skills", {}).get("paths", ()):
+                place = paths.home() / name[2:] if name.startswith("~/") else directory / name
+                if layer.of_project and not self._project_may_name(place):
+                    self.warnings.append(
+                        ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
+                    )
+                else:
+                    yield place
 
     def _skill_folders(self) -> Iterator[Path]:
         for place in self.present:

@@ -17,9 +17,10 @@ def compacts_automatically(instance: Instance) -> bool:
 
 def usable_tokens(instance: Instance, model: Model) -> int | None:
     """The tokens that a request may have; None if the model's window is unknown."""
-    limit, reserved = model.limit, output_cap(model, instance.flags)
+    limit, wanted = model.limit, instance.config.compaction.reserved or 0
     if not limit.context or limit.input:
-        return limit.input or None
+        return max(limit.input - wanted, 1) if limit.input else None
+    reserved = max(output_cap(model, instance.flags), wanted)
     # Local models are often configured with an answer as long as their window: that would leave no room for a question.
     return limit.context - reserved if reserved < limit.context else limit.context // 2
 

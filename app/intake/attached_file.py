@@ -104,7 +104,8 @@ class FileReader:
             content = await file.instance.extensions.mcp.resource(source.client_name, source.uri)
         except McpFailure as failure:
             return [called, self._failed(file, failure)]
-        bounded = [await self._outputs.bound(text, may_delegate=False) for text in content.texts]
+        outputs = self._outputs.within(file.instance.config.tool_output)
+        bounded = [await outputs.bound(text, may_delegate=False) for text in content.texts]
         binary = [file.text(f"[Binary content of type {found.mime}]") for found in content.files]
         return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
 

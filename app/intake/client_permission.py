@@ -3,7 +3,7 @@
 from app.agent.definitions import default_agent, find
 from app.permission.service import PermissionCheck, Permissions
 from app.schema.base import Metadata, PermissionID, Wire
-from app.schema.permission import Action, CallRef, PermissionRequest
+from app.schema.permission import Action, CallRef, PermissionRequest, PermissionV2Source
 from app.schema.session import Session
 from app.turn import hooks
 from app.util import ids
@@ -19,7 +19,7 @@ class ClientPermission(Wire):
     resources: list[str]
     save: list[str] = []
     metadata: Metadata = {}
-    source: CallRef | None = None
+    source: PermissionV2Source | None = None
     agent: str | None = None
 
 
@@ -27,6 +27,7 @@ async def ask(permissions: Permissions, instance: Instance, session: Session, wa
     """The request's id and what the rules say. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
     name = wanted.agent or session.agent
     agent = find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
+    call = wanted.source
     request = PermissionRequest(
         id=wanted.id or ids.ascending("permission"),
         session_id=session.id,
@@ -34,7 +35,7 @@ async def ask(permissions: Permissions, instance: Instance, session: Session, wa
         patterns=wanted.resources,
         metadata=wanted.metadata,
         always=wanted.save,
-        tool=wanted.source,
+        tool=CallRef(message_id=call.message_id, call_id=call.call_id) if call else None,
         unattended=True,
     )
     ruleset = [*agent.permission, *(session.permission or [])]

@@ -106,7 +106,7 @@ class Commands:
         if model is not None:
             instance.models.find(model)
         text, attached = await self._content(instance, command, wanted.arguments)
-        base = PromptInput(message_id=wanted.message_id, variant=wanted.variant, parts=[])
+        base = PromptInput(message_id=wanted.message_id, variant=wanted.variant or command.variant, parts=[])
         if _is_subtask(command, agent):
             task = SubtaskPartInput(
                 agent=agent.name,

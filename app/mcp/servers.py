@@ -46,6 +46,8 @@ class McpServer:
     config: McpServerConfig
     added: bool = False
     connection: McpConnection | None = None
+    listener: asyncio.Server | None = None
+    """Of its newest sign-in, where browsers come back to a port of its own."""
     users: int = 0
     enabled: bool = field(init=False)
 
@@ -85,6 +87,7 @@ class McpServers:
         self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
         self._started = False
         self._closing = TaskSet()
+        self._listening = TaskSet()
         self._followed: dict[str, int] = {}
         """The revision of the newest choice of other servers that was followed, by name."""
 
@@ -173,6 +176,18 @@ class McpServers:
         target = McpTarget(server.name, server.config, self._workspace, environment, shared.sandbox, credentials, sign_in)
         server.connection = McpConnection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
         return server.connection
+
+    def open_listening(self, server: McpServer, sign_in: SignIn, listener: asyncio.Server | None) -> McpConnection:
+        """The same; the listener is closed when the connection is open, or cannot be."""
+        connection, server.listener = self.open(server, sign_in), listener
+
+        async def close_listener() -> None:
+            await connection.wait_opened()
+            if listener is not None:
+                listener.close()
+
+        self._listening.start(close_listener(), f"sign-in to mcp {server.name}")
+        return connection
 
     # What other servers are told, and tell.
 

@@ -1,13 +1,17 @@
 """Signing in to remote servers: the user opens a page, the browser comes back with a code, the connection goes on."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from app.mcp.choices import CODE, RESULT, SIGN_IN
+from app.mcp.redirect import listen, own_port, redirect_uri
 from app.mcp.servers import McpServer, McpServers
 from app.mcp.sign_in import SignIn
 from app.mcp.target import takes_sign_in
+from app.mcp.values import McpFailure
 from app.schema.base import Wire
 from app.schema.config import McpRemoteConfig
 from app.schema.errors import BadRequest, NotFound
@@ -28,6 +32,11 @@ class SignInAnswer(Wire):
     issuer: str | None = None
     error: str | None = None
 
+    @classmethod
+    def from_query(cls, query: Mapping[str, str]) -> "SignInAnswer":
+        """Raises ValidationError."""
+        return cls.model_validate({**query, "issuer": query.get("iss")})
+
 
 class SignInResult(Wire):
     state: str
@@ -39,13 +48,17 @@ class NoSignIn(NotFound):
         super().__init__("No sign-in waits for this; it may have taken too long. Start it again.")
 
 
-async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
-    """The page to open; empty when there is no need to. Raises NotFound, BadRequest for a server that takes no sign-in."""
+async def start(servers: McpServers, name: str, of_server: str) -> str:
+    """The page to open; empty when there is no need to. `of_server`: where browsers come back to, if the configuration says
+    nothing else. Raises NotFound, BadRequest for a server that takes no sign-in."""
     server = servers.find(name)
     if not takes_sign_in(server.config):
         raise BadRequest(f"The MCP server {name} takes no sign-in", ["name"], name)
-    sign_in = SignIn(redirect_uri)
-    opened = asyncio.create_task(servers.open(server, sign_in).wait_opened())
+    redirect = redirect_uri(server.config, of_server)
+    listener = await _listener(servers, name, redirect, own_port(redirect, of_server))
+    sign_in = SignIn(redirect)
+    connection = servers.open_listening(server, sign_in, listener)
+    opened = asyncio.create_task(connection.wait_opened())
     either: list[asyncio.Future[Any]] = [opened, sign_in.address]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     opened.cancel()
@@ -56,6 +69,27 @@ async def start(servers: McpServers, name: str, redirect_uri: str) -> str:
         return ""
     reason = getattr(server.status, "error", "it lets nobody in")
     raise BadRequest(f"Signing in to the MCP server {name} could not begin: {reason}", ["name"], name)
+
+
+async def _listener(servers: McpServers, name: str, redirect: str, port: int | None) -> asyncio.Server | None:
+    """Raises BadRequest."""
+
+    async def answer(query: dict[str, str]) -> str:
+        try:
+            back = SignInAnswer.from_query(query)
+            return told(await finish_from_browser([servers], servers.settings.states, back))
+        except (ValidationError, NoSignIn) as refusal:
+            return str(refusal)
+
+    if port is None:
+        return None
+    server = servers.find(name)
+    if server.listener is not None:
+        server.listener.close()
+    try:
+        return await listen(redirect, port, answer)
+    except McpFailure as failure:
+        raise BadRequest(f"Signing in to the MCP server {name} could not begin: {failure}", ["name"], name) from failure
 
 
 async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
@@ -71,9 +105,9 @@ async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
     return await _hand_over(states, servers.directory, name, SignInAnswer(state=elsewhere[0], code=code))
 
 
-async def run(servers: McpServers, name: str, redirect_uri: str) -> MCPStatus:
+async def run(servers: McpServers, name: str, of_server: str) -> MCPStatus:
     """The whole way. This server opens no browser: it tells its clients the page, and waits. Raises as `start` does."""
-    page = await start(servers, name, redirect_uri)
+    page = await start(servers, name, of_server)
     if page:
         failed = EventMcpBrowserOpenFailed(properties=McpPage(mcp_name=name, url=page))
         servers.settings.states.announce(servers.directory, failed)
@@ -146,6 +180,13 @@ async def _finish(servers: McpServers, server: McpServer, answer: SignInAnswer) 
     await states.put(servers.directory, RESULT + server.name, result.wire_json().decode())
     await servers.share_choice(server)
     return status
+
+
+def told(status: MCPStatus) -> str:
+    """What the user sees in the browser."""
+    if isinstance(status, MCPStatusConnected):
+        return "Signed in. This window can be closed."
+    return f"That did not work: {getattr(status, 'error', status.status)}"
 
 
 def _waiting(servers: McpServers, state: str) -> McpServer | None:

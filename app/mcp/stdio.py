@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
@@ -47,9 +48,21 @@ async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) ->
 
 def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServerParameters:
     env = {**target.environment, **config.environment, marks.VARIABLE: mark}
-    program = target.sandbox.program(config.command, target.workspace, env, shows_named=True)
+    cwd = _working_directory(target, config.cwd) if config.cwd else None
+    program = target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
     command, *arguments = program.argv
     return StdioServerParameters(command=command, args=arguments, env=env, cwd=program.cwd, encoding_error_handler="replace")
+
+
+def _working_directory(target: McpTarget, cwd: str) -> Path:
+    """Raises McpFailure for one that is not there, or neither in the directory nor in its checkout."""
+    path = Path(os.path.normpath(target.workspace.directory / cwd))
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(os.path.realpath(allowed)) for allowed in target.workspace.directories):
+        raise McpFailure(f"cwd: {path} is not in {target.workspace.top}")
+    if not real.is_dir():
+        raise McpFailure(f"cwd: there is no directory {path}")
+    return path
 
 
 class _Watched:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from app.mcp.credentials import CredentialStore
 from app.mcp.sign_in import SignIn
@@ -26,7 +27,7 @@ class McpTarget:
     sign_in: SignIn | None = None
 
 
-def takes_sign_in(config: McpServerConfig) -> bool:
+def takes_sign_in(config: McpServerConfig) -> TypeGuard[McpRemoteConfig]:
     """Not where the configuration turns it off or brings a key of its own."""
     if not isinstance(config, McpRemoteConfig) or config.oauth is False:
         return False

@@ -29,6 +29,7 @@ class Command(Wire):
     description: str | None = None
     agent: str | None = None
     model: str | None = None
+    variant: str | None = None
     mcp: bool | None = None
     source: Literal["command", "mcp"] = "command"
     template: str

@@ -39,8 +39,10 @@ _EDIT_TOOLS = {"write", "edit", "patch", "multiedit"}
 Number = Annotated[StrictInt | StrictFloat, WithJsonSchema({"type": "number"})]
 """A whole number stays one."""
 Positive = Annotated[StrictInt, Field(gt=0)]
+NotNegative = Annotated[StrictInt, Field(ge=0)]
 Strings = list[StrictStr]
 StringMap = dict[str, StrictStr]
+ThemeColor = Literal["primary", "secondary", "accent", "success", "warning", "error", "info"]
 Modality = Literal["text", "audio", "image", "video", "pdf"]
 
 PermissionActionConfig = TypeAliasType("PermissionActionConfig", Action)
@@ -136,6 +138,7 @@ class ServerConfig(_Strict):
     port: Positive | None = None
     hostname: StrictStr | None = None
     mdns: StrictBool | None = None
+    mdns_domain: Annotated[StrictStr | None, Field(alias="mdnsDomain")] = None
     cors: Strings = []
 
 
@@ -144,6 +147,7 @@ class CommandConfig(_Section):
     description: StrictStr | None = None
     agent: StrictStr | None = None
     model: StrictStr | None = None
+    variant: StrictStr | None = None
     subtask: StrictBool | None = None
 
 
@@ -164,7 +168,7 @@ class AgentConfig(_Section):
     mode: AgentMode | None = None
     hidden: StrictBool | None = None
     options: dict[str, Any] = {}
-    color: Annotated[str | None, Field(pattern="^#[0-9a-fA-F]{6}$")] = None
+    color: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")] | ThemeColor | None = None
     steps: Positive | None = None
     max_steps: Annotated[Positive | None, Field(alias="maxSteps")] = None
     permission: PermissionConfig = {}
@@ -194,7 +198,7 @@ _AGENT_KEYS = set(AgentConfig.model_fields) - {"max_steps"} | {"maxSteps"}
 
 
 class InterleavedConfig(_Strict):
-    field: Literal["reasoning_content", "reasoning_details"]
+    field: StrictStr
 
 
 class PriceConfig(_Section):
@@ -219,12 +223,13 @@ class ModelLimitConfig(_Section):
 
 
 class ModalitiesConfig(_Section):
-    input: list[Modality]
-    output: list[Modality]
+    input: list[Modality] | None = None
+    output: list[Modality] | None = None
 
 
 class ModelProviderConfig(_Section):
-    npm: StrictStr
+    npm: StrictStr | None = None
+    api: StrictStr | None = None
 
 
 class VariantConfig(_Open):
@@ -240,12 +245,12 @@ class ProviderModelConfig(_Section):
     reasoning: StrictBool | None = None
     temperature: StrictBool | None = None
     tool_call: StrictBool | None = None
-    interleaved: Literal[True] | InterleavedConfig | None = None
+    interleaved: StrictBool | StrictStr | InterleavedConfig | None = None
     cost: ModelPriceConfig | None = None
     limit: ModelLimitConfig | None = None
     modalities: ModalitiesConfig | None = None
     experimental: StrictBool | None = None
-    status: Literal["alpha", "beta", "deprecated"] | None = None
+    status: Literal["alpha", "beta", "deprecated", "active"] | None = None
     options: dict[str, Any] = {}
     headers: StringMap = {}
     provider: ModelProviderConfig | None = None
@@ -253,13 +258,15 @@ class ProviderModelConfig(_Section):
 
 
 class ProviderOptions(_Open):
-    """`timeout` is milliseconds for a request; false: none. Other keys go to the adapter (`model_extra`)."""
+    """`chunk_timeout`, else `timeout`: milliseconds without data; false: no limit. Other keys go to the adapter as they are."""
 
     api_key: Annotated[StrictStr | None, Field(alias="apiKey")] = None
     base_url: Annotated[StrictStr | None, Field(alias="baseURL")] = None
     enterprise_url: Annotated[StrictStr | None, Field(alias="enterpriseUrl")] = None
     set_cache_key: Annotated[StrictBool | None, Field(alias="setCacheKey")] = None
     timeout: Positive | Literal[False] | None = None
+    header_timeout: Annotated[Positive | Literal[False] | None, Field(alias="headerTimeout")] = None
+    chunk_timeout: Annotated[Positive | Literal[False] | None, Field(alias="chunkTimeout")] = None
 
 
 class ProviderConfig(_Strict):
@@ -278,6 +285,8 @@ class McpOAuthConfig(_Strict):
     client_id: Annotated[StrictStr | None, Field(alias="clientId")] = None
     client_secret: Annotated[StrictStr | None, Field(alias="clientSecret")] = None
     scope: StrictStr | None = None
+    callback_port: Annotated[StrictInt | None, Field(alias="callbackPort", ge=1, le=65535)] = None
+    redirect_uri: Annotated[StrictStr | None, Field(alias="redirectUri")] = None
 
 
 class McpEnabledConfig(_Strict):
@@ -287,10 +296,11 @@ class McpEnabledConfig(_Strict):
 
 
 class McpLocalConfig(_Strict):
-    """`timeout` is milliseconds."""
+    """`timeout` is milliseconds; `cwd` is in the directory or its checkout."""
 
     type: Literal["local"]
     command: Annotated[Strings, Field(min_length=1)]
+    cwd: StrictStr | None = None
     environment: StringMap = {}
     enabled: StrictBool | None = None
     timeout: Positive | None = None
@@ -354,6 +364,14 @@ class HooksConfig(_Section):
     session_completed: list[HookConfig] = []
 
 
+class PolicyConfig(_Strict):
+    """Whether a provider may be used; `resource` is its id, or a pattern of ids. The last that matches decides."""
+
+    action: Literal["provider.use"]
+    effect: Literal["allow", "deny"]
+    resource: StrictStr
+
+
 class ExperimentalConfig(_Section):
     """`mcp_timeout` is milliseconds."""
 
@@ -365,11 +383,58 @@ class ExperimentalConfig(_Section):
     primary_tools: Strings = []
     continue_loop_on_deny: StrictBool | None = None
     mcp_timeout: Positive | None = None
+    policies: list[PolicyConfig] = []
 
 
 class CompactionConfig(_Section):
+    """`reserved`: tokens of the window that a request leaves free."""
+
     auto: StrictBool | None = None
     prune: StrictBool | None = None
+    tail_turns: NotNegative | None = None
+    preserve_recent_tokens: NotNegative | None = None
+    reserved: NotNegative | None = None
+
+
+class SkillsConfig(_Strict):
+    """`paths`: more folders of skills, relative to the directory."""
+
+    paths: Strings = []
+    urls: Strings = []
+
+
+class LocalReferenceConfig(_Section):
+    path: StrictStr
+    description: StrictStr | None = None
+    hidden: StrictBool | None = None
+
+
+class GitReferenceConfig(_Section):
+    repository: StrictStr
+    branch: StrictStr | None = None
+    description: StrictStr | None = None
+    hidden: StrictBool | None = None
+
+
+References = dict[str, StrictStr | GitReferenceConfig | LocalReferenceConfig]
+
+
+class ImageAttachmentConfig(_Strict):
+    auto_resize: StrictBool | None = None
+    max_width: Positive | None = None
+    max_height: Positive | None = None
+    max_base64_bytes: Positive | None = None
+
+
+class AttachmentConfig(_Strict):
+    image: ImageAttachmentConfig | None = None
+
+
+class ToolOutputConfig(_Strict):
+    """What a tool's output may have before it is truncated for the model."""
+
+    max_lines: Positive | None = None
+    max_bytes: Positive | None = None
 
 
 class WatcherConfig(_Section):
@@ -383,6 +448,11 @@ class EnterpriseConfig(_Section):
 def _share_mode(value: Any) -> Any:
     """Early configurations switched it on and off."""
     return {True: "auto", False: "manual"}[value] if isinstance(value, bool) else value
+
+
+def _plugin_name(value: Any) -> Any:
+    """OpenCode also takes a name with options for it."""
+    return value[0] if isinstance(value, list) and value and isinstance(value[0], str) else value
 
 
 def _require_place(name: str) -> str:
@@ -405,12 +475,16 @@ class Config(_Strict):
     schema_url: Annotated[StrictStr | None, Field(alias="$schema")] = None
     theme: StrictStr | None = None
     keybinds: KeybindsConfig = {}
+    shell: StrictStr | None = None
     log_level: Annotated[LogLevel | None, Field(alias="logLevel")] = None
     tui: TuiConfig | None = None
     server: ServerConfig = Field(default_factory=ServerConfig)
     command: dict[str, CommandConfig] = {}
+    skills: SkillsConfig = Field(default_factory=SkillsConfig)
+    references: References = {}
+    reference: References = {}
     watcher: WatcherConfig = Field(default_factory=WatcherConfig)
-    plugin: Strings = []
+    plugin: list[Annotated[StrictStr, BeforeValidator(_plugin_name)]] = []
     snapshot: StrictBool | None = None
     share: Annotated[Literal["manual", "auto", "disabled"] | None, BeforeValidator(_share_mode)] = None
     autoshare: StrictBool | None = None
@@ -420,18 +494,21 @@ class Config(_Strict):
     model: StrictStr | None = None
     small_model: StrictStr | None = None
     default_agent: StrictStr | None = None
+    subagent_depth: NotNegative | None = None
     username: StrictStr | None = None
     mode: dict[str, AgentConfig] = {}
     agent: dict[str, AgentConfig] = {}
     provider: dict[str, ProviderConfig] = {}
     mcp: dict[str, McpConfig] = {}
-    formatter: Literal[False] | dict[str, FormatterConfig] | None = None
-    lsp: Literal[False] | dict[str, LspConfig] | None = None
+    formatter: StrictBool | dict[str, FormatterConfig] | None = None
+    lsp: StrictBool | dict[str, LspConfig] | None = None
     instructions: Strings = []
     layout: LayoutConfig | None = None
     permission: PermissionConfig = {}
     tools: dict[str, StrictBool] = {}
+    attachment: AttachmentConfig | None = None
     enterprise: EnterpriseConfig = Field(default_factory=EnterpriseConfig)
+    tool_output: ToolOutputConfig = Field(default_factory=ToolOutputConfig)
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
     sandbox: SandboxConfig = Field(default_factory=SandboxConfig)
     experimental: ExperimentalConfig = Field(default_factory=ExperimentalConfig)

@@ -24,7 +24,7 @@ class Modalities(Wire):
 
 
 class InterleavedField(Wire):
-    field: Literal["reasoning_content", "reasoning_details"]
+    field: str
 
 
 class Capabilities(Wire):

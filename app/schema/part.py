@@ -131,8 +131,12 @@ class RetryPart(PartIdentity):
 
 
 class CompactionPart(PartIdentity):
+    """`overflow` and `tail_start_id` are what clients of OpenCode 1.18 send: kept and shown."""
+
     type: Literal["compaction"] = "compaction"
     auto: bool
+    overflow: bool | None = None
+    tail_start_id: Annotated[str | None, Field(alias="tail_start_id")] = None
 
 
 Part = Annotated[

@@ -163,7 +163,10 @@ def _bounded(metadata: Metadata) -> Metadata:
 
 
 def _no_workspace(_: str) -> str:
-    raise ValueError("there are no workspaces here: name a directory, by the query parameter of that name")
+    raise ValueError("there are no workspaces here: name a directory")
+
+
+NoWorkspace = Annotated[str, AfterValidator(_no_workspace), Field(description="Refused: there are none here")]
 
 
 SessionMetadata = Annotated[Metadata, AfterValidator(_bounded)]
@@ -177,7 +180,7 @@ class CreateInput(Wire):
     model: SessionModel | None = None
     metadata: SessionMetadata | None = None
     permission: Ruleset | None = None
-    workspace_id: Annotated[str, AfterValidator(_no_workspace), Field(description="Refused: there are none here")] | None = None
+    workspace_id: NoWorkspace | None = None
 
 
 class UpdateTime(Wire):

@@ -105,7 +105,7 @@ def _sessions(wanted: SessionFilter, *columns: ColumnElement[Any]) -> Select[Any
     query = select(*columns).where(SESSION.c.project_id == wanted.project_id).order_by(SESSION.c.seq.desc())
     query = query.where(*_conditions(wanted.directory, wanted.roots_only, wanted.updated_since, wanted.search, wanted.owner))
     if wanted.path is not None:
-        query = query.where(or_(SESSION.c.path == wanted.path, _begins_with(SESSION.c.path, f"{wanted.path}/")))
+        query = query.where(_at_or_below(wanted.path))
     if wanted.parent_id is not None:
         query = query.where(SESSION.c.parent_id == wanted.parent_id)
     if wanted.before is not None:
@@ -129,6 +129,10 @@ def _conditions(
     if search:
         title = fold(search)
         yield SESSION.c.title_folded.contains(title, autoescape=True) if title else false()
+
+
+def _at_or_below(path: str) -> ColumnElement[bool]:
+    return or_(SESSION.c.path == path, _begins_with(SESSION.c.path, f"{path}/"))
 
 
 def _begins_with(column: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
@@ -192,6 +196,8 @@ class SessionRange:
     newer: bool = False
     project_id: str | None = None
     directory: str | None = None
+    path: str | None = None
+    """Only what is there or below."""
     search: str | None = None
     owner: str | None = None
     """None: whoever they belong to."""
@@ -210,6 +216,8 @@ def session_range(connection: Connection, wanted: SessionRange) -> list[str]:
         query = query.where(SESSION.c.project_id == wanted.project_id)
     if wanted.directory is not None:
         query = query.where(SESSION.c.directory == wanted.directory)
+    if wanted.path is not None:
+        query = query.where(_at_or_below(wanted.path))
     if wanted.search:
         query = query.where(SESSION.c.title_folded.contains(fold(wanted.search), autoescape=True))
     if wanted.owner is not None:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from app.schema.config import ToolOutputConfig
 from app.tool.files.text_file import finish_in_thread
 from app.util import ids
 
@@ -45,6 +46,14 @@ class OutputStore:
         self.directory = directory
         self._max_lines = max_lines
         self._max_bytes = max_bytes
+
+    def within(self, limits: ToolOutputConfig) -> "OutputStore":
+        """The same with the limits of a configuration, where it has some."""
+        return OutputStore(
+            self.directory,
+            max_lines=limits.max_lines or self._max_lines,
+            max_bytes=limits.max_bytes or self._max_bytes,
+        )
 
     async def bound(self, text: str, *, may_delegate: bool, direction: Direction = "head") -> BoundedOutput:
         """`may_delegate`: the agent has the task tool; the hint suggests a subagent to search the file. `direction`: the end that

@@ -180,7 +180,8 @@ class TurnScope:
     ) -> ToolCalls:
         caller = Caller(self.instance, session, agent, writer, self.subagents, seen_instructions or set())
         contexts = CallContexts(self.services.host, caller, model, bypass_agent_check)
-        bounds: Bounds = OutputBounds(self.services.outputs, may_delegate="task" in tools)
+        outputs = self.services.outputs.within(self.instance.config.tool_output)
+        bounds: Bounds = OutputBounds(outputs, may_delegate="task" in tools)
         stops = not self.instance.config.experimental.continue_loop_on_deny
         plugin_hooks = self.instance.extensions.hooks
         return ToolCalls(

@@ -116,6 +116,9 @@ class Workspace:
         )
         for warning in loaded.warnings:
             log.warning("skipped a configuration file: %s", warning.message)
+        if loaded.unused:
+            keys = ", ".join(loaded.unused)
+            log.info("the configuration of %s has keys that change nothing here: %s", self.location.directory, keys)
         return loaded
 
 

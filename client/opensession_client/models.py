@@ -46,7 +46,7 @@ class AgentConfig(Wire):
     mode: Literal["subagent", "primary", "all"] | None = None
     hidden: bool | None = None
     options: dict[str, Any] | None = None
-    color: str | None = None
+    color: str | Literal["primary", "secondary", "accent", "success", "warning", "error", "info"] | None = None
     steps: int | None = None
     max_steps: Annotated[int | None, Field(alias="maxSteps")] = None
     permission: PermissionConfig | None = None
@@ -117,6 +117,10 @@ class AssistantTime(Wire):
     completed: int | None = None
 
 
+class AttachmentConfig(Wire):
+    image: ImageAttachmentConfig | None = None
+
+
 class BadRequestData(Wire):
     """`kind`: the part of the request that is wrong."""
 
@@ -183,6 +187,7 @@ class Command(Wire):
     description: str | None = None
     agent: str | None = None
     model: str | None = None
+    variant: str | None = None
     mcp: bool | None = None
     source: Literal["command", "mcp"]
     template: str
@@ -195,6 +200,7 @@ class CommandConfig(Wire):
     description: str | None = None
     agent: str | None = None
     model: str | None = None
+    variant: str | None = None
     subtask: bool | None = None
 
 
@@ -233,16 +239,25 @@ class CommittedRevert(Wire):
 
 
 class CompactionConfig(Wire):
+    """`reserved`: tokens of the window that a request leaves free."""
+
     auto: bool | None = None
     prune: bool | None = None
+    tail_turns: int | None = None
+    preserve_recent_tokens: int | None = None
+    reserved: int | None = None
 
 
 class CompactionPart(Wire):
+    """`overflow` and `tail_start_id` are what clients of OpenCode 1.18 send: kept and shown."""
+
     id: str
     session_id: Annotated[str, Field(alias="sessionID")]
     message_id: Annotated[str, Field(alias="messageID")]
     type: Literal["compaction"] = "compaction"
     auto: bool
+    overflow: bool | None = None
+    tail_start_id: str | None = None
 
 
 class Completed(Wire):
@@ -265,10 +280,14 @@ class Config(Wire):
     schema_: Annotated[str | None, Field(alias="$schema")] = None
     theme: str | None = None
     keybinds: KeybindsConfig | None = None
+    shell: str | None = None
     log_level: Annotated[LogLevel | None, Field(alias="logLevel")] = None
     tui: TuiConfig | None = None
     server: ServerConfig | None = None
     command: dict[str, CommandConfig] | None = None
+    skills: SkillsConfig | None = None
+    references: dict[str, str | GitReferenceConfig | LocalReferenceConfig] | None = None
+    reference: dict[str, str | GitReferenceConfig | LocalReferenceConfig] | None = None
     watcher: WatcherConfig | None = None
     plugin: list[str] | None = None
     snapshot: bool | None = None
@@ -280,18 +299,21 @@ class Config(Wire):
     model: str | None = None
     small_model: str | None = None
     default_agent: str | None = None
+    subagent_depth: int | None = None
     username: str | None = None
     mode: dict[str, AgentConfig] | None = None
     agent: dict[str, AgentConfig] | None = None
     provider: dict[str, ProviderConfig] | None = None
     mcp: dict[str, McpLocalConfig | McpRemoteConfig | McpEnabledConfig] | None = None
-    formatter: Literal[False] | dict[str, FormatterConfig] | None = None
-    lsp: Literal[False] | dict[str, LspConfig] | None = None
+    formatter: bool | dict[str, FormatterConfig] | None = None
+    lsp: bool | dict[str, LspConfig] | None = None
     instructions: list[str] | None = None
     layout: LayoutConfig | None = None
     permission: PermissionConfig | None = None
     tools: dict[str, bool] | None = None
+    attachment: AttachmentConfig | None = None
     enterprise: EnterpriseConfig | None = None
+    tool_output: ToolOutputConfig | None = None
     compaction: CompactionConfig | None = None
     sandbox: SandboxConfig | None = None
     experimental: ExperimentalConfig | None = None
@@ -719,6 +741,7 @@ class ExperimentalConfig(Wire):
     primary_tools: list[str] | None = None
     continue_loop_on_deny: bool | None = None
     mcp_timeout: int | None = None
+    policies: list[PolicyConfig] | None = None
 
 
 class ExtensionStatus(Wire):
@@ -843,6 +866,13 @@ class FoundParts(Wire):
     next: str | None = None
 
 
+class GitReferenceConfig(Wire):
+    repository: str
+    branch: str | None = None
+    description: str | None = None
+    hidden: bool | None = None
+
+
 class GlobalEvent(Wire):
     """An item of GET /global/event: an event and the directory it belongs to, absent for the server's own."""
 
@@ -914,6 +944,13 @@ class Idle(Wire):
     type: Literal["idle"] = "idle"
 
 
+class ImageAttachmentConfig(Wire):
+    auto_resize: bool | None = None
+    max_width: int | None = None
+    max_height: int | None = None
+    max_base64_bytes: int | None = None
+
+
 class ImportedSessions(Wire):
     """The session as it is stored, and what of the document was left out."""
 
@@ -931,11 +968,11 @@ class InitInput(Wire):
 
 
 class InterleavedConfig(Wire):
-    field: Literal["reasoning_content", "reasoning_details"]
+    field: str
 
 
 class InterleavedField(Wire):
-    field: Literal["reasoning_content", "reasoning_details"]
+    field: str
 
 
 class JsonSchemaFormat(Wire):
@@ -946,6 +983,12 @@ class JsonSchemaFormat(Wire):
     """A JSON schema of an object; a $ref stays within it"""
     retry_count: Annotated[int | None, Field(alias="retryCount")] = None
     """How often a model that gives no such answer is asked again: 2 if absent, at most 10"""
+
+
+class LocalReferenceConfig(Wire):
+    path: str
+    description: str | None = None
+    hidden: bool | None = None
 
 
 class LogEntry(Wire):
@@ -996,10 +1039,11 @@ class McpEnabledConfig(Wire):
 
 
 class McpLocalConfig(Wire):
-    """`timeout` is milliseconds."""
+    """`timeout` is milliseconds; `cwd` is in the directory or its checkout."""
 
     type: Literal["local"] = "local"
     command: list[str]
+    cwd: str | None = None
     environment: dict[str, str] | None = None
     enabled: bool | None = None
     timeout: int | None = None
@@ -1009,6 +1053,8 @@ class McpOAuthConfig(Wire):
     client_id: Annotated[str | None, Field(alias="clientId")] = None
     client_secret: Annotated[str | None, Field(alias="clientSecret")] = None
     scope: str | None = None
+    callback_port: Annotated[int | None, Field(alias="callbackPort")] = None
+    redirect_uri: Annotated[str | None, Field(alias="redirectUri")] = None
 
 
 class McpPage(Wire):
@@ -1086,8 +1132,8 @@ class Modalities(Wire):
 
 
 class ModalitiesConfig(Wire):
-    input: list[Literal["text", "audio", "image", "video", "pdf"]]
-    output: list[Literal["text", "audio", "image", "video", "pdf"]]
+    input: list[Literal["text", "audio", "image", "video", "pdf"]] | None = None
+    output: list[Literal["text", "audio", "image", "video", "pdf"]] | None = None
 
 
 class Model(Wire):
@@ -1144,7 +1190,8 @@ class ModelPriceConfig(Wire):
 
 
 class ModelProviderConfig(Wire):
-    npm: str
+    npm: str | None = None
+    api: str | None = None
 
 
 class ModelRef(Wire):
@@ -1308,6 +1355,14 @@ class PermissionRequest(Wire):
     tool: CallRef | None = None
     unattended: bool | None = None
     """A client asked: no tool call waits for the reply"""
+
+
+class PolicyConfig(Wire):
+    """Whether a provider may be used; `resource` is its id, or a pattern of ids. The last that matches decides."""
+
+    action: Literal["provider.use"] = "provider.use"
+    effect: Literal["allow", "deny"]
+    resource: str
 
 
 class Position(Wire):
@@ -1484,12 +1539,12 @@ class ProviderModelConfig(Wire):
     reasoning: bool | None = None
     temperature: bool | None = None
     tool_call: bool | None = None
-    interleaved: Literal[True] | InterleavedConfig | None = None
+    interleaved: bool | str | InterleavedConfig | None = None
     cost: ModelPriceConfig | None = None
     limit: ModelLimitConfig | None = None
     modalities: ModalitiesConfig | None = None
     experimental: bool | None = None
-    status: Literal["alpha", "beta", "deprecated"] | None = None
+    status: Literal["alpha", "beta", "deprecated", "active"] | None = None
     options: dict[str, Any] | None = None
     headers: dict[str, str] | None = None
     provider: ModelProviderConfig | None = None
@@ -1497,13 +1552,15 @@ class ProviderModelConfig(Wire):
 
 
 class ProviderOptions(Wire):
-    """`timeout` is milliseconds for a request; false: none. Other keys go to the adapter (`model_extra`)."""
+    """`chunk_timeout`, else `timeout`: milliseconds without data; false: no limit. Other keys go to the adapter as they are."""
 
     api_key: Annotated[str | None, Field(alias="apiKey")] = None
     base_url: Annotated[str | None, Field(alias="baseURL")] = None
     enterprise_url: Annotated[str | None, Field(alias="enterpriseUrl")] = None
     set_cache_key: Annotated[bool | None, Field(alias="setCacheKey")] = None
     timeout: int | Literal[False] | None = None
+    header_timeout: Annotated[int | Literal[False] | None, Field(alias="headerTimeout")] = None
+    chunk_timeout: Annotated[int | Literal[False] | None, Field(alias="chunkTimeout")] = None
 
 
 class PruneInput(Wire):
@@ -1782,6 +1839,7 @@ class ServerConfig(Wire):
     port: int | None = None
     hostname: str | None = None
     mdns: bool | None = None
+    mdns_domain: Annotated[str | None, Field(alias="mdnsDomain")] = None
     cors: list[str] | None = None
 
 
@@ -1928,6 +1986,13 @@ class Skill(Wire):
     description: str
     location: str
     content: str
+
+
+class SkillsConfig(Wire):
+    """`paths`: more folders of skills, relative to the directory."""
+
+    paths: list[str] | None = None
+    urls: list[str] | None = None
 
 
 class SnapshotPart(Wire):
@@ -2199,6 +2264,13 @@ class ToolListItem(Wire):
     id: str
     description: str
     parameters: Any
+
+
+class ToolOutputConfig(Wire):
+    """What a tool's output may have before it is truncated for the model."""
+
+    max_lines: int | None = None
+    max_bytes: int | None = None
 
 
 class ToolPart(Wire):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from mcp_servers import over_http, plain, running, visit
 from running_app import RunningApp, running_app
+from running_server import free_port
 from turns import configured
 
 CONNECTED = {"status": "connected"}
@@ -151,6 +154,32 @@ async def test_authenticate_announces_the_page_and_waits_for_the_user(app: Runni
             assert announced["mcpName"] == "web"
             await app.client.get(await visit(announced["url"]))
             assert await waiting == CONNECTED
+
+
+@pytest.mark.parametrize("setting", ["callbackPort", "redirectUri"])
+async def test_the_browser_comes_back_to_a_port_of_its_own(app: RunningApp, setting: str) -> None:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}/mcp/oauth/callback" if setting == "callbackPort" else f"http://localhost:{port}/back"
+    own = {"callbackPort": port} if setting == "callbackPort" else {"redirectUri": address}
+    with over_http("oauth") as url:
+        assert await remote(app, url, oauth=own) == {"status": "needs_auth"}
+        await app.post("/mcp/web/auth")  # given up for the next one
+        back = await visit((await app.post("/mcp/web/auth"))["authorizationUrl"])
+        assert back.startswith(f"{address}?")
+        async with httpx.AsyncClient() as browser:
+            assert "No sign-in waits for this" in (await browser.get(f"{address}?code=x&state=foreign")).text
+            assert "Signed in" in (await browser.get(back)).text
+            assert (await app.get("/mcp"))["web"] == CONNECTED
+            with pytest.raises(httpx.ConnectError):
+                await browser.get(back)
+
+
+async def test_a_port_for_the_sign_in_that_is_taken_is_named(app: RunningApp) -> None:
+    with over_http("oauth") as url, socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        await remote(app, url, oauth={"callbackPort": port})
+        refused = await app.post("/mcp/web/auth", expect=400)
+    assert f"port {port}, of oauth.callbackPort" in refused["errors"][0]["message"]
 
 
 async def test_a_refused_sign_in_and_a_foreign_state_connect_nothing(app: RunningApp) -> None:

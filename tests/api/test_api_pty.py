@@ -83,6 +83,12 @@ async def test_without_words_it_is_a_login_shell_with_a_title(app: RunningApp) -
     assert made["args"] == ["-l"] and made["title"] == f"Terminal {made['id'][-4:]}"
 
 
+async def test_the_configuration_names_the_shell(app: RunningApp) -> None:
+    await app.call("PATCH", "/config", {"shell": "/bin/sh"})
+    made, other = await app.post("/pty"), await app.post("/pty", {"command": "cat"})
+    assert (made["command"], made["args"], other["command"]) == ("/bin/sh", ["-l"], "cat")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -327,6 +327,24 @@ async def test_pages_of_sessions_go_both_ways_and_keep_their_filter(tmp_path: Pa
     assert shown == [["three task"], ["two task", "one task"], ["three task"], ["one task"], []]
 
 
+async def test_sessions_are_listed_by_the_path_in_their_checkout(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        for path in ("web", "web/src", "website"):
+            (app.directory / path).mkdir(exist_ok=True)
+            await app.post(f"/session?directory={app.directory / path}", {"title": path})
+        await app.create_session(title="top")
+        newest = await app.get("/api/session?limit=1&subpath=web")
+        older = await app.get(f"/api/session?cursor={newest['cursor']['next']}")
+    assert [[info["title"] for info in page["data"]] for page in (newest, older)] == [["web/src"], ["web"]]
+
+
+async def test_a_workspace_is_refused(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        place = {"directory": str(app.directory), "workspaceID": "wrk_1"}
+        refused = await app.post("/api/session", {"location": place}, expect=400)
+    assert refused["field"] == "location.workspaceID" and "no workspaces" in refused["message"]
+
+
 async def test_a_history_is_read_page_by_page_and_the_stream_goes_on_behind_it(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"text": "One."}], [{"text": "Two."}]]) as app:
         session = await create(app)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, Any] = {
     "inline": {"template": "Think", "agent": "general", "subtask": False},
     "planned": {"template": "Plan it", "agent": "plan"},
     "other-model": {"template": "Think", "model": "acme/other"},
+    "varied": {"template": "Think", "variant": "high"},
     "no-model": {"template": "!`touch ran`", "model": "acme/nothing"},
     "no-agent": {"template": "Think", "agent": "nobody"},
 }
@@ -220,6 +221,13 @@ async def test_the_commands_agent_and_model_come_before_those_asked_for(app: Run
         ("plan", "other"),
         ("build", "other"),
     ]
+
+
+async def test_the_commands_variant_holds_where_none_is_asked_for(app: RunningApp, session: str) -> None:
+    await run(app, session, "varied")
+    await run(app, session, "varied", variant="low")
+    prompts = [message["info"] for message in await app.messages(session) if message["info"]["role"] == "user"]
+    assert [info["variant"] for info in prompts] == ["high", "low"]
 
 
 async def test_the_configured_default_agent_runs_a_command(tmp_path: Path) -> None:

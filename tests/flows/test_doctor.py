@@ -89,6 +89,12 @@ def test_a_configuration_that_cannot_be_read_is_reported(tmp_path: Path, session
     assert code == 1 and "fault  configuration" in output and "opencode.json" in output
 
 
+def test_keys_that_change_nothing_are_told_of(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(tmp_path, {"references": {"docs": "../docs"}})
+    code, output = doctor(tmp_path, monkeypatch)
+    assert code == 0 and "note   configuration" in output and "references changes nothing here" in output
+
+
 def test_a_database_that_is_none_is_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data" / "opensession.db").write_bytes(b"nonsense" * 1000)
     code, output = doctor(tmp_path, monkeypatch)

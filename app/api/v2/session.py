@@ -24,7 +24,7 @@ from app.provider.models.selection import ProviderModelNotFoundError
 from app.schema.base import SessionID, Wire
 from app.schema.errors import BadRequest, Conflict, MessageNotFound
 from app.schema.part import ModelRef
-from app.schema.session import CreateInput, RevertInput, SessionModel
+from app.schema.session import CreateInput, NoWorkspace, RevertInput, SessionModel
 from app.schema.timeline import LocationRef, RevertState, SessionInputAdmitted, SessionPromptInput, SessionV2Info
 from app.session.revert_state import revert_state
 from app.storage.queries import SessionRange, UnknownAnchor
@@ -47,6 +47,7 @@ class SessionCursor(Wire):
     order: Order
     project: str | None = None
     directory: str | None = None
+    subpath: str | None = None
     search: str | None = None
 
 
@@ -55,11 +56,15 @@ class SessionsResponse(Wire):
     cursor: PageEnds
 
 
+class LocationInput(LocationRef):
+    workspace_id: NoWorkspace | None = None
+
+
 class SessionV2Create(Wire):
     id: SessionID | None = None
     agent: str | None = None
     model: SessionModel | None = None
-    location: LocationRef | None = None
+    location: LocationInput | None = None
 
 
 class AgentSwitch(Wire):
@@ -83,9 +88,12 @@ async def list_sessions(
     search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
     directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
     project: Annotated[str | None, Query(description="Only sessions of this project")] = None,
+    subpath: Annotated[str | None, Query(description="Only sessions there or below, from the top of their checkouts on")] = None,
     cursor: Annotated[str | None, Query(description="From an answer; it stands for all else but the limit")] = None,
 ) -> Response:
-    at = SessionCursor(anchor="ses", newer=False, order=order or "desc", project=project, directory=directory, search=search)
+    at = SessionCursor(
+        anchor="ses", newer=False, order=order or "desc", project=project, directory=directory, subpath=subpath, search=search
+    )
     if cursor is not None:
         at = read_cursor(SessionCursor, cursor)
     wanted = _range(at, limit, request.principal.visible_owner, beside=cursor is not None)
@@ -110,6 +118,7 @@ def _range(at: SessionCursor, limit: int, owner: str | None, *, beside: bool) ->
         newer=at.newer,
         project_id=at.project,
         directory=at.directory,
+        path=at.subpath or None,
         search=at.search,
         owner=owner,
     )

@@ -1,7 +1,8 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from app.config.masking import without_masked
@@ -24,6 +25,8 @@ class ProviderSettings:
     entries: Mapping[str, ConfigEntry] = field(default_factory=dict)
     enabled: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
+    policies: Sequence[Mapping[str, str]] = ()
+    """The last whose `resource` matches a provider's id says by its `effect` whether it may be used."""
     alpha_models: bool = False
     scripted: bool = False
     """Offers the scripted provider beside others, because a script file is given."""
@@ -35,6 +38,7 @@ class ProviderSettings:
             entries=config.get("provider") or {},
             enabled=None if enabled is None else frozenset(enabled),
             disabled=frozenset(config.get("disabled_providers") or ()),
+            policies=(config.get("experimental") or {}).get("policies") or (),
             alpha_models=env.get("OPENCODE_ENABLE_EXPERIMENTAL_MODELS", "").lower() in _TRUE,
             scripted=bool(env.get("OPENSESSION_SCRIPT")),
         )
@@ -50,7 +54,9 @@ class ProviderSettings:
         return replace(self, entries=entries)
 
     def allows(self, provider_id: str) -> bool:
-        return (self.enabled is None or provider_id in self.enabled) and provider_id not in self.disabled
+        effects = [policy["effect"] for policy in self.policies if fnmatchcase(provider_id, policy["resource"])]
+        is_denied = provider_id in self.disabled or (effects and effects[-1] == "deny")
+        return not is_denied and (self.enabled is None or provider_id in self.enabled)
 
 
 def _has_secrets(entry: ConfigEntry) -> bool:

@@ -54,12 +54,13 @@ def _blank(provider_id: str, model_id: str) -> Model:
 def _api(
     fields: ConfigEntry, entry: ConfigEntry, listed: Model | None, provider: KnownProvider | None, model_id: str
 ) -> ModelApi:
-    own_npm = (fields.get("provider") or {}).get("npm") or entry.get("npm")
+    own = fields.get("provider") or {}
+    own_npm = own.get("npm") or entry.get("npm")
     known_npm = listed.api.npm if listed else provider.npm if provider else npm.OPENAI_COMPATIBLE
     known_url = listed.api.url if listed else provider.url if provider else None
     return ModelApi(
         id=fields.get("id") or (listed.api.id if listed else model_id),
-        url=entry.get("api") or known_url,
+        url=own.get("api") or entry.get("api") or known_url,
         npm=own_npm or known_npm,
     )
 
@@ -76,7 +77,9 @@ def _capabilities(fields: ConfigEntry, base: Capabilities) -> Capabilities:
     return base.model_copy(update={key: value for key, value in given.items() if value is not None})
 
 
-def _interleaved(given: bool | ConfigEntry | None) -> bool | InterleavedField | None:
+def _interleaved(given: bool | str | ConfigEntry | None) -> bool | InterleavedField | None:
+    if isinstance(given, str):
+        return InterleavedField(field=given)
     return InterleavedField.model_validate(given) if isinstance(given, Mapping) else given
 
 

@@ -38,8 +38,8 @@ Payload = dict[str, Any]
 
 
 def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
-    """The idle timeout from the option `timeout`: milliseconds without data, or false for no limit."""
-    match options.get("timeout"):
+    """The idle timeout from the option `chunkTimeout`, else `timeout`: milliseconds without data, or false for no limit."""
+    match options.get("chunkTimeout", options.get("timeout")):
         case False:
             return None
         case True | None:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from app.config.errors import ConfigInvalidError, ConfigJsonError
+from app.config.flags import Flags
+from app.config.loader import load
 from app.config.markdown import skill_body
 
 
@@ -135,6 +137,23 @@ def test_skills_of_all_places_the_later_wins(world: Any) -> None:
     assert skills["a"].location == str(own)
     assert skills["a"].description == "about a"
     assert skill_body(skills["a"]) == "own"
+
+
+def test_skills_of_the_folders_that_the_configuration_names(world: Any) -> None:
+    for place in (world.directory / "own/x", world.home / "mine/y", world.outer / "theirs/z"):
+        world.write(place / "SKILL.md", skill(place.name))
+    world.write(world.global_dir / "opencode.json", {"skills": {"paths": ["~/mine"]}})
+    world.write(world.directory / "opencode.json", {"skills": {"paths": ["own", str(world.outer / "theirs")]}})
+    assert [found.name for found in world.load().skills] == ["y", "x", "z"]
+    distrusted = load(world.directory, world.worktree, Flags(), trusts_project=False)
+    assert [found.name for found in distrusted.skills] == ["y", "x"]
+    assert ["skills.paths" in warning.message for warning in distrusted.warnings] == [True]
+
+
+def test_keys_that_change_nothing_are_named(world: Any) -> None:
+    world.write(world.global_dir / "opencode.json", {"autoupdate": False, "theme": "dark"})
+    world.write(world.directory / "opencode.json", {"references": {"docs": "../docs"}})
+    assert world.load().unused.keys() == {"autoupdate", "references"}
 
 
 @pytest.mark.parametrize("flag", ["OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_SKILLS"])

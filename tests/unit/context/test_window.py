@@ -30,6 +30,19 @@ def settings_with(config: dict[str, Any] | None = None, **flags: Any) -> Any:
 
 
 @pytest.mark.parametrize(
+    ("limit", "reserved", "usable"),
+    [
+        (ModelLimit(context=200_000, output=8_000), 20_000, 180_000),
+        (ModelLimit(context=200_000, output=8_000), 1_000, 192_000),
+        (ModelLimit(context=400_000, input=272_000, output=128_000), 20_000, 252_000),
+        (ModelLimit(context=8_192, output=1_000), 10_000, 4_096),
+    ],
+)
+def test_the_configuration_reserves_tokens(limit: ModelLimit, reserved: int, usable: int) -> None:
+    assert usable_tokens(settings_with({"compaction": {"reserved": reserved}}), model(limit=limit)) == usable
+
+
+@pytest.mark.parametrize(
     ("limit", "flag", "usable"),
     [
         (ModelLimit(context=200_000, output=8_000), None, 192_000),

@@ -111,6 +111,22 @@ async def test_what_becomes_of_a_server_is_its_status(
     assert found["status"] == status and says in found.get("error", ""), found
 
 
+async def test_a_program_works_in_the_directory_that_cwd_names(directory: Directory) -> None:
+    (directory.path / "tools").mkdir()
+    program = {"type": "local", "command": ["sh", "-c", "pwd >&2; exit 3"]}
+    directory.configure(inside={**program, "cwd": "tools"}, named={**program, "cwd": str(directory.path / "tools")})
+    statuses = await directory.servers.statuses()
+    assert [status.wire()["error"].endswith(f"It said: {directory.path}/tools") for status in statuses.values()] == [True, True]
+
+
+@pytest.mark.parametrize(("cwd", "says"), [("..", "is not in"), ("way-out", "is not in"), ("gone", "there is no directory")])
+async def test_a_cwd_that_is_outside_or_not_there_is_refused(directory: Directory, cwd: str, says: str) -> None:
+    (directory.path / "way-out").symlink_to("/")
+    directory.configure(one=plain(cwd=cwd))
+    found = await directory.status("one")
+    assert found["status"] == "failed" and says in found["error"] and found["error"].startswith("cwd: "), found
+
+
 async def test_a_server_that_fails_leaves_the_others_alone(directory: Directory) -> None:
     directory.configure(bad={"type": "local", "command": ["false"]}, good=plain())
     assert "echo" in await directory.tools()

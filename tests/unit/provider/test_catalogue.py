@@ -173,7 +173,10 @@ def test_config_says_what_a_model_can_do():
         "modalities": {"input": ["text", "image"], "output": ["text"]},
         "provider": {"npm": "@ai-sdk/openai"},
     }
-    model = connect({"provider": {"fake": {"api": "http://x", "models": {"m": fields}}}})["fake"].models["m"]
+    own = {"interleaved": "reasoning", "provider": {"api": "http://own"}}
+    models = connect({"provider": {"fake": {"api": "http://x", "models": {"m": fields, "n": own}}}})["fake"].models
+    assert (models["n"].capabilities.interleaved.field, models["n"].api.url) == ("reasoning", "http://own")
+    model = models["m"]
     can = model.capabilities
     assert (can.attachment, can.temperature, can.toolcall, can.input.image, can.input.pdf) == (True, True, False, True, False)
     assert can.interleaved.field == "reasoning_content"
@@ -183,12 +186,18 @@ def test_config_says_what_a_model_can_do():
 # filters
 
 
+def policy(effect, resource):
+    return {"action": "provider.use", "effect": effect, "resource": resource}
+
+
 @pytest.mark.parametrize(
     ("config", "kept"),
     [
         ({"disabled_providers": ["acme"]}, ["duo"]),
         ({"enabled_providers": ["acme"]}, ["acme"]),
         ({"enabled_providers": ["acme", "duo"], "disabled_providers": ["duo"]}, ["acme"]),
+        ({"experimental": {"policies": [policy("deny", "*"), policy("allow", "du*")]}}, ["duo"]),
+        ({"experimental": {"policies": [policy("allow", "acme"), policy("deny", "ac*")]}}, ["duo"]),
         ({"enabled_providers": []}, []),
     ],
 )

@@ -62,10 +62,11 @@ async def test_a_silent_stream_fails_after_the_idle_time(server: FakeServer) -> 
     assert failed.value.retryable
 
 
-async def test_the_provider_option_timeout_is_the_idle_time(server: FakeServer) -> None:
+@pytest.mark.parametrize("options", [{"timeout": 50}, {"timeout": False, "chunkTimeout": 50}])
+async def test_a_provider_s_options_say_the_idle_time(server: FakeServer, options: dict[str, Any]) -> None:
     server.plays(end="hang")
     with pytest.raises(ApiFailure, match="silent"):
-        await events_of(chat(server, timeout=50))
+        await events_of(chat(server, **options))
 
 
 async def test_nobody_listens(unused_tcp_port: int) -> None:

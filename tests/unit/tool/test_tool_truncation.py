@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from app.schema.config import ToolOutputConfig
 from app.tool.truncation import MAX_BYTES, RETENTION_MS, OutputStore
 from app.util import clock
 
@@ -81,6 +82,12 @@ async def test_the_tail_can_be_kept(store: OutputStore) -> None:
 async def test_limits_can_be_set(tmp_path: Path) -> None:
     bounded = await OutputStore(tmp_path, max_lines=2, max_bytes=10).bound("a\nb\nc", may_delegate=False)
     assert bounded.text.startswith("a\nb\n\n...1 lines truncated...")
+
+
+async def test_a_configuration_sets_limits(tmp_path: Path) -> None:
+    store = OutputStore(tmp_path).within(ToolOutputConfig(max_lines=2))
+    assert (await store.bound("a\nb\nc", may_delegate=False)).text.startswith("a\nb\n\n...1 lines truncated...")
+    assert not (await store.within(ToolOutputConfig(max_lines=3)).bound("a\nb\nc", may_delegate=False)).truncated
 
 
 async def test_text_that_is_no_utf8_is_made_so(store: OutputStore) -> None:

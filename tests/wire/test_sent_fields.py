@@ -1,0 +1,289 @@
+"""Nothing that a client sends is dropped silently.
+
+Every field of a body and every query parameter that OpenCode 1.1.34 or 1.18.33 describes is used here, refused by an error that
+names it, or stands in docs/compatibility-descriptions.md with the reason why it changes nothing. So is each key of opencode.json.
+"""
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_parity import Json, content, nameless, operations, query_names
+from described_bodies import example, fitting_bodies, spoiled_bodies
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from running_app import RunningApp, running_app
+from starlette.routing import BaseRoute
+
+from app.api.json_route import StrictRoute
+from app.config.unused import UNUSED, unused_keys
+from app.schema import config
+from app.schema.config import Config
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTIONS = {"1.1.34": "opencode_api.json", "1.18.33": "opencode_api_1.18.33.json"}
+SECTION = "## What is sent and changes nothing"
+PATH_VALUES = {"sessionID": "ses_1", "messageID": "msg_1", "ptyID": "pty_1"}
+
+# Parts, errors and icons are kept and shown as they are sent, a toast is passed on; what is refused is refused by any value.
+SHOWN_AS_SENT = {
+    *("attempt", "character", "range", "response_body", "response_headers", "overflow", "tail_start_id", "override", "duration")
+}
+REFUSED = {"workspace_id"}
+OF_THE_SOCKET = {"cursor", "ticket"}
+"""Parameters of a terminal's connection, which no route reads: tests/api/test_api_pty.py."""
+
+OF_CLIENTS = {"$schema", "theme", "keybinds", "tui", "layout", "username", "disable_paste_summary"}
+"""Keys of the configuration that clients read from `GET /config`."""
+OLD_NAMES = {"maxSteps"}
+"""Taken for the new ones where they are read."""
+
+
+@pytest.fixture(scope="module", params=DESCRIPTIONS)
+def theirs(request: pytest.FixtureRequest) -> Json:
+    return described(str(request.param))
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path) as running:
+        yield running
+
+
+@cache
+def described(version: str) -> Json:
+    return dict(json.loads((Path(__file__).parent / DESCRIPTIONS[version]).read_text()))
+
+
+def listed() -> dict[str, str]:
+    """What the page says changes nothing, with the reasons; `*` stands for any text."""
+    page = (ROOT / "docs" / "compatibility-descriptions.md").read_text()
+    return dict(re.findall(r"^\| `(.+?)` \| (.+?) \|$", page.partition(f"{SECTION}\n")[2].partition("\n## ")[0], re.MULTILINE))
+
+
+def is_listed(line: str) -> bool:
+    return any(re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), line) for pattern in listed())
+
+
+def filled(path: str) -> str:
+    """The path of a request, with something in the place of each parameter."""
+    request_id = "per_1" if "permission" in path else "que_1"
+    values = {**PATH_VALUES, "requestID": request_id}
+    return re.sub(r"\{(\w+)\}", lambda name: values.get(name[1], "text"), path)
+
+
+# Bodies.
+
+
+async def dropped_fields(app: RunningApp, api: Json) -> list[str]:
+    """A value of a wrong type in its place is not noticed, or not by an error that names it."""
+    return [
+        f"{method} {operation['path']} {field}"
+        for (method, _), operation in operations(api).items()
+        if "requestBody" in operation
+        for field, body in spoiled_bodies(api, content(operation["requestBody"]))
+        if not await is_refused_by_name(app, method, filled(operation["path"]), field, body)
+    ]
+
+
+async def is_refused_by_name(app: RunningApp, method: str, path: str, field: str, body: Any) -> bool:
+    answer = await app.client.request(method, path, json=body)
+    if answer.status_code != 400:
+        return False
+    name = last_name(field)
+    return not name or name in re.findall(r"[\w$]+", json.dumps(told(answer.json())))
+
+
+def last_name(field: str) -> str:
+    return re.sub(r"\[\]|\{\}", "", field).rpartition(".")[2]
+
+
+def told(error: Json) -> Any:
+    """What an error says besides showing the body that was sent."""
+    errors = [{key: part for key, part in one.items() if key != "input"} for one in error.get("errors", [])]
+    return [errors, error.get("message"), error.get("field")]
+
+
+async def test_every_field_of_a_body_is_read_or_listed(app: RunningApp, theirs: Json) -> None:
+    assert [line for line in await dropped_fields(app, theirs) if not is_listed(line)] == []
+
+
+async def test_a_field_that_is_dropped_is_found(app: RunningApp) -> None:
+    schema = {"type": "object", "properties": {"title": {"type": "string"}, "unheard": {"type": "string"}}}
+    body = {"content": {"application/json": {"schema": schema}}}
+    assert await dropped_fields(app, {"paths": {"/session": {"post": {"requestBody": body}}}}) == ["POST /session unheard"]
+
+
+@cache
+def read_names() -> set[str]:
+    """The attributes that the program reads, and the keys that it looks up by name."""
+    trees = [
+        ast.parse(file.read_text()) for file in (ROOT / "app").rglob("*.py") if file != ROOT / "app" / "schema" / "config.py"
+    ]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+    return attributes | {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda letter: f"_{letter[1].lower()}", name.replace("ID", "Id").replace("URL", "Url"))
+
+
+def test_every_field_of_a_body_is_used_or_listed(theirs: Json) -> None:
+    """By its name in the program."""
+    unused = [
+        line
+        for (method, path), operation in operations(theirs).items()
+        if not path.endswith("/config")
+        for field, _ in spoiled_bodies(theirs, content(operation.get("requestBody", {})))
+        if not is_used(field) and not is_listed(line := f"{method} {operation['path']} {field}")
+    ]
+    assert unused == []
+
+
+def is_used(field: str) -> bool:
+    return snake_case(last_name(field)) in read_names() | SHOWN_AS_SENT | REFUSED
+
+
+# Query parameters.
+
+
+def api_routes(routes: list[BaseRoute]) -> Iterator[APIRoute]:
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif hasattr(route, "original_router"):
+            yield from api_routes(route.original_router.routes)
+
+
+def routes_of(app: FastAPI) -> dict[tuple[str, str], APIRoute]:
+    """Made, which they are not before their first request."""
+    return {
+        (method, nameless(route.path_format)): route.described() if isinstance(route, StrictRoute) else route
+        for route in api_routes(app.routes)
+        for method in route.methods
+    }
+
+
+def used_parameters(dependant: Dependant) -> Iterator[str]:
+    """The query parameters that the functions of a route use, by the names that clients send."""
+    assert dependant.call
+    loaded = {
+        node.id
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(dependant.call))))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    yield from (field.alias for field in dependant.query_params if field.name in loaded)
+    for below in dependant.dependencies:
+        if below.name is None or below.name in loaded:
+            yield from used_parameters(below)
+
+
+async def unused_parameters(app: RunningApp, api: Json) -> list[str]:
+    routes = routes_of(app.fastapi)
+    return [
+        f"{method} {operation['path']} ?{name}"
+        for (method, path), operation in operations(api).items()
+        for name in sorted(query_names(operation))
+        if {name, f"{name}[directory]"}.isdisjoint(used_parameters(routes[method, path].dependant))
+        and not (path.endswith("/connect") and name in OF_THE_SOCKET)
+        and not await is_refused_query(app, method, filled(operation["path"]), name)
+    ]
+
+
+async def is_refused_query(app: RunningApp, method: str, path: str, name: str) -> bool:
+    answer = await app.client.request(method, path, params={name: "wrk_1"}, json={} if method != "GET" else None)
+    return answer.status_code in (400, 404) and "wrk_1" in answer.text
+
+
+async def test_every_query_parameter_is_used_refused_or_listed(app: RunningApp, theirs: Json) -> None:
+    assert [line for line in await unused_parameters(app, theirs) if not is_listed(line)] == []
+
+
+async def test_a_query_parameter_that_is_not_used_is_found(app: RunningApp) -> None:
+    parameters = [{"in": "query", "name": name} for name in ("limit", "unheard")]
+    assert await unused_parameters(app, {"paths": {"/session": {"get": {"parameters": parameters}}}}) == ["GET /session ?unheard"]
+
+
+async def test_what_is_listed_changes_nothing(app: RunningApp) -> None:
+    apis = [described(version) for version in DESCRIPTIONS]
+    found = [line for api in apis for line in [*await dropped_fields(app, api), *await unused_parameters(app, api)]]
+    found += [
+        f"{method} {operation['path']} {field}"
+        for api in apis
+        for (method, path), operation in operations(api).items()
+        for field, _ in spoiled_bodies(api, content(operation.get("requestBody", {})))
+        if not is_used(field)
+    ]
+    patterns = [re.escape(row).replace(r"\*", ".*") for row in listed()]
+    assert [row for row in patterns if not any(re.fullmatch(row, line) for line in found)] == [], "delete the rows of these"
+    assert all(len(reason) > 20 for reason in listed().values())
+
+
+# The configuration.
+
+
+def test_every_key_of_opencodes_configuration_is_accepted(theirs: Json) -> None:
+    """With each value that it is described to have: a file that OpenCode reads is no error here."""
+    schema = theirs["components"]["schemas"]["Config"]
+    bodies = [body for key, body in fitting_bodies(theirs, schema) if last_name(key) != "color" or "msg_1" not in str(body)]
+    assert [refusal for body in bodies if (refusal := refused(body))] == []
+
+
+def refused(body: Json) -> str | None:
+    try:
+        Config.model_validate(body)
+    except ValidationError as error:
+        return str(error)
+    return None
+
+
+def test_every_key_of_the_configuration_is_used_or_named_as_unused() -> None:
+    models = [model for model in vars(config).values() if isinstance(model, type) and issubclass(model, BaseModel)]
+    fields = {field.alias or name: name for model in models for name, field in model.model_fields.items()}
+    assert {key for key, name in fields.items() if not {key, name} & read_names()} - named_as_unused() - OLD_NAMES == set()
+
+
+def named_as_unused() -> set[str]:
+    """With what stands below a key that is unused as a whole."""
+    keys = [key.replace(".*", "{}") for key in {*UNUSED, *OF_CLIENTS}]
+    paths = [
+        path
+        for api in map(described, DESCRIPTIONS)
+        for path, _ in spoiled_bodies(api, api["components"]["schemas"]["Config"])
+        if path.startswith(tuple(keys))
+    ]
+    return {word for path in [*paths, *keys] for word in re.findall(r"[\w$]+", path)}
+
+
+def test_the_page_shows_the_keys_that_change_nothing() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text().partition("### Keys of the configuration that change nothing\n")[2]
+    rows = dict(re.findall(r"^\| `(.+?)` \| (.+?) \|$", page.partition("\n## ")[0].partition("\n### ")[0], re.MULTILINE))
+    assert rows == UNUSED
+
+
+def test_a_key_that_changes_nothing_is_named_with_its_place() -> None:
+    given = {
+        "references": {"docs": "../docs"},
+        "compaction": {"auto": True},
+        "provider": {"own": {"options": {"headerTimeout": 1}}},
+    }
+    assert unused_keys(given) == {
+        "provider.own.options.headerTimeout": UNUSED["provider.*.options.headerTimeout"],
+        "references": UNUSED["references"],
+    }
+
+
+def test_an_example_of_each_type_is_of_it() -> None:
+    shape = {"type": "object", "required": ["id", "tags"], "properties": {"id": {"type": "string", "pattern": "^ses"}}}
+    shape["properties"]["tags"] = {"type": "array", "items": {"enum": ["a", "b"]}}
+    assert example({}, shape) == {"id": "ses_1", "tags": ["a"]}
