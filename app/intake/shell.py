@@ -11,6 +11,7 @@ from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, ShellInput
 from app.schema.model import Model
 from app.schema.part import ModelRef, ToolPart
+from app.schema.session import Busy
 from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.turn import decide
@@ -51,6 +52,7 @@ async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
     known = scope.model(model)
     user = scope.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
+    scope.set_status(Busy())
     await scope.write_message(user, [scope.synthetic_text(user, prompt_text("shell-notice"))])
     message = scope.new_assistant(user, agent.name, model)
     writer = PartWriter(scope.store, scope.directory, message)

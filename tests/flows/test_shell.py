@@ -65,7 +65,7 @@ async def test_no_permission_is_asked(app: RunningApp) -> None:
     assert answer["parts"][0]["state"]["output"] == "fine\n"
 
 
-async def test_output_is_shown_while_it_comes_and_idle_is_announced_at_the_end(app: RunningApp, session: str) -> None:
+async def test_output_is_shown_while_it_comes_and_the_session_is_busy_until_the_end(app: RunningApp, session: str) -> None:
     async with app.events() as events:
         running = asyncio.create_task(shell(app, session, "echo first; while [ ! -e go ]; do sleep 0.02; done; echo last"))
 
@@ -79,7 +79,7 @@ async def test_output_is_shown_while_it_comes_and_idle_is_announced_at_the_end(a
         await running
         await events.until("session.idle")
         told = [event.properties["status"]["type"] for event in events.of_type("session.status")]
-        assert told == ["idle"]
+        assert told == ["busy", "idle"]
         assert events.types.index("session.idle") > max(i for i, t in enumerate(events.types) if t == "message.part.updated")
 
 
