@@ -56,7 +56,6 @@ DIFFERENCES = {
     "*.state.metadata.loaded": _READ,
     "*.state.metadata.preview": _READ,
     "*.state.title": "the title of a command is its description, as in 1.1",
-    "*.error.data.message": "an aborted answer says so in 1.1's words",
     "asked.patterns.*": "a command without where its output goes, as in 1.1; a redirect out of the project asks on its own",
     "*child*.permission*": "a subagent's session has the rules that hold for it, its parent's too",
     "forked.*.body.tokens.*": "a fork counts what its messages took",
