@@ -45,3 +45,5 @@ _OWN: dict[bytes, tuple[bytes, Callable[[bytes], bytes]]] = {
     b"question.rejected": (b"question.v2.rejected", _AS_IT_IS),
 }
 """By the first API's type: the second's, and what makes its data of the properties."""
+
+OWN_TYPES = {kind.decode(): own.decode() for kind, (own, _) in _OWN.items()}

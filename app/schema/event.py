@@ -192,11 +192,15 @@ class AnnouncedEvent(Wire):
 
 
 class EventServerConnected(AnnouncedEvent):
+    """The first event of every stream."""
+
     type: Literal["server.connected"] = "server.connected"
     properties: Nothing = Nothing()
 
 
 class EventServerHeartbeat(AnnouncedEvent):
+    """Nothing has happened for a while; it keeps the connection open."""
+
     type: Literal["server.heartbeat"] = "server.heartbeat"
     properties: Nothing = Nothing()
 
@@ -209,21 +213,29 @@ class EventServerResync(AnnouncedEvent):
 
 
 class EventServerInstanceDisposed(AnnouncedEvent):
+    """The directory was closed: what ran there is aborted. The next request opens it anew."""
+
     type: Literal["server.instance.disposed"] = "server.instance.disposed"
     properties: OfDirectory
 
 
 class EventGlobalDisposed(AnnouncedEvent):
+    """All directories were closed, by `POST /global/dispose`."""
+
     type: Literal["global.disposed"] = "global.disposed"
     properties: Nothing = Nothing()
 
 
 class EventProjectUpdated(AnnouncedEvent):
+    """A project was found or changed: its name, icon, commands or checkouts."""
+
     type: Literal["project.updated"] = "project.updated"
     properties: Project
 
 
 class EventVcsBranchUpdated(AnnouncedEvent):
+    """Another branch is checked out than before; no name where HEAD is detached."""
+
     type: Literal["vcs.branch.updated"] = "vcs.branch.updated"
     properties: BranchName
 
@@ -236,46 +248,64 @@ class EventWorktreeReady(AnnouncedEvent):
 
 
 class EventWorktreeFailed(AnnouncedEvent):
+    """The worktree's files could not be checked out."""
+
     type: Literal["worktree.failed"] = "worktree.failed"
     properties: WorktreeFailure
 
 
 class EventSessionCreated(AnnouncedEvent):
+    """A session was created, forked or imported, or a subagent was given a task."""
+
     type: Literal["session.created"] = "session.created"
     properties: SessionInfo
 
 
 class EventSessionUpdated(AnnouncedEvent):
+    """Anything of a session has changed: its title, model, permissions, share, revert, sums or times."""
+
     type: Literal["session.updated"] = "session.updated"
     properties: SessionInfo
 
 
 class EventSessionDeleted(AnnouncedEvent):
+    """The session is gone with its messages, or for its former owner, given to another user."""
+
     type: Literal["session.deleted"] = "session.deleted"
     properties: SessionInfo
 
 
 class EventSessionDiff(AnnouncedEvent):
+    """The files that the session has changed differ from what was told before."""
+
     type: Literal["session.diff"] = "session.diff"
     properties: DiffOfSession
 
 
 class EventSessionStatus(AnnouncedEvent):
+    """The session has become busy or idle, or waits to send a request to the model again (`retry`)."""
+
     type: Literal["session.status"] = "session.status"
     properties: StatusOfSession
 
 
 class EventSessionIdle(AnnouncedEvent):
+    """The session's turn is over, and its record complete."""
+
     type: Literal["session.idle"] = "session.idle"
     properties: OfSession
 
 
 class EventSessionCompacted(AnnouncedEvent):
+    """A summary stands for the messages before it."""
+
     type: Literal["session.compacted"] = "session.compacted"
     properties: OfSession
 
 
 class EventPromptQueued(AnnouncedEvent):
+    """A prompt waits for a turn of its own (`whenBusy: "queue"`)."""
+
     type: Literal["prompt.queued"] = "prompt.queued"
     properties: QueueRef
 
@@ -288,26 +318,36 @@ class EventPromptDequeued(AnnouncedEvent):
 
 
 class EventSessionError(AnnouncedEvent):
+    """A turn failed, a file of a prompt could not be read, or a revert could not put files back."""
+
     type: Literal["session.error"] = "session.error"
     properties: ErrorOfSession
 
 
 class EventSessionNextAgentSwitched(AnnouncedEvent):
+    """The session's agent is another one, by the second API. On its streams alone."""
+
     type: Literal["session.next.agent.switched"] = "session.next.agent.switched"
     properties: SwitchedAgent
 
 
 class EventSessionNextModelSwitched(AnnouncedEvent):
+    """The session's model is another one, by the second API. On its streams alone."""
+
     type: Literal["session.next.model.switched"] = "session.next.model.switched"
     properties: SwitchedModel
 
 
 class EventSessionNextRevertStaged(AnnouncedEvent):
+    """Files are restored and messages hidden from here on, until the revert is cleared or committed."""
+
     type: Literal["session.next.revert.staged"] = "session.next.revert.staged"
     properties: StagedRevert
 
 
 class EventSessionNextRevertCleared(AnnouncedEvent):
+    """The staged revert was taken back."""
+
     type: Literal["session.next.revert.cleared"] = "session.next.revert.cleared"
     properties: SessionMoment
 
@@ -320,16 +360,22 @@ class EventSessionNextRevertCommitted(AnnouncedEvent):
 
 
 class EventMessageUpdated(AnnouncedEvent):
+    """A message was stored, or anything of it but its parts has changed."""
+
     type: Literal["message.updated"] = "message.updated"
     properties: MessageInfo
 
 
 class EventMessageRemoved(AnnouncedEvent):
+    """A message is gone: it was deleted, or its revert was made final."""
+
     type: Literal["message.removed"] = "message.removed"
     properties: MessageRef
 
 
 class EventMessagePartUpdated(AnnouncedEvent):
+    """A part was stored or has changed. While it streams, `delta` is what its text gained."""
+
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
 
@@ -341,51 +387,71 @@ class EventMessagePartUpdated(AnnouncedEvent):
 
 
 class EventMessagePartDelta(AnnouncedEvent):
+    """The text of a streaming part has grown. Only on streams with `parts=delta`."""
+
     type: Literal["message.part.delta"] = "message.part.delta"
     properties: PartGain
 
 
 class EventMessagePartRemoved(AnnouncedEvent):
+    """A part is gone: it was deleted, its revert was made final, or the attempt that wrote it failed."""
+
     type: Literal["message.part.removed"] = "message.part.removed"
     properties: PartRef
 
 
 class EventPermissionAsked(AnnouncedEvent):
+    """A tool call, or a client, waits for the user's permission."""
+
     type: Literal["permission.asked"] = "permission.asked"
     properties: PermissionRequest
 
 
 class EventPermissionReplied(AnnouncedEvent):
+    """A permission request was answered or withdrawn."""
+
     type: Literal["permission.replied"] = "permission.replied"
     properties: PermissionReply
 
 
 class EventQuestionAsked(AnnouncedEvent):
+    """The model has asked the user something, and waits."""
+
     type: Literal["question.asked"] = "question.asked"
     properties: QuestionRequest
 
 
 class EventQuestionReplied(AnnouncedEvent):
+    """A question was answered."""
+
     type: Literal["question.replied"] = "question.replied"
     properties: QuestionReply
 
 
 class EventQuestionRejected(AnnouncedEvent):
+    """A question was rejected or withdrawn."""
+
     type: Literal["question.rejected"] = "question.rejected"
     properties: QuestionRef
 
 
 class EventTodoUpdated(AnnouncedEvent):
+    """The model has changed the session's to-do list."""
+
     type: Literal["todo.updated"] = "todo.updated"
     properties: TodosOfSession
 
 
 class EventCommandExecuted(AnnouncedEvent):
+    """A command was run; its message is stored."""
+
     type: Literal["command.executed"] = "command.executed"
     properties: CommandRun
 
 
 class EventFileEdited(AnnouncedEvent):
+    """A tool has written a file."""
+
     type: Literal["file.edited"] = "file.edited"
     properties: FileRef
 
@@ -395,6 +461,8 @@ class McpServerRef(Wire):
 
 
 class EventMcpToolsChanged(AnnouncedEvent):
+    """The tools of an MCP server are others than before: it was connected, was closed, or says so."""
+
     type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
     properties: McpServerRef
 
@@ -405,6 +473,8 @@ class McpPage(Wire):
 
 
 class EventMcpBrowserOpenFailed(AnnouncedEvent):
+    """The user is to open this page to sign in to an MCP server: this server opens no browser."""
+
     type: Literal["mcp.browser.open.failed"] = "mcp.browser.open.failed"
     properties: McpPage
 
@@ -423,11 +493,15 @@ class PtyRef(Wire):
 
 
 class EventPtyCreated(AnnouncedEvent):
+    """A terminal was made."""
+
     type: Literal["pty.created"] = "pty.created"
     properties: PtyInfo
 
 
 class EventPtyUpdated(AnnouncedEvent):
+    """A terminal has another title or size."""
+
     type: Literal["pty.updated"] = "pty.updated"
     properties: PtyInfo
 
@@ -440,6 +514,8 @@ class EventPtyExited(AnnouncedEvent):
 
 
 class EventPtyDeleted(AnnouncedEvent):
+    """A terminal is gone."""
+
     type: Literal["pty.deleted"] = "pty.deleted"
     properties: PtyRef
 
@@ -461,19 +537,19 @@ class EventWebhookDisabled(AnnouncedEvent):
 
 
 class EventTuiPromptAppend(PromptAppend, AnnouncedEvent):
-    pass
+    """Terminal clients put the text behind what stands in their prompt."""
 
 
 class EventTuiCommandExecute(CommandExecute, AnnouncedEvent):
-    pass
+    """Terminal clients run a command of theirs."""
 
 
 class EventTuiToastShow(ToastShow, AnnouncedEvent):
-    pass
+    """Terminal clients show a message for a while."""
 
 
 class EventTuiSessionSelect(SessionSelect, AnnouncedEvent):
-    pass
+    """Terminal clients show a session."""
 
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ A message is one entry in the session: what the user or the assistant said, a co
 API are its `content`.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
@@ -12,6 +13,11 @@ from app.schema.base import MessageID, Metadata, SessionID, Wire
 from app.schema.message import AssistantTime, UserTime
 from app.schema.part import Tokens
 from app.schema.session import SessionModel
+
+
+def described_types(events: Mapping[str, str]) -> str:
+    """A list for the API's description, of types whose events are described as one."""
+    return "\n".join(f"- `{name}`: {text}" for name, text in events.items())
 
 
 class LocationRef(Wire):
@@ -290,10 +296,42 @@ class EventNumber(Wire):
     version: int
 
 
+TIMELINE_EVENTS = {
+    "session.next.agent.switched": "The session's agent is another one.",
+    "session.next.model.switched": "The session's model is another one.",
+    "session.next.prompt.admitted": "A prompt is stored, or queued.",
+    "session.next.prompted": "The prompt is a message.",
+    "session.next.synthetic": "The server says something to the model in the user's place.",
+    "session.next.shell.started": "A shell line of the user has begun.",
+    "session.next.shell.ended": "It has ended, with its output.",
+    "session.next.step.started": "The model is sent a request.",
+    "session.next.step.ended": "The answer is complete, and so are its tool calls; with cost and tokens.",
+    "session.next.step.failed": "The step has failed, or was aborted.",
+    "session.next.text.started": "A text has begun.",
+    "session.next.text.delta": "It has grown. On `GET /api/event` alone, without a number.",
+    "session.next.text.ended": "The text is complete.",
+    "session.next.reasoning.started": "A reasoning has begun.",
+    "session.next.reasoning.delta": "It has grown. On `GET /api/event` alone, without a number.",
+    "session.next.reasoning.ended": "The reasoning is complete.",
+    "session.next.tool.input.started": "The model has begun a tool call.",
+    "session.next.tool.input.ended": "The call's input is complete.",
+    "session.next.tool.called": "The tool runs.",
+    "session.next.tool.success": "The call has ended, with its output.",
+    "session.next.tool.failed": "The call has failed, was denied or was aborted.",
+    "session.next.compaction.started": "A summary was asked for; told together with its end.",
+    "session.next.compaction.ended": "The summary stands for all before it.",
+    "session.next.retried": "A request to the model failed and is sent again.",
+    "session.next.revert.staged": "Files are restored and messages hidden, until the revert is cleared or committed.",
+    "session.next.revert.cleared": "The staged revert was taken back.",
+    "session.next.revert.committed": "The hidden messages are removed.",
+}
+"""By type, what has happened."""
+
+
 class TimelineEvent(Wire):
-    """An event of one session: `session.next.…`."""
+    """An event of one session."""
 
     id: str
-    type: str
+    type: Annotated[str, Field(description=described_types(TIMELINE_EVENTS))]
     durable: EventNumber
     data: dict[str, Any]

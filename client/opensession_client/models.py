@@ -420,78 +420,104 @@ class ErrorOfSession(Wire):
 
 
 class EventCommandExecuted(Wire):
+    """A command was run; its message is stored."""
+
     id: str
     type: Literal["command.executed"] = "command.executed"
     properties: CommandRun
 
 
 class EventFileEdited(Wire):
+    """A tool has written a file."""
+
     id: str
     type: Literal["file.edited"] = "file.edited"
     properties: FileRef
 
 
 class EventGlobalDisposed(Wire):
+    """All directories were closed, by `POST /global/dispose`."""
+
     id: str
     type: Literal["global.disposed"] = "global.disposed"
     properties: Nothing
 
 
 class EventMcpBrowserOpenFailed(Wire):
+    """The user is to open this page to sign in to an MCP server: this server opens no browser."""
+
     id: str
     type: Literal["mcp.browser.open.failed"] = "mcp.browser.open.failed"
     properties: McpPage
 
 
 class EventMcpToolsChanged(Wire):
+    """The tools of an MCP server are others than before: it was connected, was closed, or says so."""
+
     id: str
     type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
     properties: McpServerRef
 
 
 class EventMessagePartDelta(Wire):
+    """The text of a streaming part has grown. Only on streams with `parts=delta`."""
+
     id: str
     type: Literal["message.part.delta"] = "message.part.delta"
     properties: PartGain
 
 
 class EventMessagePartRemoved(Wire):
+    """A part is gone: it was deleted, its revert was made final, or the attempt that wrote it failed."""
+
     id: str
     type: Literal["message.part.removed"] = "message.part.removed"
     properties: PartRef
 
 
 class EventMessagePartUpdated(Wire):
+    """A part was stored or has changed. While it streams, `delta` is what its text gained."""
+
     id: str
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
 
 
 class EventMessageRemoved(Wire):
+    """A message is gone: it was deleted, or its revert was made final."""
+
     id: str
     type: Literal["message.removed"] = "message.removed"
     properties: MessageRef
 
 
 class EventMessageUpdated(Wire):
+    """A message was stored, or anything of it but its parts has changed."""
+
     id: str
     type: Literal["message.updated"] = "message.updated"
     properties: MessageInfo
 
 
 class EventPermissionAsked(Wire):
+    """A tool call, or a client, waits for the user's permission."""
+
     id: str
     type: Literal["permission.asked"] = "permission.asked"
     properties: PermissionRequest
 
 
 class EventPermissionReplied(Wire):
+    """A permission request was answered or withdrawn."""
+
     id: str
     type: Literal["permission.replied"] = "permission.replied"
     properties: PermissionReply
 
 
 class EventProjectUpdated(Wire):
+    """A project was found or changed: its name, icon, commands or checkouts."""
+
     id: str
     type: Literal["project.updated"] = "project.updated"
     properties: Project
@@ -506,18 +532,24 @@ class EventPromptDequeued(Wire):
 
 
 class EventPromptQueued(Wire):
+    """A prompt waits for a turn of its own (`whenBusy: 'queue'`)."""
+
     id: str
     type: Literal["prompt.queued"] = "prompt.queued"
     properties: QueueRef
 
 
 class EventPtyCreated(Wire):
+    """A terminal was made."""
+
     id: str
     type: Literal["pty.created"] = "pty.created"
     properties: PtyInfo
 
 
 class EventPtyDeleted(Wire):
+    """A terminal is gone."""
+
     id: str
     type: Literal["pty.deleted"] = "pty.deleted"
     properties: PtyRef
@@ -532,42 +564,56 @@ class EventPtyExited(Wire):
 
 
 class EventPtyUpdated(Wire):
+    """A terminal has another title or size."""
+
     id: str
     type: Literal["pty.updated"] = "pty.updated"
     properties: PtyInfo
 
 
 class EventQuestionAsked(Wire):
+    """The model has asked the user something, and waits."""
+
     id: str
     type: Literal["question.asked"] = "question.asked"
     properties: QuestionRequest
 
 
 class EventQuestionRejected(Wire):
+    """A question was rejected or withdrawn."""
+
     id: str
     type: Literal["question.rejected"] = "question.rejected"
     properties: QuestionRef
 
 
 class EventQuestionReplied(Wire):
+    """A question was answered."""
+
     id: str
     type: Literal["question.replied"] = "question.replied"
     properties: QuestionReply
 
 
 class EventServerConnected(Wire):
+    """The first event of every stream."""
+
     id: str
     type: Literal["server.connected"] = "server.connected"
     properties: Nothing
 
 
 class EventServerHeartbeat(Wire):
+    """Nothing has happened for a while; it keeps the connection open."""
+
     id: str
     type: Literal["server.heartbeat"] = "server.heartbeat"
     properties: Nothing
 
 
 class EventServerInstanceDisposed(Wire):
+    """The directory was closed: what ran there is aborted. The next request opens it anew."""
+
     id: str
     type: Literal["server.instance.disposed"] = "server.instance.disposed"
     properties: OfDirectory
@@ -582,54 +628,72 @@ class EventServerResync(Wire):
 
 
 class EventSessionCompacted(Wire):
+    """A summary stands for the messages before it."""
+
     id: str
     type: Literal["session.compacted"] = "session.compacted"
     properties: OfSession
 
 
 class EventSessionCreated(Wire):
+    """A session was created, forked or imported, or a subagent was given a task."""
+
     id: str
     type: Literal["session.created"] = "session.created"
     properties: SessionInfo
 
 
 class EventSessionDeleted(Wire):
+    """The session is gone with its messages, or for its former owner, given to another user."""
+
     id: str
     type: Literal["session.deleted"] = "session.deleted"
     properties: SessionInfo
 
 
 class EventSessionDiff(Wire):
+    """The files that the session has changed differ from what was told before."""
+
     id: str
     type: Literal["session.diff"] = "session.diff"
     properties: DiffOfSession
 
 
 class EventSessionError(Wire):
+    """A turn failed, a file of a prompt could not be read, or a revert could not put files back."""
+
     id: str
     type: Literal["session.error"] = "session.error"
     properties: ErrorOfSession
 
 
 class EventSessionIdle(Wire):
+    """The session's turn is over, and its record complete."""
+
     id: str
     type: Literal["session.idle"] = "session.idle"
     properties: OfSession
 
 
 class EventSessionNextAgentSwitched(Wire):
+    """The session's agent is another one, by the second API. On its streams alone."""
+
     id: str
     type: Literal["session.next.agent.switched"] = "session.next.agent.switched"
     properties: SwitchedAgent
 
 
 class EventSessionNextModelSwitched(Wire):
+    """The session's model is another one, by the second API. On its streams alone."""
+
     id: str
     type: Literal["session.next.model.switched"] = "session.next.model.switched"
     properties: SwitchedModel
 
 
 class EventSessionNextRevertCleared(Wire):
+    """The staged revert was taken back."""
+
     id: str
     type: Literal["session.next.revert.cleared"] = "session.next.revert.cleared"
     properties: SessionMoment
@@ -644,24 +708,32 @@ class EventSessionNextRevertCommitted(Wire):
 
 
 class EventSessionNextRevertStaged(Wire):
+    """Files are restored and messages hidden from here on, until the revert is cleared or committed."""
+
     id: str
     type: Literal["session.next.revert.staged"] = "session.next.revert.staged"
     properties: StagedRevert
 
 
 class EventSessionStatus(Wire):
+    """The session has become busy or idle, or waits to send a request to the model again (`retry`)."""
+
     id: str
     type: Literal["session.status"] = "session.status"
     properties: StatusOfSession
 
 
 class EventSessionUpdated(Wire):
+    """Anything of a session has changed: its title, model, permissions, share, revert, sums or times."""
+
     id: str
     type: Literal["session.updated"] = "session.updated"
     properties: SessionInfo
 
 
 class EventTodoUpdated(Wire):
+    """The model has changed the session's to-do list."""
+
     id: str
     type: Literal["todo.updated"] = "todo.updated"
     properties: TodosOfSession
@@ -675,30 +747,40 @@ class EventToken(Wire):
 
 
 class EventTuiCommandExecute(Wire):
+    """Terminal clients run a command of theirs."""
+
     id: str
     type: Literal["tui.command.execute"] = "tui.command.execute"
     properties: TerminalCommandName
 
 
 class EventTuiPromptAppend(Wire):
+    """Terminal clients put the text behind what stands in their prompt."""
+
     id: str
     type: Literal["tui.prompt.append"] = "tui.prompt.append"
     properties: PromptText
 
 
 class EventTuiSessionSelect(Wire):
+    """Terminal clients show a session."""
+
     id: str
     type: Literal["tui.session.select"] = "tui.session.select"
     properties: SelectedSession
 
 
 class EventTuiToastShow(Wire):
+    """Terminal clients show a message for a while."""
+
     id: str
     type: Literal["tui.toast.show"] = "tui.toast.show"
     properties: Toast
 
 
 class EventVcsBranchUpdated(Wire):
+    """Another branch is checked out than before; no name where HEAD is detached."""
+
     id: str
     type: Literal["vcs.branch.updated"] = "vcs.branch.updated"
     properties: BranchName
@@ -713,6 +795,8 @@ class EventWebhookDisabled(Wire):
 
 
 class EventWorktreeFailed(Wire):
+    """The worktree's files could not be checked out."""
+
     id: str
     type: Literal["worktree.failed"] = "worktree.failed"
     properties: WorktreeFailure

@@ -3,7 +3,7 @@
 Parts are told by what they gain. A client that sends `Last-Event-ID`, which may be the `id` of any event, is sent what it missed.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi.responses import StreamingResponse
 from pydantic import Field
@@ -12,7 +12,10 @@ from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, open_strea
 from app.api.json_route import ServerRequest
 from app.api.v2.answers import router
 from app.api.v2.errors import TaggedAnswer, described
+from app.bus.second_api import OWN_TYPES
 from app.schema.base import Wire
+from app.schema.event import AnnouncedEvent
+from app.schema.timeline import TIMELINE_EVENTS, described_types
 
 routes = router(tags=["event"])
 
@@ -21,11 +24,18 @@ class EventPlace(Wire):
     directory: str
 
 
+def event_types() -> dict[str, str]:
+    """What is sent here, with what has happened. A heartbeat is a comment."""
+    first = {event.model_fields["type"].default: str(event.__doc__) for event in AnnouncedEvent.__subclasses__()}
+    own = {type: first[of_first] for of_first, type in OWN_TYPES.items()}
+    return {type: text for type, text in {**first, **own, **TIMELINE_EVENTS}.items() if type != "server.heartbeat"}
+
+
 class V2Event(Wire):
     """`data`: what the first API has as `properties`. `location` is absent for the server's own."""
 
     id: str
-    type: str
+    type: Annotated[str, Field(description=described_types(event_types()))]
     location: EventPlace | None = None
     data: Any
 
