@@ -17,6 +17,7 @@ from app.api.v2.errors import (
 )
 from app.api.v2.place import Place, place_of
 from app.intake.client_permission import ClientPermission, ask
+from app.pending.requests import PendingRequest, PendingRequests, R, T
 from app.permission.saved import SavedApproval
 from app.schema.base import PermissionID, Wire
 from app.schema.permission import Action, PermissionV2Request, ReplyInput
@@ -53,6 +54,12 @@ class PermissionSavedInfo(Wire):
             resource=saved.pattern,
             owner=saved.owner or None,
         )
+
+
+async def _find(request: ServerRequest, session_id: str, request_id: str, pending: PendingRequests[R, T]) -> PendingRequest[R, T]:
+    """Raises SessionNotFound, RequestNotPending."""
+    await request.services.sessions.store.session(session_id)
+    return await pending.find_in(session_id, request_id)
 
 
 # Permissions.
@@ -134,8 +141,7 @@ async def session_permissions(request: ServerRequest, session_id: SessionIdPath)
     responses=described(SessionNotFoundError, PermissionNotFoundError),
 )
 async def permission(request: ServerRequest, session_id: SessionIdPath, request_id: PermissionRequestPath) -> Response:
-    await request.services.sessions.store.session(session_id)
-    pending = await request.services.pending.permissions.pending.find_in(session_id, request_id)
+    pending = await _find(request, session_id, request_id, request.services.pending.permissions.pending)
     return data(PermissionV2Request.of(pending.request).wire_json())
 
 
@@ -150,9 +156,8 @@ async def permission(request: ServerRequest, session_id: SessionIdPath, request_
 async def reply(
     request: ServerRequest, session_id: SessionIdPath, request_id: PermissionRequestPath, body: ReplyInput
 ) -> Response:
-    await request.services.sessions.store.session(session_id)
     permissions = request.services.pending.permissions
-    await permissions.pending.find_in(session_id, request_id)
+    await _find(request, session_id, request_id, permissions.pending)
     await permissions.reply(request_id, body.reply, body.message)
     return no_content()
 
@@ -196,9 +201,8 @@ async def session_questions(request: ServerRequest, session_id: SessionIdPath) -
 async def answer(
     request: ServerRequest, session_id: SessionIdPath, request_id: QuestionRequestPath, body: AnswerInput
 ) -> Response:
-    await request.services.sessions.store.session(session_id)
     questions = request.services.pending.questions
-    await questions.pending.find_in(session_id, request_id)
+    await _find(request, session_id, request_id, questions.pending)
     await questions.reply(request_id, body.answers)
     return no_content()
 
@@ -212,8 +216,7 @@ async def answer(
     responses=described(ForbiddenError, SessionNotFoundError, QuestionNotFoundError),
 )
 async def reject(request: ServerRequest, session_id: SessionIdPath, request_id: QuestionRequestPath) -> Response:
-    await request.services.sessions.store.session(session_id)
     questions = request.services.pending.questions
-    await questions.pending.find_in(session_id, request_id)
+    await _find(request, session_id, request_id, questions.pending)
     await questions.reject(request_id)
     return no_content()

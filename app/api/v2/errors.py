@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Literal
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 
 from app.api.errors import REQUEST_PARTS, STORAGE_MESSAGE, headers_of, log_storage_error, name_of, rendered
 from app.api.json_route import Handler, StrictRoute
 from app.pending.requests import RequestNotPending
 from app.pty.errors import PtyNotFound
-from app.schema.base import Wire
+from app.schema.base import Wire, wire_name
 from app.schema.errors import (
     BadRequest,
     MessageNotFound,
@@ -33,9 +33,11 @@ from app.util.secrets import masked
 
 
 class TaggedAnswer(Wire):
+    model_config = ConfigDict(alias_generator=lambda name: "_tag" if name == "tag" else wire_name(name))
+
     status: ClassVar[int]
 
-    tag: str = Field(alias="_tag")
+    tag: str
     message: str
 
 
@@ -43,72 +45,72 @@ class InvalidRequestError(TaggedAnswer):
     """`kind`: the part of the request that is wrong. `field`: what in it; the message says it too."""
 
     status = 400
-    tag: Literal["InvalidRequestError"] = Field("InvalidRequestError", alias="_tag")
+    tag: Literal["InvalidRequestError"] = "InvalidRequestError"
     kind: RequestPart | None = None
     field: str | None = None
 
 
 class InvalidCursorError(TaggedAnswer):
     status = 400
-    tag: Literal["InvalidCursorError"] = Field("InvalidCursorError", alias="_tag")
+    tag: Literal["InvalidCursorError"] = "InvalidCursorError"
 
 
 class ConflictError(TaggedAnswer):
     status = 409
-    tag: Literal["ConflictError"] = Field("ConflictError", alias="_tag")
+    tag: Literal["ConflictError"] = "ConflictError"
     resource: str | None = None
 
 
 class UnauthorizedError(TaggedAnswer):
     status = 401
-    tag: Literal["UnauthorizedError"] = Field("UnauthorizedError", alias="_tag")
+    tag: Literal["UnauthorizedError"] = "UnauthorizedError"
 
 
 class ForbiddenError(TaggedAnswer):
     status = 403
-    tag: Literal["ForbiddenError"] = Field("ForbiddenError", alias="_tag")
+    tag: Literal["ForbiddenError"] = "ForbiddenError"
 
 
 class SessionNotFoundError(TaggedAnswer):
     status = 404
-    tag: Literal["SessionNotFoundError"] = Field("SessionNotFoundError", alias="_tag")
+    tag: Literal["SessionNotFoundError"] = "SessionNotFoundError"
     session_id: str
 
 
 class MessageNotFoundError(TaggedAnswer):
     status = 404
-    tag: Literal["MessageNotFoundError"] = Field("MessageNotFoundError", alias="_tag")
+    tag: Literal["MessageNotFoundError"] = "MessageNotFoundError"
     session_id: str
     message_id: str
 
 
 class PermissionNotFoundError(TaggedAnswer):
     status = 404
-    tag: Literal["PermissionNotFoundError"] = Field("PermissionNotFoundError", alias="_tag")
+    tag: Literal["PermissionNotFoundError"] = "PermissionNotFoundError"
     request_id: str
 
 
 class QuestionNotFoundError(TaggedAnswer):
     status = 404
-    tag: Literal["QuestionNotFoundError"] = Field("QuestionNotFoundError", alias="_tag")
+    tag: Literal["QuestionNotFoundError"] = "QuestionNotFoundError"
     request_id: str
 
 
 class PtyNotFoundError(TaggedAnswer):
     status = 404
-    tag: Literal["PtyNotFoundError"] = Field("PtyNotFoundError", alias="_tag")
+    tag: Literal["PtyNotFoundError"] = "PtyNotFoundError"
     pty_id: str
 
 
 class SessionBusyError(TaggedAnswer):
     status = 409
-    tag: Literal["SessionBusyError"] = Field("SessionBusyError", alias="_tag")
+    tag: Literal["SessionBusyError"] = "SessionBusyError"
     session_id: str
 
 
 class ServiceUnavailableError(TaggedAnswer):
     status = 503
-    tag: Literal["ServiceUnavailableError"] = Field("ServiceUnavailableError", alias="_tag")
+    tag: Literal["ServiceUnavailableError"] = "ServiceUnavailableError"
     service: str | None = None
 
 

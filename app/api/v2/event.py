@@ -42,7 +42,7 @@ class V2Event(Wire):
 
 class TooManyStreamsError(TaggedAnswer):
     status = 429
-    tag: Literal["TooManyStreamsError"] = Field("TooManyStreamsError", alias="_tag")
+    tag: Literal["TooManyStreamsError"] = "TooManyStreamsError"
 
 
 @routes.get(

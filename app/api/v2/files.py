@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query
 from fastapi.responses import Response
-from pydantic import Field
 
 from app.api.file import allowed_paths, files
 from app.api.json_route import ServerRequest
@@ -28,7 +27,7 @@ _HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'", "X-Conten
 
 class FileNotFoundAnswer(TaggedAnswer):
     status = 404
-    tag: Literal["FileNotFoundError"] = Field("FileNotFoundError", alias="_tag")
+    tag: Literal["FileNotFoundError"] = "FileNotFoundError"
     path: str
 
 

@@ -26,7 +26,7 @@ LONG_CONTEXT_TOKENS = 200_000
 
 class ProviderNotFoundError(TaggedAnswer):
     status = 404
-    tag: Literal["ProviderNotFoundError"] = Field("ProviderNotFoundError", alias="_tag")
+    tag: Literal["ProviderNotFoundError"] = "ProviderNotFoundError"
     provider_id: str
 
 
