@@ -40,7 +40,7 @@ class ControlQueue:
         self._listener = listener
         self._linger_seconds = linger_seconds
         self._requests: deque[bytes] = deque()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._fetching = 0
         self._closing: asyncio.TimerHandle | None = None
 
@@ -52,7 +52,7 @@ class ControlQueue:
         """The JSON of the next request, `{path, body}`. Raises ControlEnded."""
         self._begin_fetch()
         try:
-            async with self._turn:
+            async with self._lock:
                 return await self._take()
         finally:
             self._end_fetch()

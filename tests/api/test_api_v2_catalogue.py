@@ -17,6 +17,7 @@ CONFIG = {
             "description": "Reads",
             "mode": "subagent",
             "model": "local/big",
+            "variant": "high",
             "temperature": 0.3,
             "top_p": 0.5,
             "color": "#112233",
@@ -25,7 +26,9 @@ CONFIG = {
             "permission": {"bash": "ask"},
         }
     },
-    "command": {"greet": {"template": "Say $ARGUMENTS", "agent": "plan", "model": "local/big", "subtask": True}},
+    "command": {
+        "greet": {"template": "Say $ARGUMENTS", "agent": "plan", "model": "local/big", "variant": "high", "subtask": True}
+    },
     "provider": {
         "local": {
             "npm": "@ai-sdk/openai-compatible",
@@ -79,7 +82,7 @@ async def test_an_agent(app: RunningApp) -> None:
     assert {"action": "bash", "resource": "*", "effect": "ask"} in permissions
     assert agent == {
         "id": "reviewer",
-        "model": {"id": "big", "providerID": "local"},
+        "model": {"id": "big", "providerID": "local", "variant": "high"},
         "request": {"headers": {}, "body": {"temperature": 0.3, "topP": 0.5}},
         "system": "Be strict.",
         "description": "Reads",
@@ -96,7 +99,7 @@ async def test_a_command(app: RunningApp) -> None:
         "name": "greet",
         "template": "Say $ARGUMENTS",
         "agent": "plan",
-        "model": {"id": "big", "providerID": "local"},
+        "model": {"id": "big", "providerID": "local", "variant": "high"},
         "subtask": True,
     }
     assert await named(app, "command", "greet") == expected

@@ -13,6 +13,7 @@ from app.intake.mcp_commands import all_commands
 from app.provider.models.selection import parse_model
 from app.schema.agent import Agent, AgentMode, Command, Skill
 from app.schema.base import Wire
+from app.schema.part import ModelRef
 from app.schema.permission import Action, Ruleset
 from app.schema.session import SessionModel
 from app.util.secrets import masked
@@ -95,7 +96,7 @@ def _agent(agent: Agent) -> AgentV2Info:
     body = {name: value for name, value in sampling.items() if value is not None}
     return AgentV2Info(
         id=agent.name,
-        model=SessionModel(id=agent.model.model_id, provider_id=agent.model.provider_id) if agent.model else None,
+        model=_model(agent.model, agent.variant),
         request=ProviderRequest(body=masked({**agent.options, **body})),
         system=agent.prompt,
         description=agent.description,
@@ -112,12 +113,15 @@ def _rules(rules: Ruleset) -> list[PermissionV2Rule]:
 
 
 def _command(command: Command) -> CommandV2Info:
-    model = parse_model(command.model) if command.model else None
     return CommandV2Info(
         name=command.name,
         template=command.template,
         description=command.description,
         agent=command.agent,
-        model=SessionModel(id=model.model_id, provider_id=model.provider_id) if model else None,
+        model=_model(parse_model(command.model) if command.model else None, command.variant),
         subtask=command.subtask,
     )
+
+
+def _model(model: ModelRef | None, variant: str | None) -> SessionModel | None:
+    return SessionModel(id=model.model_id, provider_id=model.provider_id, variant=variant) if model else None

@@ -6,7 +6,7 @@ from app.api.deps import workspace_of
 from app.api.json_route import ServerRequest
 from app.api.terminal_connection import OutputCursor, Ticket
 from app.api.terminals import PtyIdPath, UpgradeRequired, issue_ticket, open_terminal
-from app.api.v2.answers import Located, located, router
+from app.api.v2.answers import Located, located, no_content, router
 from app.api.v2.errors import ForbiddenError, PtyNotFoundError, TaggedAnswer, described
 from app.api.v2.place import Place, place_of
 from app.schema.base import Wire
@@ -48,7 +48,7 @@ async def update(request: ServerRequest, place: Place, pty_id: PtyIdPath, wanted
 async def remove(request: ServerRequest, place: Place, pty_id: PtyIdPath) -> Response:
     """Ends its program and all that was started in it."""
     await request.services.terminals.remove(request.principal, pty_id)
-    return Response(status_code=204)
+    return no_content()
 
 
 @routes.post(
