@@ -6,7 +6,6 @@ A part that streams makes two kinds of frame: OpenCode's `message.part.updated` 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import orjson
@@ -64,7 +63,7 @@ def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[Written]:
     return iter(encoded if len(encoded) <= 1 else (b"".join(encoded),))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class EventFrame:
     event: Event
     id: EventId
@@ -78,15 +77,15 @@ class EventFrame:
     def directory(self) -> str | None:
         return self.event.directory
 
-    @cached_property
+    @property
     def size(self) -> int:
         return len(self.event.payload)
 
-    @cached_property
+    @property
     def steers(self) -> bool:
         return self.event.steers
 
-    @cached_property
+    @property
     def is_second_only(self) -> bool:
         return self.event.is_second_only
 
@@ -103,7 +102,7 @@ class EventFrame:
         return made
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class PartFrame:
     """`part` is the whole part's JSON, None in a frame that carries the gained text alone."""
 
@@ -117,11 +116,11 @@ class PartFrame:
     def directory(self) -> str:
         return self.delta.directory
 
-    @cached_property
+    @property
     def size(self) -> int:
         return len(self.text) + (len(self.part) if self.part else 0)
 
-    @cached_property
+    @property
     def payload(self) -> bytes:
         if self.part is None:
             return EventMessagePartDelta.around(self._delta()).payload

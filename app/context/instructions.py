@@ -50,8 +50,10 @@ class InstructionScope:
 
 
 async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
-    """One text for each non-empty file and page, in the order of discovery."""
-    files, fetched = await asyncio.gather(asyncio.to_thread(_read_files, scope), pages.texts(_urls(scope.configured)))
+    """One text for each non-empty file and page, in the order of discovery. The few files that are always looked for are read
+    here, in less time than a change of thread takes; patterns may match any number."""
+    files = await asyncio.to_thread(_read_files, scope) if scope.configured else _read_files(scope)
+    fetched = await pages.texts(_urls(scope.configured))
     return [f"Instructions from: {file}\n{text}" for file, text in (*files, *fetched) if text.strip()]
 
 

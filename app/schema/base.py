@@ -77,7 +77,7 @@ class Wire(BaseModel):
         return self.model_dump(mode="json", exclude_none=True)
 
     def wire_json(self) -> bytes:
-        return self.model_dump_json(exclude_none=True).encode()
+        return self.__pydantic_serializer__.to_json(self, exclude_none=True)
 
 
 _LONGEST_ID = 256

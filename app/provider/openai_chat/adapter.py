@@ -61,7 +61,10 @@ class ChatReader:
 
     def _choice(self, choice: Payload) -> list[StreamEvent]:
         delta = choice.get("delta") or {}
-        events = [*self._blocks.say("reasoning", _reasoning(delta)), *self._content(delta.get("content"))]
+        reasoning = _reasoning(delta)
+        events = self._blocks.say("reasoning", reasoning) if reasoning else []
+        if content := delta.get("content"):
+            events += self._content(content)
         for call in delta.get("tool_calls") or ():
             events += self._tool_delta(call)
         if reason := choice.get("finish_reason"):
@@ -69,8 +72,6 @@ class ChatReader:
         return events
 
     def _content(self, content: Any) -> list[StreamEvent]:
-        if not content:
-            return []
         if isinstance(content, str):
             return [event for kind, text in self._think.feed(content) for event in self._blocks.say(kind, text)]
         return [event for part in content for event in self._part(part)]
@@ -117,7 +118,8 @@ def _reasoning(delta: Payload) -> str:
     text = delta.get("reasoning_content") or delta.get("reasoning")
     if isinstance(text, str):
         return text
-    return "".join(detail.get("text") or detail.get("summary") or "" for detail in delta.get("reasoning_details") or ())
+    details = delta.get("reasoning_details")
+    return "".join(detail.get("text") or detail.get("summary") or "" for detail in details) if details else ""
 
 
 def _fragment(arguments: Any) -> str:

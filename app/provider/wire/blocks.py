@@ -22,7 +22,7 @@ class Blocks:
         if not text:
             return []
         delta = TextDelta(block_id, text) if kind == "text" else ReasoningDelta(block_id, text)
-        return [*self.start(kind, block_id), delta]
+        return [delta] if block_id in self._open else [*self.start(kind, block_id), delta]
 
     def end(self, block_id: str, metadata: Metadata | None = None) -> list[StreamEvent]:
         kind = self._open.pop(block_id, None)
@@ -41,12 +41,13 @@ class TurningBlocks:
         self._blocks = Blocks()
         self._kind: BlockKind | None = None
         self._count = 0
+        self._id = ""
 
     def say(self, kind: BlockKind, text: str) -> list[StreamEvent]:
         if not text:
             return []
         ended = [] if kind == self._kind else self._turn(kind)
-        return [*ended, *self._blocks.delta(kind, f"{kind}-{self._count}", text)]
+        return ended + self._blocks.delta(kind, self._id, text)
 
     def end(self) -> list[StreamEvent]:
         self._kind = None
@@ -56,4 +57,5 @@ class TurningBlocks:
         ended = self.end()
         self._kind = kind
         self._count += 1
+        self._id = f"{kind}-{self._count}"
         return ended

@@ -6,7 +6,6 @@ times over and make each chunk into typed objects, of which nothing but an addre
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -154,25 +153,29 @@ def _sendable(given: Mapping[str, str], own: Mapping[str, str], url: str) -> "CI
 
 
 class ProviderStream:
-    """The parsed events of an answer, until `[DONE]` or its end."""
+    """The data of an answer's events, as many at a time as have come, until `[DONE]` or its end."""
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
         self._decoder = SseDecoder()
-        self._ready: deque[bytes] = deque()
         self._ended = False
         self._any = False
 
     def __aiter__(self) -> "ProviderStream":
         return self
 
-    async def __anext__(self) -> Payload:
-        while not self._ready and not self._ended:
-            await self._read()
-        if not self._ready or self._ready[0] == _DONE:
-            raise StopAsyncIteration
-        self._any = True
-        return self._parse(self._ready.popleft())
+    async def __anext__(self) -> list[bytes]:
+        while not self._ended:
+            if came := await self._read():
+                self._any = True
+                return came
+        raise StopAsyncIteration
+
+    def parse(self, data: bytes) -> Payload:
+        payload = _object(data)
+        if payload is None:
+            raise errors.unreadable_event(data, self._url)
+        return payload
 
     async def drain(self) -> None:
         """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is
@@ -188,34 +191,31 @@ class ProviderStream:
         """Closes the connection, unless it is free for the next request."""
         self._response.close()
 
-    async def _read(self) -> None:
-        """All that has come."""
+    async def _read(self) -> list[bytes]:
         import aiohttp
 
         try:
             chunk = await self._response.content.readany()
         except aiohttp.ClientError as error:
             raise errors.failure_of(error, self._url) or error from error
-        if chunk:
-            self._ready.extend(self._decoder.feed(chunk))
-        else:
-            self._end()
+        if not chunk:
+            return self._end()
+        came = self._decoder.feed(chunk)
+        if _DONE in came:
+            self._ended = True
+            return came[: came.index(_DONE)]
+        return came
 
-    def _parse(self, data: bytes) -> Payload:
-        payload = _object(data)
-        if payload is None:
-            raise errors.unreadable_event(data, self._url)
-        return payload
-
-    def _end(self) -> None:
+    def _end(self) -> list[bytes]:
         """Accepts a complete last event without its empty line."""
         self._ended = True
         last = self._decoder.close()
         if last is not None and _object(last) is not None:
-            self._ready.append(last)
-        elif not self._any and self._decoder.stray:
+            return [last]
+        if not self._any and self._decoder.stray:
             body = self._decoder.stray.decode(errors="replace").strip()
             raise errors.no_stream(self._response.status, self._response.headers, body, self._url)
+        return []
 
     @property
     def _url(self) -> str:
@@ -250,14 +250,17 @@ async def converse(
 ) -> AsyncGenerator[StreamEvent, None]:
     """Emits no StreamStart if the first event is an error."""
     started = False
-    async with connection.post(path, body, headers) as payloads:
-        async for payload in payloads:
-            events = reader.read(payload)
-            if not started:
-                started = True
-                yield StreamStart()
-            for event in events:
-                yield event
+    async with connection.post(path, body, headers) as answer:
+        async for came in answer:
+            for data in came:
+                events = reader.read(answer.parse(data))
+                if not started:
+                    started = True
+                    yield StreamStart()
+                for event in events:
+                    yield event
+                if reader.finished:
+                    break
             if reader.finished:
                 break
     if not started:
