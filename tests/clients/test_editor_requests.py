@@ -3,7 +3,7 @@
 - nickjvandyke/opencode.nvim at 2ddeebd: lua/opencode/server/init.lua
 - sudo-tee/opencode.nvim at e510d32: lua/opencode/api_client.lua, server_job.lua and curl.lua
 
-The plugins themselves need a newer Neovim than Debian has.
+The plugins themselves are driven in test_neovim_plugins.py, where there is a Neovim that they run in.
 """
 
 import json
