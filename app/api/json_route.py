@@ -100,8 +100,8 @@ class StrictRoute(APIRoute):
             if asked.principal is not OPERATOR:
                 require_access(asked.principal, access)
                 await require_visible(asked.services, asked.principal, asked.path_params)
-            if takes_workspace and b"workspace=" in asked.scope["query_string"]:
-                _require_no_workspace(asked.query_params.get("workspace"))
+            if takes_workspace:
+                _require_no_workspace(asked)
             if prompts:
                 await require_rate(asked.services, asked.principal, asked.scope.get(WHO, ""))
             try:
@@ -132,8 +132,10 @@ def _reading_quickly(
     return handle
 
 
-def _require_no_workspace(name: str | None) -> None:
-    if name:
+def _require_no_workspace(asked: Request) -> None:
+    """By the query, else by the header that OpenCode's clients send."""
+    is_named = b"workspace=" in asked.scope["query_string"]
+    if name := asked.query_params.get("workspace") if is_named else asked.headers.get("x-opencode-workspace"):
         raise NotFound(f"Workspace not found: {name}. There are no workspaces here: name a directory")
 
 

@@ -107,4 +107,5 @@ async def test_no_workspace_is_named_by_an_empty_one_nor_where_there_can_be_none
     session = await app.create_session()
     await app.get(f"/session/{session['id']}", expect=404, params={"workspace": "wrk_1"})
     await app.post("/session", {}, expect=404, params={"workspace": "wrk_1"})
+    await app.post("/session", {}, expect=404, headers={"x-opencode-workspace": "wrk_1"})
     assert len(await app.get("/session")) == 1
