@@ -50,10 +50,13 @@ def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage
     def distinct(call_id: str) -> str:
         return call_id if times[call_id] < 2 else f"{call_id}_{times[call_id]}"
 
+    repeated = False
     for turn in turns:
         if isinstance(turn, AssistantTurn):
-            times.update(block.call_id for block in turn.content if isinstance(block, ToolCallBlock))
-        yield rename_calls((turn,), distinct)[0]
+            calls = [block.call_id for block in turn.content if isinstance(block, ToolCallBlock)]
+            times.update(calls)
+            repeated = repeated or any(times[call_id] > 1 for call_id in calls)
+        yield rename_calls((turn,), distinct)[0] if repeated else turn
 
 
 def _turns(message: MessageWithParts, model: Model) -> Iterator[ModelMessage]:

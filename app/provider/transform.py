@@ -157,7 +157,7 @@ def rename_calls(messages: Messages, rename: Callable[[str], str]) -> Messages:
 
 def _renamed(message: ModelMessage, rename: Callable[[str], str]) -> ModelMessage:
     match message:
-        case AssistantTurn(content):
+        case AssistantTurn(content) if any(isinstance(block, ToolCallBlock) for block in content):
             return AssistantTurn(
                 tuple(
                     replace(block, call_id=rename(block.call_id)) if isinstance(block, ToolCallBlock) else block
@@ -166,8 +166,7 @@ def _renamed(message: ModelMessage, rename: Callable[[str], str]) -> ModelMessag
             )
         case ToolTurn(content):
             return ToolTurn(tuple(replace(result, call_id=rename(result.call_id)) for result in content))
-        case UserTurn():
-            return message
+    return message
 
 
 def _anthropic_id(call_id: str) -> str:

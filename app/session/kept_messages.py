@@ -2,9 +2,9 @@
 is as it was."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part
@@ -15,12 +15,17 @@ MOST_CHARACTERS = 2_000_000
 """Of the stored texts of all conversations that are kept."""
 
 _StoredTexts = tuple[str, ...]
-"""All that is stored of a message: equal sources are equal messages."""
+"""All that is stored of a message: equal texts are equal messages."""
+
+
+class _Kept(NamedTuple):
+    texts: _StoredTexts
+    message: MessageWithParts
 
 
 @dataclass(frozen=True, slots=True)
 class _KeptConversation:
-    messages: Mapping[str, tuple[_StoredTexts, MessageWithParts]]
+    messages: Mapping[str, _Kept]
     characters: int
 
 
@@ -33,28 +38,26 @@ class KeptMessages:
         self._characters = 0
 
     def read(self, session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
-        """As `rows.read_messages` does. `stored` is the whole conversation, `live` its streaming parts."""
-        sources = _sources(stored)
+        """As `rows.read_messages` does, without what is damaged. `stored` is the whole conversation as queries give it, `live`
+        its streaming parts."""
+        texts = _stored_texts(stored)
         before = self._sessions[session_id].messages if session_id in self._sessions else {}
-        known = {key: message for key, (source, message) in before.items() if sources.get(key) == source}
+        known = {message_id: kept for message_id, kept in before.items() if texts.get(message_id) == kept.texts}
         for part in live.values():
             known.pop(part.message_id, None)
-        changed = StoredMessages(
-            [row for row in stored.messages if row.id not in known], [row for row in stored.parts if row.message_id not in known]
-        )
-        known |= {message.info.id: message for message in rows.read_messages(session_id, changed, live)}
-        messages = [known[row.id] for row in stored.messages if row.id in known]
-        self._keep(session_id, sources, messages)
-        return messages
+        changed = rows.without_damage(session_id, _without(known, texts, stored))
+        known |= {read.info.id: _Kept(texts[read.info.id], read) for read in rows.read_messages(session_id, changed, live)}
+        found = [known[message_id] for message_id in texts if message_id in known]
+        self._keep(session_id, found[:-1])
+        return [kept.message for kept in found]
 
-    def _keep(self, session_id: str, sources: Mapping[str, _StoredTexts], messages: list[MessageWithParts]) -> None:
+    def _keep(self, session_id: str, found: list[_Kept]) -> None:
         self._forget(session_id)
-        complete = [message for message in messages[:-1] if _is_complete(message)]
-        kept = {message.info.id: (sources[message.info.id], message) for message in complete}
-        characters = sum(len(text) for source, _ in kept.values() for text in source)
-        if not kept or characters > self._most:
+        complete = {kept.message.info.id: kept for kept in found if _is_complete(kept.message)}
+        characters = sum(sum(map(len, kept.texts)) for kept in complete.values())
+        if not complete or characters > self._most:
             return
-        self._sessions[session_id] = _KeptConversation(kept, characters)
+        self._sessions[session_id] = _KeptConversation(complete, characters)
         self._characters += characters
         while self._characters > self._most:
             self._forget(next(iter(self._sessions)))
@@ -65,13 +68,21 @@ class KeptMessages:
             self._characters -= forgotten.characters
 
 
-def _sources(stored: StoredMessages) -> dict[str, _StoredTexts]:
-    texts: dict[str, list[str]] = {row.id: [row.parent_id or "", row.body] for row in stored.messages}
-    row: Any
-    for row in stored.parts:
-        if row.message_id in texts:
-            texts[row.message_id] += (row.id, row.body)
+def _stored_texts(stored: StoredMessages) -> dict[str, _StoredTexts]:
+    """Rows are unpacked: to ask them for one column by name takes as long."""
+    texts: dict[str, list[str]] = {}
+    for _, message_id, _, parent_id, body, *_ in stored.messages:
+        texts[message_id] = [parent_id or "", body]
+    for message_id, part_id, body in stored.parts:
+        if message_id in texts:
+            texts[message_id] += (part_id, body)
     return {message_id: tuple(of_message) for message_id, of_message in texts.items()}
+
+
+def _without(known: Mapping[str, _Kept], ids: Iterable[str], stored: StoredMessages) -> StoredMessages:
+    """`ids`: of the messages, in their order."""
+    messages = [row for message_id, row in zip(ids, stored.messages, strict=True) if message_id not in known]
+    return StoredMessages(messages, [row for row in stored.parts if row[0] not in known])
 
 
 def _is_complete(message: MessageWithParts) -> bool:

@@ -395,9 +395,9 @@ class Store:
         """The session and its live messages, as of one moment. Messages that are complete are not to be changed."""
         body, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
         if short is None:
-            body, stored = await self._read(session_id, queries.live_messages)
+            body, stored = await self._database.read(partial(_both, session_id, queries.live_messages))
         else:
-            stored = rows.without_damage(session_id, short)
+            stored = short
         _follow_newest(stored)
         messages = self._kept.read(session_id, stored, self.live_parts(session_id))
         return self._parse_session(session_id, body), messages
