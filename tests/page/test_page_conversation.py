@@ -200,6 +200,8 @@ def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:
     task = ("task", {"description": "look around", "prompt": "look around well", "subagent_type": "general"})
     desk.say("send someone", [task], ["The child has looked."], ["All is fine."])
     expect(desk.answer).to_contain_text("All is fine.")
+    expect(desk.messages).to_contain_text("The child has looked.")
+    expect(desk.messages).not_to_contain_text("task_metadata")
     desk.page.get_by_role("link", name="Open the subagent’s session").click()
     expect(desk.messages).to_contain_text("The child has looked.")
     desk.button("↑ Parent session").click()

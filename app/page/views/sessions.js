@@ -15,7 +15,7 @@ export class SessionList {
     this.store = store;
     this.search = h('input', {
       type: 'search',
-      placeholder: 'Search sessions and messages',
+      placeholder: 'Search all sessions',
       'aria-label': 'Search sessions',
       oninput: () => this.#searched(actions),
     });

@@ -88,11 +88,15 @@ function noteOf(state) {
   return state.status === 'running' ? 'running…' : 'preparing…';
 }
 
+/** By what the model may continue a task; people have the link. */
+const FOR_THE_MODEL = /\s*<task_metadata>[^<]*<\/task_metadata>\s*$/;
+
 /** While a command runs, its output is in the metadata. An edit's diff says more than its "done". */
 function outputOf(part) {
   const { state } = part;
   if (state.status === 'error') return [state.metadata?.output, state.error].filter(Boolean).join('\n');
   if (state.status !== 'completed') return state.metadata?.output ?? '';
+  if (part.tool === 'task') return state.output.replace(FOR_THE_MODEL, '');
   return diffOf(part) || part.tool === 'question' ? '' : state.output;
 }
 
