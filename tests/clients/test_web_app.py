@@ -1,0 +1,257 @@
+"""OpenCode's own web app, as the program of 1.18.33 serves it, at work with this server: no request fails, the console is silent.
+
+The short form is the recipe of docs/frontends.md and one prompt; OPENSESSION_LONG=1 does all that the app does with sessions.
+"""
+
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from chromium import chromium
+from doc_snippets import blocks
+from long_form import LONG
+from model_server import ModelServer, Refusal, model_server
+from playwright.sync_api import Browser, expect
+from running_server import (
+    ROOT,
+    RunningServer,
+    clean_environment,
+    free_port,
+    needed,
+    serving,
+    skip_or_fail,
+    this_checkout,
+    wait_until_it_answers,
+)
+from web_app import PATIENCE_MS, WebApp, at_home
+
+long_form = pytest.mark.skipif(not LONG, reason="a part of the long form: OPENSESSION_LONG=1")
+
+OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")}
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+def shown(kind: str) -> str:
+    """What docs/frontends.md has people do."""
+    return next(block.code for block in blocks((ROOT / "docs" / "frontends.md").read_text()) if block.kind == kind)
+
+
+@pytest.fixture(scope="module")
+def program(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Serves the app's files."""
+    found = node_modules / "node_modules" / "opencode-linux-x64-newer" / "bin" / "opencode"
+    if not found.exists():
+        skip_or_fail("npm installed no program that has the web app: it is there for Linux on x86-64 only")
+    _, *arguments = shown("sh app").replace("4097", "PORT").split()
+    with serving([str(found), *arguments], tmp_path_factory.mktemp("program"), OFFLINE) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with model_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Its directory stands in the home directory, as people have it."""
+    command, environment = this_checkout()
+    directory = tmp_path_factory.mktemp("server")
+    config = {**model.config(), "permission": {"bash": "ask"}}
+    environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "HOME": str(directory), "SHELL": "/bin/sh"}
+    environment |= {"OPENSESSION_SHUTDOWN_SECONDS": "1"}
+    with serving(command, directory, environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def proxy(program: RunningServer, server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address."""
+    directory, port = tmp_path_factory.mktemp("proxy"), free_port()
+    config, log = directory / "Caddyfile", directory / "caddy.log"
+    site = shown("caddy app").replace("4098", str(port)).replace("4097", str(program.port)).replace("4096", str(server.port))
+    config.write_text(f"{{\n\tadmin off\n\tgrace_period 1s\n}}\n{site}")
+    command = [needed("caddy"), "run", "--adapter", "caddyfile", "--config", str(config)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(directory))
+    try:
+        wait_until_it_answers(process, f"http://127.0.0.1:{port}", log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def app(browser: Browser, proxy: str, server: RunningServer, model: ModelServer) -> Iterator[WebApp]:
+    """At the prompt of a new session."""
+    with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
+        app = at_home(context, proxy, server, model)
+        app.add_project()
+        app.new_session()
+        yield app
+        assert app.complaints == []
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Where the model waits until the test has seen what it wanted to see."""
+    with ExitStack() as stack:
+        event = threading.Event()
+        stack.callback(event.set)
+        yield event
+
+
+def test_a_prompt_streams_its_answer_and_shows_what_it_changed(app: WebApp, server: RunningServer, gate: threading.Event) -> None:
+    write = ("write", {"filePath": str(server.workspace / "note.txt"), "content": "one\ntwo\n"})
+    app.say("Write a note", ["I begin.", gate, write], ["It is written."])
+    app.shows("I begin.")
+    gate.set()
+    app.shows("It is written.")
+    app.shows("1 Changed file")
+    expect(app.button(re.compile(r"note\.txt \+2 -0"))).to_be_visible()
+    app.button("Toggle review").click()
+    expect(app.button("note.txt A")).to_be_visible()
+    expect(app.page.get_by_text("No file changes yet")).to_have_count(0)
+
+
+@long_form
+def test_permissions_and_questions_are_answered(app: WebApp) -> None:
+    def run(command: str) -> tuple[str, dict[str, str]]:
+        return "bash", {"command": command, "description": "Runs it"}
+
+    app.say("Once", [run("echo hi")], ["It ran."])
+    app.button("Allow once").click()
+    app.shows("It ran.")
+    app.say("Never", [run("date")], ["It is never asked for this."])
+    app.button("Deny").click()
+    app.wait_until_idle()
+    app.say("Always", [run("ls a.txt")], [run("ls .")], ["It ran twice."])
+    app.button("Allow always").click()
+    app.shows("It ran twice.")
+    options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}]
+    app.say("Ask", [("question", {"questions": [{"header": "Colour", "question": "Which?", "options": options}]})], ["I see."])
+    app.page.get_by_role("radio", name="Blue cold").click()
+    app.button("Submit").click()
+    app.shows("I see.")
+    app.shows("1 answered")
+
+
+@long_form
+def test_undo_redo_fork_and_compact(app: WebApp, server: RunningServer) -> None:
+    note = server.workspace / "undone.txt"
+    app.say("First", ["First answer."])
+    app.shows("First answer.")
+    app.wait_until_idle()
+    app.say("Second", [("write", {"filePath": str(note), "content": "x\n"})], ["Second answer."])
+    app.shows("Second answer.")
+    app.wait_until_idle()
+    app.page.reload()  # the app counts a prompt of its own twice until then
+    app.shows("Second answer.")
+    app.command("/undo")
+    app.hides("Second answer.")
+    assert not note.exists()
+    app.command("/redo")
+    app.shows("Second answer.")
+    assert note.read_text() == "x\n"
+    app.command("/fork")
+    app.dialog.get_by_text("Second").click()
+    expect(app.page.get_by_role("heading", name="A scripted title (fork #1)")).to_be_visible()
+    app.hides("Second answer.")
+    app.say("In the fork", ["Third answer."])
+    app.shows("Third answer.")
+    app.wait_until_idle()
+    app.model.play(["A summary of it all."])
+    app.command("/compact")
+    app.shows("A summary of it all.")
+    app.wait_until_idle()
+
+
+@long_form
+def test_a_page_that_is_loaded_in_mid_turn_goes_on_with_it(app: WebApp, gate: threading.Event) -> None:
+    app.say("Slowly", ["It begins,", gate, " and it ends."])
+    app.shows("It begins,")
+    app.page.reload()
+    app.shows("It begins,")
+    gate.set()
+    app.shows("and it ends.")
+    app.wait_until_idle()
+
+
+@long_form
+def test_a_turn_is_stopped_and_another_fails(app: WebApp, gate: threading.Event) -> None:
+    app.say("Stop", ["It begins.", gate])
+    app.shows("It begins.")
+    app.button("Stop").click()
+    app.shows("Interrupted")
+    app.wait_until_idle()
+    app.say("Fail", [Refusal(400)])
+    expect(app.page.locator("main").get_by_text("Bad Request")).to_be_visible()
+    app.wait_until_idle()
+
+
+@long_form
+def test_subagents_shell_lines_and_files(app: WebApp) -> None:
+    task = ("task", {"description": "Look around", "prompt": "Look", "subagent_type": "general"})
+    app.say("Delegate", [task], ["The child's answer."], ["The task is done."])
+    app.shows("The task is done.")
+    app.text("Look around").click()
+    app.shows("The child's answer.")
+    app.page.go_back()
+    app.shows("The task is done.")
+    app.type("!echo from the shell")
+    app.prompt.press("Enter")
+    app.shows("from the shell")
+    app.wait_until_idle()
+    app.page.keyboard.press("Control+p")
+    app.dialog.get_by_role("textbox").press_sequentially("a.tx")
+    app.dialog.get_by_role("option", name="a.txt").click()
+    app.shows("world")
+
+
+@long_form
+def test_a_terminal(app: WebApp) -> None:
+    app.say("Hi", ["Hello."])
+    app.shows("Hello.")
+    printed: list[str] = []
+    app.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: printed.append(str(frame))))
+    app.page.keyboard.press("Control+Backquote")
+    app.until(lambda: any(frame.strip().endswith(("$", "#")) for frame in printed))
+    app.page.keyboard.type("echo typed-$((40+2))\n")
+    app.until(lambda: "typed-42" in "".join(printed))
+
+
+@long_form
+def test_sessions_are_renamed_archived_and_deleted(app: WebApp, server: RunningServer) -> None:
+    app.say("Hi", ["Hello."])
+    app.shows("Hello.")
+    app.wait_until_idle()
+    app.choose("Rename")
+    app.page.keyboard.press("Control+a")
+    app.page.keyboard.type("A name of mine\n")
+    expect(app.page.get_by_role("heading", name="A name of mine")).to_be_visible()
+    app.sessions().get_by_text("A name of mine").click()
+    app.choose("Archive")
+    expect(app.page.get_by_role("link", name="A name of mine")).to_have_count(0)
+    expect(app.sessions().get_by_text("A name of mine")).to_have_count(0)
+    app.new_session()
+    app.say("Hi again", ["Hello again."])
+    app.shows("Hello again.")
+    app.wait_until_idle()
+    app.choose("Delete")
+    app.dialog.get_by_role("button", name="Delete").click()
+    app.hides("Hello again.")
+    app.forget_deleted()
