@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI
+from starlette.routing import BaseRoute
 from starlette.types import Lifespan
 
 from app import __version__
@@ -46,10 +47,10 @@ from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
 from app.api.json_route import StrictRoute
 from app.api.login import Login
+from app.api.routes_below import RoutesBelow
 from app.api.security import Access, BodyLimits, Guard, is_loopback
 from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
-from app.api.v2.all_routes import ROUTES as V2_ROUTES
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
 from app.settings import Settings
@@ -139,6 +140,11 @@ def openapi_yaml() -> str:
 
 
 class _Application(FastAPI):
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """All, loaded for who lists them."""
+        return [each for route in super().routes for each in (route.routes if isinstance(route, RoutesBelow) else [route])]
+
     def openapi(self) -> dict[str, Any]:
         """Made when it is asked for."""
         if self.openapi_schema is None:
@@ -164,7 +170,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     seldom = (absent, worktree, search, mcp, share, transfer, usage, retention, webhook, terminals, terminal_connection)
     for part in (*first, *seldom, tui, page, plugin, metrics):
         app.router.routes.extend(part.routes.routes)
-    app.router.routes.extend(V2_ROUTES)
+    app.router.routes.append(RoutesBelow("/api/", "app.api.v2.all_routes"))
     errors.install(app)
     return app
 
