@@ -65,6 +65,7 @@ class SessionChange:
         self.parts: list[Part] = []
         self.final_parts: list[str] = []
         """The parts that this change writes in full or removes. Text that streamed before is superseded."""
+        self.deletes_session = False
 
     def announce(self, event: AnnouncedEvent | RenderedEvent, *, journaled: bool = True) -> None:
         self.change.events.append(Event.of(event, self._directory, self.session_id, journaled=journaled))
@@ -103,6 +104,7 @@ class SessionChange:
 
     def delete_session(self, session: Session) -> None:
         """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
+        self.deletes_session = True
         self.change.writes.append((self._sql.delete_approvals, [{"gone": session.id}]))
         self.change.writes.append((self._sql.delete_session, [{"gone": session.id}]))
         self.announce(EventSessionDeleted.around_info(session.id, session.wire_json()))

@@ -52,7 +52,7 @@ class KeptMessages:
         return [kept.message for kept in found]
 
     def _keep(self, session_id: str, found: list[_Kept]) -> None:
-        self._forget(session_id)
+        self.forget(session_id)
         complete = {kept.message.info.id: kept for kept in found if _is_complete(kept.message)}
         characters = sum(sum(map(len, kept.texts)) for kept in complete.values())
         if not complete or characters > self._most:
@@ -60,9 +60,9 @@ class KeptMessages:
         self._sessions[session_id] = _KeptConversation(complete, characters)
         self._characters += characters
         while self._characters > self._most:
-            self._forget(next(iter(self._sessions)))
+            self.forget(next(iter(self._sessions)))
 
-    def _forget(self, session_id: str) -> None:
+    def forget(self, session_id: str) -> None:
         forgotten = self._sessions.pop(session_id, None)
         if forgotten is not None:
             self._characters -= forgotten.characters

@@ -130,6 +130,8 @@ class Store:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)
         done.add_done_callback(lambda _: self.note_change(change.session_id))
+        if change.deletes_session:
+            done.add_done_callback(lambda _: self._kept.forget(change.session_id))
         live = self._live.get(change.session_id, {})
         for part in change.parts:
             if part.id not in live:

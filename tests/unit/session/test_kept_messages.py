@@ -1,6 +1,8 @@
 """What was read before is not parsed again, and what has changed since is."""
 
-from session_parts import Sessions, assistant, text_part, user
+from weakref import ref
+
+from session_parts import DIRECTORY, Sessions, assistant, text_part, user
 
 from app.schema.message import AssistantTime, MessageWithParts
 from app.schema.part import TextPart
@@ -71,3 +73,14 @@ async def test_no_more_is_kept_than_may_be(sessions: Sessions) -> None:
     kept.read("ses_2", stored, {})
     assert kept.read("ses_1", stored, {})[0] is not first[0], "another conversation has taken its room"
     assert too_small.read("ses_1", stored, {})[0] is not too_small.read("ses_1", stored, {})[0]
+
+
+async def test_messages_of_a_deleted_session_are_not_kept(sessions: Sessions) -> None:
+    await put_turn(sessions, 1)
+    await put_turn(sessions, 2)
+    kept = ref((await conversation(sessions))[0])
+    assert kept() is (await conversation(sessions))[0]
+    deletion = sessions.store.change("ses_1", DIRECTORY)
+    deletion.delete_session(await sessions.store.session("ses_1"))
+    await sessions.store.commit(deletion)
+    assert kept() is None
