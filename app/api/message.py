@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import Query
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
 from app.api.deps import (
@@ -20,7 +20,7 @@ from app.api.deps import (
     wire,
 )
 from app.api.json_route import ServerRequest, router
-from app.api.keepalive_json import keepalive_json
+from app.api.keepalive_json import KeepaliveJson
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
@@ -54,10 +54,10 @@ async def prompt(request: ServerRequest, where: Directory, session_id: SessionId
     runs = request.services.runs
     accepted = await _accept(request, where, session_id, body)
     if isinstance(accepted, Waiting):
-        return StreamingResponse(keepalive_json(runs.queue.answer(accepted)), media_type="application/json")
+        return KeepaliveJson(runs.queue.answer(accepted))
     if body.no_reply:
         return wire(accepted.message)
-    return StreamingResponse(keepalive_json(runs.prompts.answer(session_id, accepted)), media_type="application/json")
+    return KeepaliveJson(runs.prompts.answer(session_id, accepted))
 
 
 @routes.post(

@@ -1,10 +1,10 @@
 """Deleting old sessions."""
 
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from app.api.deps import documented
 from app.api.json_route import ServerRequest, router
-from app.api.keepalive_json import keepalive_json
+from app.api.keepalive_json import KeepaliveJson
 from app.runs.retention import PruneRule
 from app.schema.retention import PruneInput, PruneReport
 
@@ -21,4 +21,4 @@ async def prune(request: ServerRequest, body: PruneInput) -> Response:
     async def report() -> bytes:
         return (await retention.prune(rule, dry_run=body.dry_run)).wire_json()
 
-    return StreamingResponse(keepalive_json(report()), media_type="application/json")
+    return KeepaliveJson(report())

@@ -6,13 +6,13 @@ Every answer is `true` when the request is announced; whether a client obeys it 
 from typing import Any
 
 from fastapi import Body
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from app.api.access import require_session
 from app.api.deps import TRUE, Directory, documented, json_bytes, location_of
 from app.api.event import require_place_for_stream
 from app.api.json_route import ServerRequest, router
-from app.api.keepalive_json import abandonable_json
+from app.api.keepalive_json import KeepaliveJson
 from app.schema.base import Wire
 from app.schema.steering import (
     CommandExecute,
@@ -114,7 +114,7 @@ async def next_control(request: ServerRequest, where: Directory) -> Response:
     directory = (await location_of(request, where)).directory
     require_place_for_stream(app)
     queue = app.steering.control.of(directory, request.principal.name)
-    return StreamingResponse(abandonable_json(queue.next), media_type="application/json")
+    return KeepaliveJson(queue.next(), ends_with_client=True)
 
 
 @routes.post("/tui/control/response", operation_id="tui.control.response", response_model=bool, responses=_ERRORS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import glob
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -43,7 +44,7 @@ class InstructionScope:
     def upward(self) -> list[Path]:
         """The directory and its parents up to the worktree. Outside git only the directory, because its parents may be
         unrelated."""
-        if self.worktree == Path("/"):
+        if self.worktree in (self.directory, Path("/")):
             return [self.directory]
         parents = [self.directory, *self.directory.parents]
         return parents[: parents.index(self.worktree) + 1] if self.worktree in parents else [self.directory]
@@ -83,7 +84,7 @@ def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
 
 
 def _first_of(folder: Path) -> Path | None:
-    return next((folder / name for name in LOCAL_NAMES if (folder / name).is_file()), None)
+    return next((folder / name for name in LOCAL_NAMES if _has(folder, name)), None)
 
 
 def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
@@ -104,19 +105,24 @@ def _local(scope: InstructionScope) -> list[Path]:
     """All files of the first name that exists anywhere, the nearest first."""
     if scope.flags.disable_project_config:
         return []
+    folders = scope.upward
     for name in LOCAL_NAMES:
-        if matches := [folder / name for folder in scope.upward if (folder / name).is_file()]:
+        if matches := [folder / name for folder in folders if _has(folder, name)]:
             return matches
     return []
 
 
+def _has(folder: Path, name: str) -> bool:
+    return os.path.isfile(f"{folder}/{name}")  # noqa: PTH113  before each step, and a Path costs as much as the call
+
+
 def _global(flags: Flags) -> list[Path]:
-    candidates = [paths.opencode_config_dir() / "AGENTS.md"]
+    candidates = [(paths.opencode_config_dir(), "AGENTS.md")]
     if not flags.disable_claude_code_prompt:
-        candidates.append(paths.home() / ".claude" / "CLAUDE.md")
+        candidates.append((paths.home() / ".claude", "CLAUDE.md"))
     if flags.config_dir:
-        candidates.append(Path(flags.config_dir) / "AGENTS.md")
-    return [path for path in candidates if path.is_file()][:1]
+        candidates.append((Path(flags.config_dir), "AGENTS.md"))
+    return [folder / name for folder, name in candidates if _has(folder, name)][:1]
 
 
 def _configured(scope: InstructionScope) -> Iterable[Path]:

@@ -29,11 +29,13 @@ _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LETTER_OF_BYTE = "".join(_ALPHABET[byte % 62] for byte in range(256)).encode()
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_LENGTH = 14
+_DRAWN_AT_ONCE = 256
 _TIME_MASK = (1 << 48) - 1
 
 _TICKS_OF_A_DAY = 24 * 3600 * 1000 * 4096
 _MADE = re.compile(r"[a-z]+_([0-9a-f]{12})[0-9A-Za-z]{14}")
 
+_drawn: list[str] = []
 _lock = threading.Lock()
 _last_tick = 0
 
@@ -64,19 +66,25 @@ def follow(*made: str) -> None:
 
 def reserve(count: int) -> tuple[int, str]:
     """For so many ascending ids, which the database makes: the number of the first one, and letters for all of them."""
-    return _reserved(count), _random(_RANDOM_LENGTH)
+    return _reserved(count), _random()
 
 
-def _random(length: int) -> str:
-    return secrets.token_bytes(length).translate(_LETTER_OF_BYTE).decode()
+def _random() -> str:
+    """Drawn for many ids at once: each system call would let another thread in."""
+    while True:
+        try:
+            return _drawn.pop()
+        except IndexError:
+            letters = secrets.token_bytes(_DRAWN_AT_ONCE * _RANDOM_LENGTH).translate(_LETTER_OF_BYTE).decode()
+            _drawn.extend(letters[at : at + _RANDOM_LENGTH] for at in range(0, len(letters), _RANDOM_LENGTH))
 
 
 def ascending(kind: IdKind) -> str:
-    return f"{PREFIXES[kind]}_{_next_tick() & _TIME_MASK:012x}{_random(_RANDOM_LENGTH)}"
+    return f"{PREFIXES[kind]}_{_next_tick() & _TIME_MASK:012x}{_random()}"
 
 
 def descending(kind: IdKind) -> str:
-    return f"{PREFIXES[kind]}_{~_next_tick() & _TIME_MASK:012x}{_random(_RANDOM_LENGTH)}"
+    return f"{PREFIXES[kind]}_{~_next_tick() & _TIME_MASK:012x}{_random()}"
 
 
 def call_id() -> str:

@@ -46,7 +46,7 @@ def _dollars(tokens: Tokens, price: Price) -> Decimal:
         (tokens.cache.read, price.cache.read),
         (tokens.cache.write, price.cache.write),
     )
-    return sum((Decimal(count) * _rate(rate) for count, rate in charges), Decimal(0)) / _MILLION
+    return sum((Decimal(count) * _rate(rate) for count, rate in charges if count and rate), Decimal(0)) / _MILLION
 
 
 def _rate(value: float) -> Decimal:
