@@ -257,12 +257,13 @@ class SessionChange:
 
 
 def _history_events(session_id: str, stored: queries.StoredMessages) -> Iterator[RenderedEvent]:
-    of_message: dict[str, list[Any]] = {message.id: [] for message in stored.messages}
+    of_message: dict[str, list[bytes]] = {}
     for part in stored.parts:
-        of_message[part.message_id].append(part)
+        message_id = part.message_id
+        of_message.setdefault(message_id, []).append(rows.part_json(session_id, message_id, part.id, part.body))
     for message in stored.messages:
-        info = rows.message_json(session_id, message.id, message.parent_id, message.body)
+        message_id = message.id
+        info = rows.message_json(session_id, message_id, message.parent_id, message.body)
         yield EventMessageUpdated.around_info(session_id, info)
-        for part in of_message[message.id]:
-            text = rows.part_json(session_id, part.message_id, part.id, part.body)
+        for text in of_message.get(message_id, ()):
             yield EventMessagePartUpdated.around_part(session_id, text)

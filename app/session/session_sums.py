@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -12,14 +11,12 @@ from app.schema.message import MessageWithParts
 from app.schema.part import CacheTokens, Part, StepFinishPart, Tokens
 from app.schema.session import Session
 from app.storage.session_head import head
-from app.storage.tables import SUM_PIECES
 
 _MOST_TOKENS, _MOST_DOLLARS = 10**12, 10**6
 """Of what one part counts for: clients store parts of their own, and the sums must fit the columns and stay exact."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(NamedTuple):
     """Its fields are the columns of the session's row, in the order of SUM_PIECES."""
 
     cost: float = 0
@@ -36,10 +33,10 @@ class Sums:
 
     def plus(self, other: "Sums", sign: int = 1) -> "Sums":
         """With a `sign` of -1 minus the other."""
-        return Sums(*(getattr(self, name) + sign * getattr(other, name) for name in SUM_PIECES))
+        return Sums(*(value + sign * added for value, added in zip(self, other, strict=True)))
 
     def columns(self) -> dict[str, Any]:
-        sums = {name: getattr(self, name) for name in SUM_PIECES}
+        sums = self._asdict()
         return {**sums, "head": head(sums)}
 
     def of_session(self) -> dict[str, Any]:
@@ -84,10 +81,7 @@ def _of_body(body: str) -> Sums:
 
 
 def _total(each: Iterable[Sums]) -> Sums:
-    total = NOTHING
-    for sums in each:
-        total = total.plus(sums)
-    return total
+    return Sums(*map(sum, zip(NOTHING, *each, strict=True)))
 
 
 def _bounded(value: Any, most: int) -> Any:
