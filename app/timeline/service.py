@@ -1,6 +1,7 @@
 """Reads sessions as the second API tells them."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ from app.timeline.journal import (
 )
 from app.util import clock
 
+KEEP_SECONDS = 30.0
+"""How long a history waits for its next page to be asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
@@ -51,6 +55,16 @@ class Admission(NamedTuple):
     promoted_seq: int | None
     delivery: Delivery
     time: int
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeHistory:
+    """All events of a session whose beginning the journal does not have. `before`: what the first of them tell, which are
+    counted; `span`: of the journal then."""
+
+    events: list[TimelineEvent]
+    before: Sequence[Happening]
+    span: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +90,28 @@ class Timeline:
         self._database = database
         self._store = store
         self._woken: set[asyncio.Event] = set()
+        self._kept: tuple[tuple[str, int], _WholeHistory] | None = None
+        """Of the session that was read last, at a revision of it: clients ask for page after page."""
         bus.notify(self._wake)
 
     async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
         """The events of a session behind a number: all, or the first, more than `most` if there are more. Raises NotFound;
         BadRequest for a number that leads nowhere any more."""
-        return await self._database.read(partial(_events, session_id=session_id, after=after, most=most))
+        of = (session_id, self._store.revision(session_id))
+        kept = self._kept[1] if self._kept and self._kept[0] == of else None
+        page, whole = await self._database.read(partial(_events, session_id=session_id, after=after, most=most, kept=kept))
+        if whole is not None and whole is not kept:
+            self._keep(of, whole)
+        return page
+
+    def _keep(self, of: tuple[str, int], whole: _WholeHistory) -> None:
+        self._kept = kept = (of, whole)
+
+        def forget() -> None:
+            if self._kept is kept:
+                self._kept = None
+
+        asyncio.get_running_loop().call_later(KEEP_SECONDS, forget)
 
     async def head(self) -> int:
         """The journal's newest number."""
@@ -212,20 +242,27 @@ async def _wait(woken: asyncio.Event, seconds: float) -> None:
             await woken.wait()
 
 
-def _events(connection: Connection, session_id: str, after: int, most: int | None) -> EventPage:
+def _events(
+    connection: Connection, session_id: str, after: int, most: int | None, kept: _WholeHistory | None
+) -> tuple[EventPage, _WholeHistory | None]:
+    """And the whole history, where the page is of it: `kept`, if that still holds."""
     _require(connection, session_id)
-    oldest, newest = queries.journal_span(connection)
+    oldest, newest = span = queries.journal_span(connection)
     at = numbers.place(after)
     if at.journal_seq >= oldest - 1 and at.journal_seq:
         journal = _journal(connection, session_id, at.journal_seq - 1)
-        return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest)
+        return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), None
+    whole = kept if kept and kept.span[0] == oldest else _whole_history(connection, session_id, span)
+    return EventPage(_behind(whole, at, after), whole.span[1]), whole
+
+
+def _whole_history(connection: Connection, session_id: str, span: tuple[int, int]) -> _WholeHistory:
     journal = _without_copies(_journal(connection, session_id, 0))
     happened = _happened(connection, session_id, queries.all_messages(connection, session_id))
     told = {named.moment for event in journal if (named := mention(event)) is not None}
     before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
     counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
-    events = [*counted, *JournalTranslation(session_id, happened).events(journal)]
-    return EventPage(_behind(events, before, at, after), newest)
+    return _WholeHistory([*counted, *JournalTranslation(session_id, happened).events(journal)], before, span)
 
 
 def _first(
@@ -241,16 +278,14 @@ def _first(
         size *= 4
 
 
-def _behind(
-    events: list[TimelineEvent], before: Sequence[Happening], at: numbers.JournalPlace, after: int
-) -> list[TimelineEvent]:
-    """`before`: what the first of the events tell. An event that the journal has forgotten is found by its digest."""
+def _behind(whole: _WholeHistory, at: numbers.JournalPlace, after: int) -> list[TimelineEvent]:
+    """An event that the journal has forgotten is found by its digest."""
     if not at.journal_seq:
-        return [event for event in events if event.durable.seq > after]
-    found = [n for n, each in enumerate(before) if numbers.digest(each.moment.record, each.type) == at.digest]
+        return whole.events[bisect_right(whole.events, after, key=lambda event: event.durable.seq) :]
+    found = [n for n, each in enumerate(whole.before) if numbers.digest(each.moment.record, each.type) == at.digest]
     if not found:
         raise BadRequest(f"The server does not remember the event {after} any more: begin again without it", ["after"], after)
-    return events[found[-1] + 1 :]
+    return whole.events[found[-1] + 1 :]
 
 
 def _without_copies(journal: list[JournalEvent]) -> list[JournalEvent]:
