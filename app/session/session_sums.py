@@ -33,7 +33,7 @@ class Sums(NamedTuple):
 
     def plus(self, other: "Sums", sign: int = 1) -> "Sums":
         """With a `sign` of -1 minus the other."""
-        return Sums(*(value + sign * added for value, added in zip(self, other, strict=True)))
+        return Sums._make(value + sign * added for value, added in zip(self, other, strict=True))
 
     def columns(self) -> dict[str, Any]:
         sums = self._asdict()
@@ -81,7 +81,7 @@ def _of_body(body: str) -> Sums:
 
 
 def _total(each: Iterable[Sums]) -> Sums:
-    return Sums(*map(sum, zip(NOTHING, *each, strict=True)))
+    return Sums._make(map(sum, zip(NOTHING, *each, strict=True)))
 
 
 def _bounded(value: Any, most: int) -> Any:

@@ -257,7 +257,7 @@ class Writer:
             waiting.done.set_result(None)
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
-        owners = self._owners(connection, changes, {})
+        owners = self._owners(connection, [change.events for change in changes], {})
         sessions: dict[str, bytes] = {}
         for group in _split_at_work(changes):
             if group[0].work:
@@ -268,16 +268,17 @@ class Writer:
                     sessions |= _stored_sessions(connection, statement, rows)
                 else:
                     connection.execute(statement, rows)
-        owners = self._owners(connection, changes, owners)
         announced = [_shown(change.events, sessions) + _written(connection, change) for change in changes]
-        return self._journal(connection, announced, owners)
+        return self._journal(connection, announced, self._owners(connection, announced, owners))
 
-    def _owners(self, connection: Connection, changes: list[Change], known: dict[str, str]) -> dict[str, str]:
-        """Whose sessions the changes announce something of. Looked up before the writes for sessions that are deleted, and after
+    def _owners(
+        self, connection: Connection, announced: Iterable[Iterable[Event | SessionEvent]], known: dict[str, str]
+    ) -> dict[str, str]:
+        """Whose sessions something is announced of. Looked up before the writes for sessions that are deleted, and after
         them for new ones."""
         if not self.has_owners:
             return known
-        unknown = {event.session_id for change in changes for event in change.events if event.session_id} - known.keys()
+        unknown = {event.session_id for events in announced for event in events if event.session_id} - known.keys()
         return known | queries.owners(connection, unknown) if unknown else known
 
     def _check_leases(self, connection: Connection, leases: set[Lease]) -> None:

@@ -57,6 +57,15 @@ async def test_what_is_searched_is_copied(talked: Sessions) -> None:
     assert texts[fork.id] == texts["ses_1"][:4] and len(texts["ses_1"]) == 6
 
 
+async def test_a_fork_and_what_is_announced_of_it_are_whose_the_session_is(talked: Sessions) -> None:
+    await talked.store.update_session("ses_1", "/d", lambda session: session.model_copy(update={"owner": "anna"}))
+    talked.store.note_owners()
+    talked.storage.bus.published.clear()
+    fork = await talked.forks.fork(PLACE, "ses_1", None)
+    assert fork.owner == "anna"
+    assert [event.owner for event in talked.storage.bus.published] == 12 * ["anna"]
+
+
 async def test_answers_point_at_the_copies_of_their_prompts(talked: Sessions) -> None:
     copy = await talked.read((await talked.forks.fork(PLACE, "ses_1", None)).id)
     assert [message["info"].get("parentID") for message in copy] == [None, copy[0]["info"]["id"], None, copy[2]["info"]["id"]]
