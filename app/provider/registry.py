@@ -14,8 +14,6 @@ from app.provider.base import ModelRequest, Provider, ProviderFailure, StreamEve
 from app.provider.metered import MeteredProvider
 from app.provider.models import known_providers as npm
 from app.provider.observed import ObservedProvider
-from app.provider.scripted.adapter import load_script
-from app.provider.scripted.rules import rules_provider
 from app.provider.secrets import redact
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
@@ -143,5 +141,8 @@ def _make_adapter(endpoint: Endpoint) -> Provider:
 @cache
 def shared_scripted() -> Provider:
     """One instance per process, so that the turns of a script file are played once. Raises ScriptError."""
+    from app.provider.scripted.adapter import load_script
+    from app.provider.scripted.rules import rules_provider
+
     script = os.environ.get("OPENSESSION_SCRIPT")
     return rules_provider(load_script(Path(script)) if script else None)

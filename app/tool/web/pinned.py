@@ -3,13 +3,14 @@
 import ssl
 from collections.abc import Callable
 from functools import cache
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
 from app.tool.web import addresses
 from app.tool.web.addresses import Address, Resolve
 
 if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
     import httpx
 
 
@@ -91,8 +92,10 @@ class PinnedRequests:
         return found
 
 
-def _no_cookies() -> CookieJar:
+def _no_cookies() -> "CookieJar":
     """httpx stores cookies by the host in the URL, here an address: hosts with the same address would receive each other's."""
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
     return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
 
 
