@@ -25,6 +25,7 @@ const store = new Store();
 const reader = new Reader(api, store);
 let providers = [];
 let commands = [];
+let sharing = true;
 let [wanted, place] = addressed();
 let opened = Promise.withResolvers();
 
@@ -46,7 +47,7 @@ const composer = new Composer({
   run: (name, text, chosen) => (name in OWN_COMMANDS && store.open ? runOwn(name) : actions.sendCommand(name, text, chosen)),
   commands: () => [
     ...commands,
-    ...Object.entries(store.open ? OWN_COMMANDS : {}).map(([name, { description }]) => ({ name, description })),
+    ...(store.open ? ownCommands() : []).map(([name, { description }]) => ({ name, description })),
   ],
   findFiles: (text) => api.findFiles(text),
 });
@@ -80,6 +81,15 @@ const OWN_COMMANDS = {
   share: { description: 'Share the session', run: () => actions.share() },
   undo: { description: 'Revert the last prompt', run: () => actions.undo() },
 };
+
+function ownCommands() {
+  return Object.entries(OWN_COMMANDS).filter(([name]) => name !== 'share' || sharable());
+}
+
+/** A link that there is can be taken back where sharing is turned off. */
+function sharable() {
+  return sharing || Boolean(store.open.info.share);
+}
 
 /** The prompt is done with, whatever becomes of the dialog that a command may open. */
 async function runOwn(name) {
@@ -222,7 +232,7 @@ new Menu(byID('open-menu'), () => [
   { label: 'Fork', run: OWN_COMMANDS.fork.run },
   { label: 'Compact', run: OWN_COMMANDS.compact.run },
   { label: 'Undo last prompt…', hint: 'u', run: OWN_COMMANDS.undo.run },
-  { label: store.open.info.share ? 'Share link…' : 'Share', run: OWN_COMMANDS.share.run },
+  ...(sharable() ? [{ label: store.open.info.share ? 'Share link…' : 'Share', run: OWN_COMMANDS.share.run }] : []),
   { label: 'Delete…', kind: 'danger', run: () => actions.remove() },
 ]);
 
@@ -301,6 +311,7 @@ async function start() {
   const [agents, connected, known, config] = await Promise.all([api.agents(), api.providers(), api.commands(), api.config()]);
   ({ providers } = connected);
   commands = known;
+  sharing = config.share !== 'disabled';
   composer.offer(agents, providers);
   composer.choose({ agent: config.default_agent, model: configuredModel(config, connected) });
   document.body.classList.toggle(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import httpx
 from page_desk import Desk
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 READ = ("read", {"filePath": "a.txt"})
 EDIT = ("edit", {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"})
@@ -218,3 +218,21 @@ def test_a_shared_session_is_read_by_its_link_until_it_is_unshared(desk: Desk, n
     expect(visitor.page.get_by_role("heading", level=2)).to_have_text("This link is no longer shared")
     assert [line for line in visitor.noise if "404" not in line] == []
     visitor.noise.clear()
+
+
+def test_sharing_is_not_offered_where_it_is_turned_off(desk: Desk) -> None:
+    def turned_off(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "share": "disabled"})
+
+    desk.page.route("**/config", turned_off)
+    desk.page.reload()
+    desk.say("hi", ["Hello."])
+    expect(desk.answer).to_contain_text("Hello.")
+    desk.button("Session menu").click()
+    expect(desk.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
+    expect(desk.page.get_by_role("menuitem", name="Share")).to_have_count(0)
+    desk.page.keyboard.press("Escape")
+    desk.prompt.press_sequentially("/")
+    expect(desk.page.get_by_role("option", name="/rename")).to_be_visible()
+    expect(desk.page.get_by_role("option", name="/share")).to_have_count(0)
