@@ -15,6 +15,7 @@ from app.api.share import public_base
 from app.mcp import signing_in
 from app.mcp.redirect import CALLBACK_PATH
 from app.mcp.servers import McpServers
+from app.mcp.sign_in import state_of
 from app.mcp.values import ServerResource
 from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
@@ -30,9 +31,10 @@ class NewServer(Wire):
 
 
 class SignInPage(Wire):
-    """Where the user signs in; empty when there is no need to."""
+    """Where the user signs in, and the state that the browser comes back with; empty when there is no need to."""
 
     authorization_url: str
+    oauth_state: str
 
 
 class SignInCode(Wire):
@@ -82,7 +84,7 @@ async def disconnect(servers: Servers, name: NamePath) -> Response:
 @routes.post("/mcp/{name}/auth", operation_id="mcp.auth.start", response_model=SignInPage, responses=documented(404))
 async def start_sign_in(servers: Servers, name: NamePath, request: ServerRequest) -> Response:
     page = await signing_in.start(servers, name, _redirect_uri(request))
-    return wire(SignInPage(authorization_url=page))
+    return wire(SignInPage(authorization_url=page, oauth_state=state_of(page) or ""))
 
 
 @routes.post("/mcp/{name}/auth/callback", operation_id="mcp.auth.callback", response_model=MCPStatus, responses=documented(404))

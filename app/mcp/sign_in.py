@@ -6,6 +6,11 @@ from urllib.parse import parse_qs, urlsplit
 from app.mcp.values import McpFailure
 
 
+def state_of(page: str) -> str | None:
+    """That the address of a sign-in page has."""
+    return parse_qs(urlsplit(page).query).get("state", [None])[0]
+
+
 class SignIn:
     """`address` is the page to open, once it is known; the browser comes back to `redirect_uri` with a code."""
 
@@ -19,9 +24,7 @@ class SignIn:
     @property
     def state(self) -> str | None:
         """What the browser must bring back, so that nobody else's code is taken."""
-        if not self.address.done():
-            return None
-        return parse_qs(urlsplit(self.address.result()).query).get("state", [None])[0]
+        return state_of(self.address.result()) if self.address.done() else None
 
     def finish(self, code: str, issuer: str | None = None) -> None:
         if not self.answer.done():

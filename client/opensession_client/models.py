@@ -2058,9 +2058,10 @@ class SignInCode(Wire):
 
 
 class SignInPage(Wire):
-    """Where the user signs in; empty when there is no need to."""
+    """Where the user signs in, and the state that the browser comes back with; empty when there is no need to."""
 
     authorization_url: Annotated[str, Field(alias="authorizationUrl")]
+    oauth_state: Annotated[str, Field(alias="oauthState")]
 
 
 class Skill(Wire):

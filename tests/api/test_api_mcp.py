@@ -131,7 +131,7 @@ async def test_the_user_signs_in_in_the_browser(app: RunningApp) -> None:
         assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
         assert (await app.get("/mcp"))["web"] == CONNECTED
         assert (app.data_dir / "mcp-auth.json").stat().st_mode & 0o777 == 0o600
-        assert await app.post("/mcp/web/auth") == {"authorizationUrl": ""}
+        assert await app.post("/mcp/web/auth") == {"authorizationUrl": "", "oauthState": ""}
         assert await app.call("DELETE", "/mcp/web/auth") == {"success": True}
         assert (await app.get("/mcp"))["web"] == {"status": "needs_auth"}
 
@@ -185,8 +185,9 @@ async def test_a_port_for_the_sign_in_that_is_taken_is_named(app: RunningApp) ->
 async def test_a_refused_sign_in_and_a_foreign_state_connect_nothing(app: RunningApp) -> None:
     with over_http("oauth") as url:
         await remote(app, url)
-        page = (await app.post("/mcp/web/auth"))["authorizationUrl"]
-        state = parse_qs(urlsplit(page).query)["state"][0]
+        begun = await app.post("/mcp/web/auth")
+        state = begun["oauthState"]
+        assert parse_qs(urlsplit(begun["authorizationUrl"]).query)["state"] == [state]
         assert (await app.client.get("/mcp/oauth/callback?code=x&state=foreign")).status_code == 404
         refused = await app.client.get(f"/mcp/oauth/callback?state={state}&error=<denied>")
         assert refused.status_code == 400 and "&lt;denied&gt;" in refused.text

@@ -70,15 +70,23 @@ def listed() -> dict[str, str]:
     return dict(re.findall(r"^\| `(.+?)` \| (.+?) \|$", page.partition(f"{SECTION}\n")[2].partition("\n## ")[0], re.MULTILINE))
 
 
-def is_listed(line: str) -> bool:
-    return any(re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), line) for pattern in listed())
-
-
 def filled(path: str) -> str:
     """The path of a request, with something in the place of each parameter."""
     request_id = "per_1" if "permission" in path else "que_1"
     values = {**PATH_VALUES, "requestID": request_id}
     return re.sub(r"\{(\w+)\}", lambda name: values.get(name[1], "text"), path)
+
+
+async def test_what_is_sent_is_used_refused_or_listed(app: RunningApp) -> None:
+    found = [
+        line
+        for api in map(described, DESCRIPTIONS)
+        for line in (*await dropped_fields(app, api), *unused_fields(api), *await unused_parameters(app, api))
+    ]
+    rows = {row: re.compile(re.escape(row).replace(r"\*", ".*")) for row in listed()}
+    assert [line for line in found if not any(row.fullmatch(line) for row in rows.values())] == [], "use them, or list them"
+    assert [name for name, row in rows.items() if not any(map(row.fullmatch, found))] == [], "delete the rows of these"
+    assert all(len(reason) > 20 for reason in listed().values())
 
 
 # Bodies.
@@ -113,10 +121,6 @@ def told(error: Json) -> Any:
     return [errors, error.get("message"), error.get("field")]
 
 
-async def test_every_field_of_a_body_is_read_or_listed(app: RunningApp, theirs: Json) -> None:
-    assert [line for line in await dropped_fields(app, theirs) if not is_listed(line)] == []
-
-
 async def test_a_field_that_is_dropped_is_found(app: RunningApp) -> None:
     schema = {"type": "object", "properties": {"title": {"type": "string"}, "unheard": {"type": "string"}}}
     body = {"content": {"application/json": {"schema": schema}}}
@@ -138,16 +142,15 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", lambda letter: f"_{letter[1].lower()}", name.replace("ID", "Id").replace("URL", "Url"))
 
 
-def test_every_field_of_a_body_is_used_or_listed(theirs: Json) -> None:
-    """By its name in the program."""
-    unused = [
-        line
-        for (method, path), operation in operations(theirs).items()
+def unused_fields(api: Json) -> list[str]:
+    """Those whose name the program does not know."""
+    return [
+        f"{method} {operation['path']} {field}"
+        for (method, path), operation in operations(api).items()
         if not path.endswith("/config")
-        for field, _ in spoiled_bodies(theirs, content(operation.get("requestBody", {})))
-        if not is_used(field) and not is_listed(line := f"{method} {operation['path']} {field}")
+        for field, _ in spoiled_bodies(api, content(operation.get("requestBody", {})))
+        if not is_used(field)
     ]
-    assert unused == []
 
 
 def is_used(field: str) -> bool:
@@ -205,28 +208,9 @@ async def is_refused_query(app: RunningApp, method: str, path: str, name: str) -
     return answer.status_code in (400, 404) and "wrk_1" in answer.text
 
 
-async def test_every_query_parameter_is_used_refused_or_listed(app: RunningApp, theirs: Json) -> None:
-    assert [line for line in await unused_parameters(app, theirs) if not is_listed(line)] == []
-
-
 async def test_a_query_parameter_that_is_not_used_is_found(app: RunningApp) -> None:
     parameters = [{"in": "query", "name": name} for name in ("limit", "unheard")]
     assert await unused_parameters(app, {"paths": {"/session": {"get": {"parameters": parameters}}}}) == ["GET /session ?unheard"]
-
-
-async def test_what_is_listed_changes_nothing(app: RunningApp) -> None:
-    apis = [described(version) for version in DESCRIPTIONS]
-    found = [line for api in apis for line in [*await dropped_fields(app, api), *await unused_parameters(app, api)]]
-    found += [
-        f"{method} {operation['path']} {field}"
-        for api in apis
-        for (method, path), operation in operations(api).items()
-        for field, _ in spoiled_bodies(api, content(operation.get("requestBody", {})))
-        if not is_used(field)
-    ]
-    patterns = [re.escape(row).replace(r"\*", ".*") for row in listed()]
-    assert [row for row in patterns if not any(re.fullmatch(row, line) for line in found)] == [], "delete the rows of these"
-    assert all(len(reason) > 20 for reason in listed().values())
 
 
 # The configuration.
