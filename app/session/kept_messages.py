@@ -51,6 +51,10 @@ class KeptMessages:
         self._keep(session_id, found[:-1])
         return [kept.message for kept in found]
 
+    def count(self, session_id: str) -> int:
+        """How many messages of a conversation are kept."""
+        return len(self._sessions[session_id].messages) if session_id in self._sessions else 0
+
     def _keep(self, session_id: str, found: list[_Kept]) -> None:
         self.forget(session_id)
         complete = {kept.message.info.id: kept for kept in found if _is_complete(kept.message)}

@@ -395,7 +395,9 @@ class Store:
 
     async def conversation(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
         """The session and its live messages, as of one moment. Messages that are complete are not to be changed."""
-        body, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
+        short = None
+        if self._kept.count(session_id) <= SHORT_HISTORY:
+            body, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
         if short is None:
             body, stored = await self._database.read(partial(_both, session_id, queries.live_messages))
         else:

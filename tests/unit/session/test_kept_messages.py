@@ -2,11 +2,13 @@
 
 from weakref import ref
 
+from database_meter import metered
 from session_parts import DIRECTORY, Sessions, assistant, text_part, user
 
 from app.schema.message import AssistantTime, MessageWithParts
 from app.schema.part import TextPart
 from app.session.kept_messages import KeptMessages
+from app.session.store import SHORT_HISTORY
 from app.storage import queries
 
 
@@ -60,6 +62,17 @@ async def test_an_answer_that_is_not_complete_is_not_kept(sessions: Sessions) ->
     before = await conversation(sessions)
     after = await conversation(sessions)
     assert [later is earlier for earlier, later in zip(before, after, strict=True)] == [True, True, False, False]
+
+
+async def test_a_conversation_that_was_long_is_not_taken_for_a_short_one(sessions: Sessions) -> None:
+    for number in range(1, SHORT_HISTORY // 2 + 2):
+        await put_turn(sessions, number)
+    with metered() as spent:
+        first = await conversation(sessions)
+        looked_at = spent.statements
+        again = await conversation(sessions)
+    assert again == first and len(first) > SHORT_HISTORY
+    assert spent.statements - looked_at < looked_at
 
 
 async def test_no_more_is_kept_than_may_be(sessions: Sessions) -> None:
