@@ -59,7 +59,7 @@ def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
         adapter=adapter_of(model),
         provider_id=info.id,
         api_key=options.get("apiKey") or info.key,
-        base_url=options.get("baseURL") or model.api.url,
+        base_url=options.get("baseURL") or model.api.url or None,
         headers=dict(options.get("headers") or {}),
         options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
     )

@@ -11,7 +11,7 @@ class ModelApi(Wire):
     """`id` is the name the provider's API knows, `npm` names the adapter as OpenCode's config does."""
 
     id: str
-    url: str | None = None
+    url: str = ""
     npm: str
 
 

@@ -4,24 +4,20 @@ The long form, with OPENSESSION_LONG=1: OpenCode needs a minute of CPU. OPENCODE
 """
 
 import asyncio
-import json
-import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from beside import STREAMS, Side, comparable, differences, told
+from beside import STREAMS, Side, comparable, differences, opencode, this_server, told
 from long_form import LONG
-from model_server import ModelServer, Pause, Reasoning, Refusal, model_server
-from running_server import RunningServer, free_port, new_workspace, serving_again, skip_or_fail, this_checkout
+from model_server import ModelServer, Pause, Reasoning, Refusal
+from running_server import RunningServer
 
 pytestmark = pytest.mark.skipif(not LONG, reason="OpenCode takes a minute of CPU: OPENSESSION_LONG=1")
 
-OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")}
 Facts = dict[str, Any]
 Scenario = Callable[[Side], Awaitable[Facts]]
 SCENARIOS: dict[str, Scenario] = {}
@@ -36,6 +32,7 @@ NO_SESSION, NO_MESSAGE = "ses_0000000000000000000000000", "msg_000000000000AAAAA
 _TEXTS = "system prompts and the texts of tools are our own words, in OpenCode 1.1's form"
 _DIFFS = "a prompt that changed no file has no `summary.diffs`"
 _READ = "what the read tool shows has the form of OpenCode 1.1"
+_SECOND = "OpenCode's second API has tools of its own; here those of the first answer"
 
 DIFFERENCES = {
     "*.tokens.total": "the sum of the others, which OpenCode 1.1 does not send",
@@ -59,11 +56,20 @@ DIFFERENCES = {
     "asked.patterns.*": "a command without where its output goes, as in 1.1; a redirect out of the project asks on its own",
     "*child*.permission*": "a subagent's session has the rules that hold for it, its parent's too",
     "forked.*.body.tokens.*": "a fork counts what its messages took",
+    "forked.*.body.cost": "the same",
     "*.state.status": "an aborted command is a failed call, as in 1.1; in 1.18 a completed one",
     "*.state.metadata.exit": "the same",
     "*.state.metadata.truncated": "the same",
     "created2.body.data.title": "the default title names the time",
     "messages2.*.content.*.id": "a text has the id of its part",
+    "history.*.data.textID": "the same",
+    "history.*.data.snapshot": "a step is told of before its snapshot is taken: its message has it",
+    "history.*.data.text": "arguments of a call are told as JSON without blanks",
+    "history.*.data.cost": "OpenCode's second API counts no costs",
+    "messages2.*.cost": "the same",
+    "*.structured.*": _SECOND,
+    "*.outputPaths": _SECOND,
+    "*.content.length": _SECOND,
 }
 """By place, over the scenario's facts: what is otherwise here, and why."""
 
@@ -348,51 +354,23 @@ def _without_words(answer: Any) -> Any:
 
 @scenario
 async def second_api(side: Side) -> Facts:
-    side.model.play(["Words."])
+    side.model.play([PAUSE, ("read", {"filePath": side.file("a.txt"), "path": side.file("a.txt")})], ["Words."])
     created = await side.post("/api/session", {"agent": "build", "model": {"providerID": "fake", "id": "main"}})
     session = created["body"]["data"]["id"]
     prompted = await side.post(f"/api/session/{session}/prompt", {"prompt": {"text": "Hi"}})
 
     async def answered() -> Any:
         messages = (await side.get(f"/api/session/{session}/message?order=asc"))["data"]
-        return messages if messages and messages[-1]["time"].get("completed") else None
+        return messages if len(messages) == 3 and messages[-1]["time"].get("completed") else None
 
-    for data in (created, prompted):
-        data["body"]["data"].pop("admittedSeq", None)
-    return {"created2": created, "prompted": prompted, "messages2": await side.until(answered)}
-
-
-def program(node_modules: Path) -> Path:
-    named = os.environ.get("OPENCODE_PROGRAM")
-    found = Path(named) if named else node_modules / "node_modules" / "opencode-linux-x64-newer" / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("OpenCode's program is not there: npm installs it for Linux on x86-64 only")
-    return found
-
-
-@contextmanager
-def asked_of(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[tuple[RunningServer, ModelServer]]:
-    """A server in a workspace that names its own model."""
-    with model_server() as model:
-        commands = {"hello": {"template": "Say hello to $ARGUMENTS", "description": "greets"}}
-        content = {**model.config(), "share": "disabled", "permission": {"bash": "ask"}, "command": commands}
-        (new_workspace(directory / "workspace") / "opencode.json").write_text(json.dumps(content))
-        models = directory / "home" / ".cache" / "opencode" / "models.json"
-        models.parent.mkdir(parents=True)
-        with serving_again(command, directory, free_port(), environment | {"SHELL": "/bin/sh"}) as running:
-            models.write_text("{}")  # OpenCode empties the directory when it starts for the first time
-            yield running, model
+    facts = {"created2": created, "prompted": prompted, "messages2": await side.until(answered)}
+    return facts | {"history": (await side.get(f"/api/session/{session}/history"))["data"]}
 
 
 @pytest.fixture(scope="module")
 def recorded(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, Facts]:
     """Of each scenario what OpenCode and what this server answered and announced."""
-    real = [str(program(node_modules)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"]
-    command, environment = this_checkout()
-    with (
-        asked_of(real, tmp_path_factory.mktemp("opencode"), OFFLINE) as theirs,
-        asked_of(command, tmp_path_factory.mktemp("here"), environment) as ours,
-    ):
+    with opencode(node_modules, tmp_path_factory) as theirs, this_server(tmp_path_factory) as ours:
         return asyncio.run(run_both(theirs, ours))
 
 

@@ -55,8 +55,6 @@ REFUSED = {
 """Methods that answer an error here, and why."""
 
 OTHER_SHAPES = {
-    "provider.list": "a model of a provider without an address has no `api.url`, nor has OpenCode's",
-    "config.providers": "the same",
     "global.event server.connected": "it is of no directory, nor is OpenCode's",
     "global.event project.updated": "the same",
     "v2.event.subscribe server.instance.disposed": "OpenCode does not send it there; here every client hears of it",

@@ -36,7 +36,6 @@ OTHER_SHAPES = {
     "* session.shell assistant": "the types promise the message alone; OpenCode sends it with its parts, and so does this server",
     "* session.prompt user": "with `noReply` the user's message is the answer, as it is OpenCode's",
     "* provider.list": "the types promise the catalogue's shape; OpenCode sends providers as in config.providers",
-    "* config.providers": "a model of a provider without an address has no `api.url`, nor has OpenCode's",
     "* global.event server.connected": "it is of no directory, nor is OpenCode's",
     "* global.event project.updated": "it is of no directory, nor is OpenCode's",
     "* pty.connect": "the SDK makes no WebSocket of it, so it is told to",

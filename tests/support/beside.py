@@ -6,21 +6,24 @@ difference.
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from model_server import ModelServer
+import pytest
+from model_server import ModelServer, model_server
+from running_server import RunningServer, free_port, new_workspace, serving_again, skip_or_fail, this_checkout
 
 STREAMS = ("/event", "/global/event")
 PATIENCE_SECONDS = 60
 _ID = re.compile(r"\b(ses|msg|prt|per|que|evt|call|tool)_[0-9A-Za-z]{1,40}\b")
 _HASH = re.compile(r"\b[0-9a-f]{40}\b")
-_OWN = {"slug", "version", "callID", "date", "ref"}
+_OWN = {"slug", "version", "callID", "date", "ref", "seq", "admittedSeq", "promotedSeq"}
 """Keys whose values each server makes up."""
 
 
@@ -162,7 +165,7 @@ def told(events: list[dict[str, Any]]) -> dict[str, Any]:
     order: dict[tuple[str, str], None] = {}
     for event in events:
         kind, subject = _kind(event.get("payload", event))
-        keys.setdefault(kind, {}).update(_keys(event))
+        keys.setdefault(kind, {}).update(json_types(event))
         if subject is not None:
             order[kind, subject] = None
     return {"keys": keys, "order": [kind for kind, _ in order]}
@@ -189,16 +192,63 @@ def _kind(event: dict[str, Any]) -> tuple[str, str | None]:
     return kind, None
 
 
-def _keys(value: Any, place: str = "") -> dict[str, str]:
+def json_types(value: Any, place: str = "") -> dict[str, str]:
     """By place the JSON type."""
     if isinstance(value, list):
-        return {key: kind for each in value for key, kind in _keys(each, f"{place}[]").items()}
+        return {key: kind for each in value for key, kind in json_types(each, f"{place}[]").items()}
     if not isinstance(value, dict):
         return {}
     own = {f"{place}.{name}": _json_type(each) for name, each in value.items()}
-    return own | {key: kind for name, each in value.items() for key, kind in _keys(each, f"{place}.{name}").items()}
+    return own | {key: kind for name, each in value.items() for key, kind in json_types(each, f"{place}.{name}").items()}
 
 
 def _json_type(value: Any) -> str:
     names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
     return names.get(type(value), "number")
+
+
+_OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")}
+
+
+def _program(node_modules: Path) -> Path:
+    named = os.environ.get("OPENCODE_PROGRAM")
+    found = Path(named) if named else node_modules / "node_modules" / "opencode-linux-x64-newer" / "bin" / "opencode"
+    if not found.exists():
+        skip_or_fail("OpenCode's program is not there: npm installs it for Linux on x86-64 only")
+    return found
+
+
+def _configuration(model: ModelServer) -> dict[str, Any]:
+    """With a price, so that costs can be compared."""
+    config = model.config()
+    config["provider"]["fake"]["models"]["main"]["cost"] = {"input": 3, "output": 15}
+    return config
+
+
+@contextmanager
+def _asked_of(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[tuple[RunningServer, ModelServer]]:
+    """A server in a workspace that names its own model."""
+    with model_server() as model:
+        commands = {name: {"template": "Say hello to $ARGUMENTS", "description": "greets"} for name in ("hello", "greet")}
+        content = {**_configuration(model), "share": "disabled", "permission": {"bash": "ask"}, "command": commands}
+        (new_workspace(directory / "workspace") / "opencode.json").write_text(json.dumps(content))
+        models = directory / "home" / ".cache" / "opencode" / "models.json"
+        models.parent.mkdir(parents=True)
+        with serving_again(command, directory, free_port(), environment | {"SHELL": "/bin/sh"}) as running:
+            models.write_text("{}")  # OpenCode empties the directory when it starts for the first time
+            yield running, model
+
+
+@contextmanager
+def opencode(node_modules: Path, directories: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, ModelServer]]:
+    """OpenCode 1.18.33: the binary that OPENCODE_PROGRAM names, else the one that npm installed."""
+    command = [str(_program(node_modules)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"]
+    with _asked_of(command, directories.mktemp("opencode"), _OFFLINE) as server:
+        yield server
+
+
+@contextmanager
+def this_server(directories: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, ModelServer]]:
+    command, environment = this_checkout()
+    with _asked_of(command, directories.mktemp("here"), environment) as server:
+        yield server

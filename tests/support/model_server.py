@@ -84,6 +84,10 @@ class ModelServer:
         provider = {"npm": "@ai-sdk/openai-compatible", "name": "Fake", "options": {"baseURL": self.url, "apiKey": "k"}}
         return {"model": "fake/main", "small_model": "fake/title", "provider": {"fake": {**provider, "models": models}}}
 
+    def note(self, request: dict[str, Any], traceparent: str | None) -> None:
+        self.traceparents.append(traceparent)
+        (self.title_requests if request["model"] == "title" else self.requests).append(request)
+
     def answer(self, request: dict[str, Any]) -> list[Step]:
         """What the model says to the body of a request."""
         if request["model"] == "title":
@@ -125,6 +129,14 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
     yield None
 
 
+def scripted(turn: list[dict[str, Any]]) -> list[Step]:
+    """A turn that a program in another language posted to /script."""
+    return [
+        (step["tool"], step["args"]) if "tool" in step else Reasoning(step["reasoning"]) if "reasoning" in step else step["text"]
+        for step in turn
+    ]
+
+
 def choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
@@ -137,8 +149,12 @@ def model_server(make: Callable[[int], Model] = ModelServer) -> Iterator[Model]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            model.traceparents.append(self.headers.get("traceparent"))
-            (model.title_requests if body["model"] == "title" else model.requests).append(body)
+            if self.path == "/script":
+                model.play(*map(scripted, body["turns"]))
+                self.send_response(204)
+                self.end_headers()
+                return
+            model.note(body, self.headers.get("traceparent"))
             turn = model.answer(body)
             time.sleep(model.think_seconds)
             refusal = next((step for step in turn if isinstance(step, Refusal)), None)

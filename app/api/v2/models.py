@@ -138,7 +138,7 @@ def _provider(info: ProviderInfo) -> ProviderV2Info:
         id=info.id,
         integration_id=info.id if info.env else None,
         name=info.name,
-        api=ProviderAISDK(package=api.npm, url=info.options.get("baseURL") or api.url, settings=info.options),
+        api=ProviderAISDK(package=api.npm, url=info.options.get("baseURL") or api.url or None, settings=info.options),
         request=ProviderRequest(headers=info.options.get("headers") or {}),
     )
 
@@ -157,7 +157,7 @@ def _model(provider: ProviderInfo, model: Model) -> ModelV2Info:
         api=ModelApiV2(
             id=model.api.id,
             package=model.api.npm,
-            url=provider.options.get("baseURL") or model.api.url,
+            url=provider.options.get("baseURL") or model.api.url or None,
             settings=provider.options,
         ),
         capabilities=ModelCapabilities(

@@ -131,7 +131,7 @@ def _model(provider: KnownProvider, listed: ModelInfo) -> Model:
     return Model(
         id=listed.id,
         provider_id=provider.id,
-        api=ModelApi(id=listed.id, url=provider.url, npm=provider.npm),
+        api=ModelApi(id=listed.id, url=provider.url or "", npm=provider.npm),
         name=listed.name or listed.id,
         capabilities=family.capabilities(),
         cost=_cost(_prices_today(listed)),

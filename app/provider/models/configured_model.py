@@ -60,7 +60,7 @@ def _api(
     known_url = listed.api.url if listed else provider.url if provider else None
     return ModelApi(
         id=fields.get("id") or (listed.api.id if listed else model_id),
-        url=own.get("api") or entry.get("api") or known_url,
+        url=own.get("api") or entry.get("api") or known_url or "",
         npm=own_npm or known_npm,
     )
 

@@ -51,7 +51,7 @@ def listed(provider: KnownProvider, model_id: str, status: Any) -> Model:
     return Model(
         id=model_id,
         provider_id=provider.id,
-        api=ModelApi(id=model_id, url=provider.url, npm=provider.npm),
+        api=ModelApi(id=model_id, url=provider.url or "", npm=provider.npm),
         name=model_id.title(),
         capabilities=Capabilities(temperature=True, reasoning=True),
         cost=ModelPrice(input=1, output=2, cache=CachePrice(read=0.1), experimental_over_200k=Price(input=3, output=4)),
@@ -125,7 +125,7 @@ def test_a_model_that_nobody_knows_gets_defaults():
     assert model.wire() == {
         "id": "main",
         "providerID": "fake",
-        "api": {"id": "main", "npm": "@ai-sdk/openai-compatible"},
+        "api": {"id": "main", "url": "", "npm": "@ai-sdk/openai-compatible"},
         "name": "Main",
         "family": "",
         "capabilities": {

@@ -13,7 +13,7 @@ from app.schema.model import Model, ModelApi, ProviderInfo
 
 
 def model(model_id: str = "m", package: str = npm.OPENAI_COMPATIBLE, provider: str = "p", url: str | None = None) -> Model:
-    return Model(id=model_id, provider_id=provider, api=ModelApi(id=model_id, npm=package, url=url), name=model_id)
+    return Model(id=model_id, provider_id=provider, api=ModelApi(id=model_id, npm=package, url=url or ""), name=model_id)
 
 
 def info(*models: Model, key: str | None = None, **options: Any) -> ProviderInfo:
