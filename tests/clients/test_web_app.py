@@ -245,7 +245,7 @@ def test_sessions_are_renamed_archived_and_deleted(app: WebApp, server: RunningS
     expect(app.page.get_by_role("heading", name="A name of mine")).to_be_visible()
     app.sessions().get_by_text("A name of mine").click()
     app.choose("Archive")
-    expect(app.page.get_by_role("link", name="A name of mine")).to_have_count(0)
+    expect(app.page.get_by_role("heading", name="A name of mine")).to_have_count(0)
     expect(app.sessions().get_by_text("A name of mine")).to_have_count(0)
     app.new_session()
     app.say("Hi again", ["Hello again."])
