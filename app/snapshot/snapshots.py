@@ -50,9 +50,11 @@ _STATS_AT_ONCE = 100
 
 
 def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:
-    """Each checkout of a project has its own repository, because checkouts cannot share an index."""
-    name = hashlib.sha256(str(worktree).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return data_dir / "snapshot" / project_id / name
+    """Each checkout of a project has its own repository, because checkouts cannot share an index. It stands where OpenCode
+    has it, for editors' plugins that read it; one that was made under the former name keeps that."""
+    project, path = data_dir / "snapshot" / project_id, str(worktree).encode("utf-8", "surrogateescape")
+    former = project / hashlib.sha256(path).hexdigest()[:16]
+    return former if former.exists() else project / hashlib.sha1(path, usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -153,32 +153,32 @@ def driven(
 def test_a_prompt_is_sent_by_the_terminal_client(driven: Driven) -> None:
     driven.prompt("Explain @this ", ["It holds two words."])
     driven.shown.wait_for("┃  Explain a.txt:L1", without="It holds two words.")
-    driven.editor.do("require('opencode').command('prompt.submit')")
-    driven.shown.wait_for("It holds two words.")
-    driven.editor.wait_for("vim.tbl_contains(events, 'session.idle')")
+    with driven.editor.until("session.idle"):
+        driven.editor.do("require('opencode').command('prompt.submit')")
+        driven.shown.wait_for("It holds two words.")
     assert driven.proxy.refused() == []
 
 
 def test_a_request_for_permission_is_answered_in_the_editor(driven: Driven) -> None:
     before = driven.editor.lua("#asked")
-    driven.prompt("Run it", [("bash", {"command": "echo allowed", "description": "Says so"})], ["It ran."])
-    driven.editor.wait_for(f"#asked > {before}")
-    assert driven.editor.lua("asked[#asked].prompt") == "Permit opencode to: bash echo allowed?: "
-    driven.editor.choose(driven.editor.lua("asked[#asked].shown"), "Once")
-    driven.shown.wait_for("It ran.")
+    with driven.editor.until("session.idle"):
+        driven.prompt("Run it", [("bash", {"command": "echo allowed", "description": "Says so"})], ["It ran."])
+        driven.editor.wait_for(f"#asked > {before}")
+        assert driven.editor.lua("asked[#asked].prompt") == "Permit opencode to: bash echo allowed?: "
+        driven.editor.choose(driven.editor.lua("asked[#asked].shown"), "Once")
+        driven.shown.wait_for("It ran.")
     assert driven.proxy.refused() == []
 
 
 @pytest.mark.parametrize(("key", "becomes"), [("dr", "hello"), ("da", "goodbye")])
 def test_an_edit_is_shown_as_a_diff_and_refused_or_accepted(driven: Driven, key: str, becomes: str) -> None:
-    idle = driven.editor.count("session.idle")
-    driven.prompt("Edit it", *driven.edits("hello", "goodbye"))
-    driven.editor.wait_for("#vim.api.nvim_list_tabpages() > 1 and vim.wo.diff")
-    assert driven.editor.lua("vim.api.nvim_buf_get_lines(0, 0, -1, false)") == ["goodbye", "world"]
-    driven.editor.do(f"vim.api.nvim_feedkeys('{key}', 'xt', false)")
-    driven.editor.wait_for("#vim.api.nvim_list_tabpages() == 1")
-    driven.editor.wait_for(f"vim.fn.getbufline('a.txt', 1)[1] == '{becomes}'")
-    driven.editor.wait_for(f"#vim.tbl_filter(function(type) return type == 'session.idle' end, events) > {idle}")
+    with driven.editor.until("session.idle"):
+        driven.prompt("Edit it", *driven.edits("hello", "goodbye"))
+        driven.editor.wait_for("#vim.api.nvim_list_tabpages() > 1 and vim.wo.diff")
+        assert driven.editor.lua("vim.api.nvim_buf_get_lines(0, 0, -1, false)") == ["goodbye", "world"]
+        driven.editor.do(f"vim.api.nvim_feedkeys('{key}', 'xt', false)")
+        driven.editor.wait_for("#vim.api.nvim_list_tabpages() == 1")
+        driven.editor.wait_for(f"vim.fn.getbufline('a.txt', 1)[1] == '{becomes}'")
     assert driven.proxy.refused() == []
 
 
@@ -207,8 +207,8 @@ def test_the_terminal_client_obeys_the_menu(driven: Driven) -> None:
 def test_the_plugin_stays_connected_while_nothing_happens(driven: Driven) -> None:
     """It hangs up when no heartbeat comes for 11 seconds."""
     driven.editor.do("require('opencode').command('session.new')")
-    beats = driven.editor.count("server.heartbeat")
-    driven.editor.wait_for(f"#vim.tbl_filter(function(type) return type == 'server.heartbeat' end, events) >= {beats + 2}")
+    with driven.editor.until("server.heartbeat", times=2):
+        pass
     assert driven.editor.lua("require('opencode.server').connected ~= nil")
     driven.select("server.disconnect")
     assert driven.editor.lua("require('opencode.server').connected == nil")
@@ -216,6 +216,15 @@ def test_the_plugin_stays_connected_while_nothing_happens(driven: Driven) -> Non
 
 
 # sudo-tee/opencode.nvim: a conversation in the editor's own windows.
+
+
+PENDING = "require('opencode.ui.permission_window').get_current_permission()"
+FIRST_SNAPSHOT = """(function()
+    for _, message in ipairs(require('opencode.state').messages) do
+        local found = require('opencode.session').get_message_snapshot_ids(message)
+        if found then return found[1] end
+    end
+end)()"""
 
 
 class Chat(Desk):
@@ -241,7 +250,21 @@ class Chat(Desk):
         self.wait_until_idle()
 
     def wait_for_permission(self) -> None:
-        self.editor.wait_for("require('opencode.ui.permission_window').get_current_permission() ~= nil")
+        self.editor.wait_for(f"{PENDING} ~= nil")
+
+    def allow(self) -> None:
+        self.wait_for_permission()
+        answered = self.editor.lua(f"{PENDING}.id")
+        self.call("permission_accept()")
+        self.editor.wait_for(f"({PENDING} or {{}}).id ~= '{answered}'")
+
+    def writes(self, path: Path) -> None:
+        """In a session of its own."""
+        self.model.play([("write", {"filePath": str(path), "content": "one\n"})], [f"Here is {path.stem}."])
+        self.call("run_new_session('Write it')")
+        self.allow()
+        self.wait_for_text(f"Here is {path.stem}.")
+        self.wait_until_idle()
 
     def title(self, text: str) -> None:
         """Waits until the session that is shown has it."""
@@ -261,6 +284,7 @@ def chat(request: pytest.FixtureRequest, nvim: str, opencode: str, tmp_path_fact
             require("opencode").setup({{
               preferred_picker = "select",
               opencode_executable = "{program}",
+              snapshot_path = "{server.data if where == HERE else directory / "home" / ".local" / "share" / "opencode"}",
               server = {{ url = "127.0.0.1", port = {proxy.port}, auto_kill = false }},
             }})
         """
@@ -277,8 +301,7 @@ def test_a_permission_is_given_and_refused(chat: Chat) -> None:
 
     chat.model.play(runs("echo allowed"), ["It ran."])
     chat.call("run('Run it')")
-    chat.wait_for_permission()
-    chat.call("permission_accept()")
+    chat.allow()
     chat.wait_for_text("It ran.")
     chat.wait_until_idle()
     chat.model.play(runs("echo refused"))
@@ -294,11 +317,8 @@ def test_edits_are_shown_undone_and_redone(chat: Chat) -> None:
     made, line = chat.server.workspace / "made.txt", "vim.fn.getbufline('a.txt', 1)[1]"
     chat.model.play([("write", {"filePath": str(made), "content": "one\n"})], *chat.edits("hello", "goodbye"))
     chat.call("run_new_session('Edit it')")
-    for _ in range(2):
-        chat.wait_for_permission()
-        answered = chat.editor.lua("require('opencode.ui.permission_window').get_current_permission().id")
-        chat.call("permission_accept()")
-        chat.editor.wait_for(f"(require('opencode.ui.permission_window').get_current_permission() or {{}}).id ~= '{answered}'")
+    chat.allow()
+    chat.allow()
     chat.wait_for_text("Edited.")
     chat.wait_until_idle()
     chat.editor.wait_for(f"{line} == 'goodbye'")
@@ -308,6 +328,28 @@ def test_edits_are_shown_undone_and_redone(chat: Chat) -> None:
     chat.call("redo()")
     wait_until_file(made, exists=True)
     chat.editor.wait_for(f"{line} == 'goodbye'")
+    assert chat.proxy.refused() == []
+
+
+def test_what_changed_is_shown_and_reverted_by_the_snapshots_on_the_disk(chat: Chat) -> None:
+    """The plugin reads them where OpenCode would have them, and writes their index. Later snapshots are right all the same."""
+    shown, later = (chat.server.workspace / name for name in ("shown.txt", "later.txt"))
+    chat.writes(shown)
+    chat.call("diff_open()")
+    chat.editor.wait_for("#vim.api.nvim_list_tabpages() > 1 and vim.wo.diff")
+    windows = "vim.tbl_map(vim.api.nvim_win_get_buf, vim.api.nvim_tabpage_list_wins(0))"
+    texts = chat.editor.lua(
+        f"vim.tbl_map(function(buffer) return vim.api.nvim_buf_get_lines(buffer, 0, -1, false) end, {windows})"
+    )
+    assert texts == [["one"], [""]]
+    chat.call("diff_close()")
+    snapshot = chat.editor.wait_for(FIRST_SNAPSHOT)
+    chat.editor.do("vim.fn.input = function() return 'y' end")
+    chat.call(f"diff_revert_all('{snapshot}')")
+    wait_until_file(shown, exists=False)
+    chat.writes(later)
+    chat.call("undo()")
+    wait_until_file(later, exists=False)
     assert chat.proxy.refused() == []
 
 

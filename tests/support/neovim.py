@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-WAIT_SECONDS = 240
+WAIT_SECONDS = 120
 POLL_SECONDS = 0.1
 
 TOLD = """
@@ -58,8 +58,13 @@ class Neovim:
             time.sleep(POLL_SECONDS)
         return value
 
-    def count(self, event: str) -> int:
-        return int(self.lua(f"#vim.tbl_filter(function(type) return type == '{event}' end, events)"))
+    @contextmanager
+    def until(self, event: str, times: int = 1) -> Iterator[None]:
+        """After the block it is waited for so many more of an event than before."""
+        count = f"#vim.tbl_filter(function(type) return type == '{event}' end, events)"
+        before = self.lua(count)
+        yield
+        self.wait_for(f"{count} >= {before + times}")
 
     def asked_by(self, statement: str) -> list[str]:
         """The items of the menu that a statement opens."""

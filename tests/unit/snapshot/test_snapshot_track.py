@@ -1,6 +1,7 @@
 """What a snapshot holds, and that taking one changes nothing of the project."""
 
 import asyncio
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -361,6 +362,30 @@ async def test_a_set_up_cut_short_is_finished(project: Project, snapshots: Snaps
     project.write("a.txt", "two")
     await snapshots.restore({project.root / "a.txt": tree})
     assert (project.root / "a.txt").read_bytes() == b"one\r\n"
+
+
+async def test_a_repository_stands_where_plugins_look_for_it_or_where_it_was_made(project: Project) -> None:
+    path = str(project.root).encode()
+    usual, former = hashlib.sha1(path).hexdigest(), hashlib.sha256(path).hexdigest()[:16]
+    parent = project.data / "snapshot" / "global"
+    assert snapshot_dir(project.data, "global", project.root) == parent / usual
+    (parent / former).mkdir(parents=True)
+    assert snapshot_dir(project.data, "global", project.root) == parent / former
+
+
+async def test_a_plugin_that_writes_the_index_too_disturbs_no_snapshot(project: Project, snapshots: Snapshots) -> None:
+    """As sudo-tee/opencode.nvim does to show diffs."""
+    project.write("a.txt", "one")
+    before = await snapshots.track()
+    project.write("a.txt", "two")
+    project.write("new.txt", "new")
+    git_dir = snapshot_dir(project.data, "global", project.root)
+    as_plugin = ("--git-dir", str(git_dir), "--work-tree", str(project.root))
+    git(project.root, *as_plugin, "add", ".")
+    assert git(project.root, *as_plugin, "diff", "--cached", "--name-only", before).split() == ["a.txt", "new.txt"]
+    assert held(project, await snapshots.track()) == {"a.txt", "new.txt"}
+    git(project.root, *as_plugin, "checkout", before, "--", "a.txt")
+    assert project.relative(await snapshots.patch(before)) == {"new.txt"}
 
 
 async def test_the_data_directory_may_be_named_relatively(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
