@@ -103,7 +103,7 @@ MESSAGES: list[dict[str, Any]] = [
             "diffs": [{"file": "a", "before": "", "after": "x", "additions": 1, "deletions": 0}],
         },
         "agent": "build",
-        "model": {"providerID": "p", "modelID": "m"},
+        "model": {"providerID": "p", "modelID": "m", "variant": "high"},
         "system": "s",
         "tools": {"bash": False},
         "variant": "high",
@@ -274,7 +274,8 @@ def test_errors_of_requests_know_their_name_and_status() -> None:
     assert (busy.status, busy.body()["name"], busy.body()["data"]["sessionID"]) == (409, "SessionBusyError", "ses_1")
     body = BadRequest("wrong", ["field"], {"field": 1}).body()
     issues = [{"code": "custom", "path": ["field"], "message": "wrong"}]
-    assert body == {"name": "BadRequest", "data": {"field": 1}, "errors": issues, "error": issues, "success": False}
+    data = {"message": 'wrong\n  at ["field"]', "received": {"field": 1}}
+    assert body == {"name": "BadRequest", "data": data, "errors": issues, "error": issues, "success": False}
 
 
 def test_an_event_is_announced_alike_as_a_value_and_around_its_rendered_properties() -> None:

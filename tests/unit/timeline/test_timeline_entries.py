@@ -99,7 +99,8 @@ def test_an_answer_has_its_snapshots_and_files() -> None:
     )
     found = shown(entry(assistant(*parts, cost=0.5)))
     assert found["snapshot"] == {"start": "t1", "end": "t2", "files": ["/w/a"]}
-    assert (found["finish"], found["cost"], found["model"]) == ("stop", 0.5, {"id": "big", "providerID": "acme"})
+    assert (found["finish"], found["cost"]) == ("stop", 0.5)
+    assert found["model"] == {"id": "big", "providerID": "acme", "variant": "default"}
 
 
 def test_an_unfinished_answer_has_no_end_and_a_failed_one_its_error() -> None:
