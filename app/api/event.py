@@ -19,6 +19,7 @@ from app.api.access import may_enter
 from app.api.deps import Directory, UserAgent, documented, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.api.login import Login
+from app.api.opencode_programs import is_opencode
 from app.api.services import Services
 from app.bus.base import Audience, Event
 from app.bus.event_id import read_cursor
@@ -74,9 +75,7 @@ async def subscribe(
 ) -> StreamingResponse:
     """The events of one directory."""
     directory = (await location_of(request, where)).directory
-    return await open_stream(
-        request, directory, WantedEvents.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor)
-    )
+    return await open_stream(request, directory, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
 
 
 @routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
@@ -90,12 +89,7 @@ async def subscribe_globally(
     token: Token = None,
 ) -> StreamingResponse:
     """The events of all directories, each with its directory, and the server's own."""
-    return await open_stream(request, None, WantedEvents.of(parts, ids or _resumes_by_itself(user_agent), last_event_id, cursor))
-
-
-def _resumes_by_itself(user_agent: str) -> bool:
-    """OpenCode's terminal client and `opencode run`: `opencode/1.1.34`."""
-    return user_agent.startswith("opencode/")
+    return await open_stream(request, None, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from app.api.deps import (
     PartIdPath,
     QueuedIdPath,
     SessionIdPath,
+    UserAgent,
     documented,
     json_bytes,
     session_instance,
@@ -21,6 +22,7 @@ from app.api.deps import (
 )
 from app.api.json_route import ServerRequest, router
 from app.api.keepalive_json import KeepaliveJson
+from app.api.opencode_programs import behind_its_events
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
@@ -49,15 +51,17 @@ async def messages(
 @routes.post(
     "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409, 413, 429, 507)
 )
-async def prompt(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput) -> Response:
+async def prompt(
+    request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput, user_agent: UserAgent = ""
+) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
     runs = request.services.runs
     accepted = await _accept(request, where, session_id, body)
     if isinstance(accepted, Waiting):
-        return KeepaliveJson(runs.queue.answer(accepted))
+        return KeepaliveJson(behind_its_events(user_agent, runs.queue.answer(accepted)))
     if body.no_reply:
         return wire(accepted.message)
-    return KeepaliveJson(runs.prompts.answer(session_id, accepted))
+    return KeepaliveJson(behind_its_events(user_agent, runs.prompts.answer(session_id, accepted)))
 
 
 @routes.post(

@@ -2,8 +2,9 @@
 
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, SessionIdPath, documented, json_bytes, session_instance, wire
+from app.api.deps import TRUE, Directory, SessionIdPath, UserAgent, documented, json_bytes, session_instance, wire
 from app.api.json_route import ServerRequest, router
+from app.api.opencode_programs import behind_its_events
 from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
 from app.schema.session import RevertInput, Session
 
@@ -11,9 +12,11 @@ routes = router(prefix="/session/{sessionID}", tags=["session"])
 
 
 @routes.post("/command", operation_id="session.command", response_model=MessageWithParts, responses=documented(400, 404, 409))
-async def command(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: CommandInput) -> Response:
+async def command(
+    request: ServerRequest, where: Directory, session_id: SessionIdPath, body: CommandInput, user_agent: UserAgent = ""
+) -> Response:
     instance = await session_instance(request, session_id, where)
-    return json_bytes(await request.services.runs.actions.command(instance, session_id, body))
+    return json_bytes(await behind_its_events(user_agent, request.services.runs.actions.command(instance, session_id, body)))
 
 
 @routes.post("/shell", operation_id="session.shell", response_model=MessageWithParts, responses=documented(400, 404, 409))
