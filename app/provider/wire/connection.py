@@ -65,7 +65,7 @@ def _closed() -> ProviderAddress:
 
 
 class ProviderConnection:
-    """Opens at the first request, in a thread: importing aiohttp and reading the certificates take a tenth of a second."""
+    """Opens at the first request, in a thread: importing aiohttp, which reads the certificates, takes a tenth of a second."""
 
     def __init__(self, make: MakeAddress, *, idle_seconds: float | None) -> None:
         self._make = make
@@ -125,13 +125,13 @@ class ProviderConnection:
 
 
 def _connector() -> "Callable[[], aiohttp.TCPConnector]":
-    """What makes it on the loop. It trusts the system's certificates, or what SSL_CERT_FILE and SSL_CERT_DIR name; certifi's
-    where a Python knows no place of them."""
+    """What makes it on the loop. It trusts what aiohttp has read already: the system's certificates, or what SSL_CERT_FILE and
+    SSL_CERT_DIR name; certifi's where a Python knows no place of them."""
     import aiohttp
     import certifi
 
     known = ssl.get_default_verify_paths()
-    tls = ssl.create_default_context(cafile=None if known.cafile or known.capath else certifi.where())
+    tls = True if known.cafile or known.capath else ssl.create_default_context(cafile=certifi.where())
     return partial(aiohttp.TCPConnector, limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=tls)
 
 
