@@ -15,6 +15,9 @@ from app.api.connect_tickets import connected_terminal
 from app.pty.pseudo_terminal import INPUT_BYTES
 from app.settings import Settings
 
+IDLE_CONNECTION_SECONDS = 20
+"""Longer than clients keep theirs (httpx 5 s, aiohttp 15 s): a server that closes first may do so as the next request comes."""
+
 
 class DrainingServer(uvicorn.Server):
     """Listens until running turns are over, so that clients can answer what they ask; every answer closes its connection.
@@ -55,6 +58,7 @@ def http_server(application: Any, settings: Settings) -> DrainingServer:
         log_level="warning",
         access_log=False,
         log_config=LOGGING_CONFIG if settings.log_format == "text" else None,
+        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=5,
         server_header=False,
         proxy_headers=False,
