@@ -289,10 +289,15 @@ async def _listen(http: aiohttp.ClientSession, running: Cluster, listening: list
         base, directory = running.replicas[client.replica].base, running.directories[client.directory]
         tasks.append(asyncio.create_task(client.listen(http, base, directory, ready)))
         if len(begun) % 50 == 0:
-            await asyncio.wait_for(ready.wait(), 30)
-    for ready in begun:
-        await asyncio.wait_for(ready.wait(), 30)
+            await _all_of(begun)
+    await _all_of(begun)
     return tasks
+
+
+async def _all_of(begun: list[asyncio.Event]) -> None:
+    async with asyncio.timeout(30):
+        for ready in begun:
+            await ready.wait()
 
 
 def _report(

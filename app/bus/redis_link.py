@@ -81,7 +81,8 @@ class RedisLink:
             while True:
                 message = await subscriber.get_message(ignore_subscribe_messages=True, timeout=ANSWER_SECONDS)
                 if message is None:
-                    await asyncio.wait_for(subscriber.ping(), ANSWER_SECONDS)
+                    async with asyncio.timeout(ANSWER_SECONDS):
+                        await subscriber.ping()
                 elif message["type"] == "message":
                     self._take(message["data"])
 

@@ -95,13 +95,12 @@ class WebhookDispatcher:
 
     async def _until_next_look(self, seconds: float | None) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._look_now.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._look_now.wait()
 
     async def _look(self) -> bool:
         """Whether there are webhooks."""
-        rows, head = await self._database.read(
-            lambda connection: (webhooks.all_of(connection), queries.journal_span(connection)[1])
-        )
+        rows, head = await self._database.read(_rows_and_head)
         wanted = {row.id: row for row in rows if row.enabled}
         for row in await self._unclaimed(list(wanted.values())):
             if await self._database.write(partial(webhooks.claim, webhook_id=row.id, before=row.server, server=self._server)):

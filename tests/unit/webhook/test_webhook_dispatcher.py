@@ -8,6 +8,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from webhook_desk import PATIENCE, RememberingSender, WebhookDesk
 
 from app.bus.memory import MemoryBus
@@ -106,3 +107,12 @@ async def test_one_that_was_removed_is_let_go_of(desk: WebhookDesk) -> None:
         await fleet.until(lambda: bool(dispatcher._workers))
         await desk.database.write(partial(webhooks.remove, webhook_id="whk_1"))
         await fleet.until(lambda: not dispatcher._workers)
+
+
+@pytest.mark.parametrize("ticks", range(6))
+async def test_it_stops_at_any_moment_of_its_waking(desk: WebhookDesk, ticks: int) -> None:
+    async with asyncio.timeout(10), Fleet(desk).server("a") as dispatcher:
+        await asyncio.sleep(0.1)
+        dispatcher.changed()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
