@@ -1,12 +1,12 @@
 """Settings of the process, from the environment. A project's own configuration is `opencode.json` (config/)."""
 
+import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from app.util import paths
 
@@ -14,10 +14,8 @@ LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the README's table."""
-
-    model_config = SettingsConfigDict(env_prefix="OPENSESSION_", extra="ignore")
 
     data_dir: Path = Field(default_factory=lambda: paths.data_home() / "opensession")
     """Where the database, snapshots, tool outputs and keys are kept (default `$XDG_DATA_HOME/opensession`)."""
@@ -137,6 +135,13 @@ class Settings(BaseSettings):
 
     prompt_rate: str | None = None
     """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: any number); more get a 429."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
+        variables = {name.lower(): value for name, value in os.environ.items()}
+        named = {field: variables[name] for field in cls.model_fields if (name := f"opensession_{field}") in variables}
+        return named | given
 
     @field_validator("prompt_rate")
     @classmethod
