@@ -5,7 +5,6 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +107,7 @@ from app.users.keys import UserKeys
 from app.users.server_secret import ServerSecret
 from app.users.users import Users
 from app.util import marks
+from app.util.dataclass import dataclass
 from app.util.server_locks import ServerLocks
 from app.util.volume import volume_id
 from app.vcs.patching import Patching

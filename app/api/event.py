@@ -8,7 +8,6 @@ programs get them too: they name themselves, resume by every id that they are se
 import asyncio
 import random
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
@@ -31,6 +30,7 @@ from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, Eve
 from app.session.replay import ReplayPage
 from app.telemetry.observer import Observer
 from app.timeline import live
+from app.util.dataclass import dataclass
 
 routes = router(tags=["event"])
 

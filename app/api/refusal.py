@@ -1,13 +1,13 @@
 """What the guard answers before a route is reached, in the form of the API that was asked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import STORAGE_MESSAGE, log_storage_error, named
 from app.api.v2.errors import is_second_api, tagged
 from app.storage.engine import StorageError
+from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True)

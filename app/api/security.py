@@ -10,7 +10,6 @@ import asyncio
 import ipaddress
 import re
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, QueryParams
@@ -24,6 +23,7 @@ from app.api.bounded_requests import WHOLE
 from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
 from app.api.refusal import Refusal, storage_refusal
 from app.storage.engine import StorageError
+from app.util.dataclass import dataclass
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 IMPORT_PATH = "/session/import"

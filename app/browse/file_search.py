@@ -4,11 +4,11 @@ import asyncio
 import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from app.tool.search import ripgrep
+from app.util.dataclass import dataclass
 
 MAX_FILES = 200_000
 SECONDS = 10.0

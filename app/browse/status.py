@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +11,7 @@ from app.browse.reach import AllowedPaths, FileForbidden
 from app.schema.browse import ChangedFile
 from app.tool.files.file_kind import SNIFFED_BYTES, is_binary
 from app.tool.search import ripgrep
+from app.util.dataclass import dataclass
 from app.util.git import git, without_filters
 
 MAX_UNTRACKED = 5000

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from app.util.dataclass import dataclass
 
 _PREFIX = "OPENCODE_"
 

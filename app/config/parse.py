@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from app.config.errors import ConfigInvalidError, ConfigJsonError
 from app.config.issues import describe
 from app.schema.config import Config
 from app.util import paths
+from app.util.dataclass import dataclass
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -4,8 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx

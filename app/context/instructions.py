@@ -4,7 +4,6 @@ import asyncio
 import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from app.schema.message import MessageWithParts
 from app.schema.part import ToolPart
 from app.schema.tool_state import Completed
 from app.util import paths
+from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")

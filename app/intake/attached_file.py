@@ -6,7 +6,6 @@ import mimetypes
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
@@ -27,6 +26,7 @@ from app.tool.files.file_times import FileTimes
 from app.tool.truncation import OutputStore
 from app.turn.call_host import UnattendedHost
 from app.util import ids
+from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024

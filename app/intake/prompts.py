@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from app.intake.subagent import SubagentSessions
 from app.intake.user_message import Intake, PreparedPrompt, StoredPrompt
@@ -17,6 +16,7 @@ from app.telemetry.records import TurnEnd, TurnRecord
 from app.turn.deadline import Deadline
 from app.turn.turn import Turn
 from app.turn.turn_scope import TurnScope, TurnServices
+from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
 from itertools import chain
 
 from app.agent.definitions import default_agent, find
@@ -21,6 +20,7 @@ from app.storage import queries
 from app.tool.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.util import clock, ids
+from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 MOST_RETRIES = 10

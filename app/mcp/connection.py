@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +22,7 @@ from app.schema.mcp import (
     MCPStatusNeedsAuth,
     MCPStatusNeedsClientRegistration,
 )
+from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -1,7 +1,6 @@
 """What is needed to connect to one configured server."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeGuard
 
 from app.mcp.credentials import CredentialStore
@@ -9,6 +8,7 @@ from app.mcp.sign_in import SignIn
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpLocalConfig, McpRemoteConfig
+from app.util.dataclass import dataclass
 
 McpServerConfig = McpLocalConfig | McpRemoteConfig
 

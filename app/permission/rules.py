@@ -1,13 +1,13 @@
 """Evaluates permission rules. Pure. The last matching rule wins; without a match the action is `ask`."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Literal
 
 from app.permission.wildcard import matches
 from app.schema.permission import Action, Rule, Ruleset
+from app.util.dataclass import dataclass
 
 Readability = Literal["readable", "foreign", "unreadable"]
 

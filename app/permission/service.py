@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -23,6 +22,7 @@ from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Rows, Writer
 from app.telemetry.observer import NOBODY, Observer
+from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from app.config.extensions import Extension
 from app.plugin import limits
 from app.plugin.api import HOOK_NAMES, Hook, PluginInput, PluginTool
+from app.util.dataclass import dataclass
 
 ENTRY_POINTS = "opensession.plugins"
 LOAD_SECONDS = 30.0

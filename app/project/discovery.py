@@ -1,10 +1,11 @@
 """Finds the project that a directory belongs to."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from app.util.dataclass import dataclass
 from app.util.git import git
 
 NO_PROJECT = "global"

@@ -1,8 +1,9 @@
 """The directory that a request works in, and its project."""
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
+
+from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.config.flags import Flags
@@ -11,6 +10,7 @@ from app.provider.models.merging import merge_layers
 from app.provider.models.variants import gpt_version, openai_efforts
 from app.schema.agent import Agent
 from app.schema.model import Model
+from app.util.dataclass import dataclass
 
 Options = dict[str, Any]
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +18,7 @@ from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.telemetry.observer import NOBODY, Observer
 from app.users.accounts import ModelAccount
+from app.util.dataclass import dataclass
 from app.util.secrets import secrets_of
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from app.runs.turn_end_retries import TurnEndRetries
@@ -25,6 +25,7 @@ from app.storage.writer import StaleLease
 from app.telemetry.log_lines import SESSION_OF_LINES
 from app.turn import stored_error
 from app.turn.errors import aborted
+from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 

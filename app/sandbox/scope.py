@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from app.sandbox.git_directories import git_directories
 from app.schema.config import SandboxConfig
 from app.util import paths
+from app.util.dataclass import dataclass
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """The sandbox has its own of these, or none."""

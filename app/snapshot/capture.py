@@ -8,9 +8,11 @@ such a file is therefore visible, and a restore can report why it skips the file
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
+
+from app.util.dataclass import dataclass
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 TOO_LARGE = "larger than 2 MiB"

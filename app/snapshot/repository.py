@@ -10,13 +10,13 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from app.snapshot.diffs import TreeChange, changes, names
 from app.snapshot.errors import SnapshotFailed
 from app.util import clock
+from app.util.dataclass import dataclass
 from app.util.git import GitResult, git
 
 KEPT_SECONDS = 7 * 24 * 3600

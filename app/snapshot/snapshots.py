@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, assert_never
@@ -40,6 +40,7 @@ from app.snapshot.restore import (
 from app.snapshot.stat_cache import MOST_PATHS, PathState, StatCache, rule_states, searched
 from app.storage.locks import Locks, ProcessLocks
 from app.util import clock
+from app.util.dataclass import dataclass
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64

@@ -4,13 +4,13 @@ A new id has the form of `app.util.ids`. Its number is the row's sequence and an
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Text, and_, bindparam, case, false, func, insert, literal_column, or_, select
 from sqlalchemy.sql.base import Executable
 
 from app.storage.tables import MESSAGE, PART, PART_TEXT
+from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -27,6 +26,7 @@ from sqlalchemy import (
 from app.storage.session_head import SESSION_JSON
 from app.storage.tables import COUNTER, MESSAGE, PART, PART_TEXT, SESSION
 from app.storage.text_index import FTS, facets, has_text_index
+from app.util.dataclass import dataclass
 
 ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")

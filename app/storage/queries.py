@@ -1,7 +1,7 @@
 """The read queries. Portable between SQLite and PostgreSQL."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -52,6 +52,7 @@ from app.storage.tables import (
     USER_KEY,
     WEBHOOK,
 )
+from app.util.dataclass import dataclass
 
 # Sessions.
 

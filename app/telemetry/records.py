@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from app.schema.part import Tokens
+from app.util.dataclass import dataclass
 
 
 class TurnEnd(StrEnum):

@@ -4,7 +4,6 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,6 +34,7 @@ from app.timeline.journal import (
     session_of,
 )
 from app.util import clock
+from app.util.dataclass import dataclass
 
 KEEP_SECONDS = 30.0
 """How long a history waits for its next page to be asked for."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from app.storage.engine import Connection
 from app.storage.writer import Writes
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.unfinished import finished_message, finished_session
+from app.util.dataclass import dataclass
 
 
 class SessionExists(ServiceError):

@@ -9,7 +9,6 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
@@ -29,6 +28,7 @@ from app.session.store import Store
 from app.session.summary import Summaries
 from app.turn import hooks
 from app.util import ids
+from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)

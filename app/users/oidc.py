@@ -9,12 +9,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from app.users.principal import Principal, Role, highest_role
 from app.users.users import Users
+from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 
 if TYPE_CHECKING:

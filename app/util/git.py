@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from app.util import environment
+from app.util.dataclass import dataclass
 
 _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="git")
 _KEPT_VARIABLES = {

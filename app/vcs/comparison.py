@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +20,7 @@ from app.project.location import Location
 from app.schema.errors import TooLarge
 from app.schema.vcs import VcsFileDiff, VcsFileStatus
 from app.tool.files.text_file import json_text
+from app.util.dataclass import dataclass
 from app.util.git import TOO_MUCH_OUTPUT, GitResult, git, git_at_most, without_filters
 from app.vcs.default_branch import default_branch
 from app.vcs.errors import GitFailed

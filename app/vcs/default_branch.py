@@ -1,8 +1,8 @@
 """The branch that others start from: what the remote calls its own, else what such a branch is usually called."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from app.util.dataclass import dataclass
 from app.util.git import git
 
 _REMOTES = ("origin", "upstream")

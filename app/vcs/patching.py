@@ -13,7 +13,6 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.browse.reach import AllowedPaths
@@ -22,6 +21,7 @@ from app.tool.base import ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import folder_of, open_file
 from app.tool.files.locks import FileLocks
+from app.util.dataclass import dataclass
 from app.util.git import git
 from app.vcs.errors import PatchRefused
 

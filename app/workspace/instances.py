@@ -5,7 +5,7 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from app.agent.definitions import define
@@ -30,6 +30,7 @@ from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
 from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.principal import Principal
+from app.util.dataclass import dataclass
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, sandbox_workspace
 from app.workspace.resources import Resources

@@ -5,7 +5,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage.directory_state import DirectoryStates
 from app.storage.locks import Locks
+from app.util.dataclass import dataclass
 from app.workspace.head import Head
 
 CONFIGURATION = "configuration"

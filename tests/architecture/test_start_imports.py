@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+APP = Path(__file__).parents[2] / "app"
 WHEN_USED = {
     "aiohttp": "a model's first request",
     "alembic": "a database of an older revision",
@@ -69,3 +71,9 @@ def test_what_is_seldom_needed_is_not_imported_at_start(starts: list[Any]) -> No
 def test_routes_are_made_with_their_first_requests(starts: list[Any]) -> None:
     assert all("session.list" in each["routes"] for each in starts)
     assert [each["made"] for each in starts] == [[], []]
+
+
+def test_dataclasses_are_those_that_are_made_quickly() -> None:
+    """`app/util/dataclass.py` says why."""
+    of_the_library = re.compile(r"^from dataclasses import .*\bdataclass\b|^import dataclasses", re.MULTILINE)
+    assert [file for file in APP.rglob("*.py") if of_the_library.search(file.read_text())] == [APP / "util" / "dataclass.py"]

@@ -7,7 +7,6 @@ What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marke
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.permission.boundary import Boundary
@@ -17,6 +16,7 @@ from app.permission.shell.paths import PathCheck, always_outside
 from app.permission.shell.reader import ShellReader
 from app.permission.shell.variables import Variables
 from app.permission.shell.words import literal_word
+from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

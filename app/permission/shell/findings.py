@@ -1,11 +1,12 @@
 """What the reader finds in a script: the commands that it runs, and the paths outside the project."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from posixpath import basename
 
 from app.permission.rules import Subject
 from app.permission.shell.syntax import MAX_NODES
+from app.util.dataclass import dataclass
 
 _WRITERS = frozenset(["tee", "cp", "mv", "ln", "install", "dd", "curl", "wget", "sed", "ed", "patch"])
 _HOOKS = ".git/"

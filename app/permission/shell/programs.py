@@ -5,10 +5,11 @@ Options are interpreted only as far as needed to find these. Where two readings 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.permission.rules import Readability
 from app.permission.shell.words import UNKNOWN, Word
+from app.util.dataclass import dataclass
 
 _ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.DOTALL)
 _CHANGES_PROGRAMS = re.compile(

@@ -1,7 +1,7 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from app.provider.models.configured_model import ConfigEntry, configured_model
 from app.provider.models.merging import merge_layers
 from app.provider.models.variants import derive_variants
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
+from app.util.dataclass import dataclass
 from app.util.secrets import masked
 
 _TRUE = ("1", "true")

@@ -8,7 +8,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from app import __version__
 from app.provider.base import StreamEvent, StreamStart
 from app.provider.wire import errors
 from app.provider.wire.sse import SseDecoder, parse_json
+from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     import aiohttp

@@ -1,11 +1,11 @@
 """Collects the streamed arguments of tool calls."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from app.provider.base import InvalidToolCall, Metadata, ToolCall, ToolInputStart
 from app.provider.wire.sse import parse_json
 from app.util import ids
+from app.util.dataclass import dataclass
 
 
 def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:

@@ -1,7 +1,6 @@
 """Changes to several files that are planned in memory and then written together, or not at all."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.tool.base import ToolError
@@ -9,6 +8,7 @@ from app.tool.files import text_file
 from app.tool.files.beneath import ROOT
 from app.tool.files.file_times import Stamp
 from app.tool.files.text_file import TextFile
+from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

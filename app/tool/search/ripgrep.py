@@ -9,7 +9,6 @@ import shutil
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -18,6 +17,7 @@ from app.sandbox.program import Program
 from app.tool.base import ToolError
 from app.tool.process import process
 from app.util import environment
+from app.util.dataclass import dataclass
 
 TIMEOUT_SECONDS = 60.0
 """Seconds per search."""

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.permission.boundary import Boundary
 from app.tool import boundary
 from app.tool.base import ToolContext, ToolError
+from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

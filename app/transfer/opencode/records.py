@@ -1,8 +1,10 @@
 """What the readers of every layout return: values as they are stored in the source, not validated."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
+
+from app.util.dataclass import dataclass
 
 JsonObject = dict[str, Any]
 

@@ -1,10 +1,11 @@
 """What an import did, or would do."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from app.transfer.opencode.records import Problem
+from app.util.dataclass import dataclass
 
 
 class ImportOutcome(StrEnum):
