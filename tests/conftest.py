@@ -1,6 +1,7 @@
 """What all tests share: an environment that configures nothing, and how they are spread over processes."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,24 @@ def postgres() -> Iterator["PostgresServer"]:
 
     with running_postgres() as running:
         yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> dict[str, str]:
+    """A server's settings that name a new database of its own."""
+    if request.param == "sqlite":
+        return {}
+    from postgres import migrated
+
+    return {"database_url": migrated(request.getfixturevalue("postgres"))}
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Where a model waits until the test has seen what it wanted to see."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from user_logins import user
 
@@ -18,13 +17,9 @@ TURN = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunningApp]:
-    settings = {}
-    if request.param == "postgresql":
-        postgres: PostgresServer = request.getfixturevalue("postgres")
-        settings = {"database_url": migrated(postgres)}
-    async with running_app(tmp_path, turns=[TURN, [{"text": "The file greets the world."}]], **settings) as running:
+@pytest.fixture
+async def app(tmp_path: Path, database: dict[str, str]) -> AsyncIterator[RunningApp]:
+    async with running_app(tmp_path, turns=[TURN, [{"text": "The file greets the world."}]], **database) as running:
         yield running
 
 

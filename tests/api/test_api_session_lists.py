@@ -6,21 +6,16 @@ from typing import Any
 
 import httpx
 import pytest
-from postgres import PostgresServer, migrated
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
 
 ALL = "/experimental/session"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunningApp]:
+@pytest.fixture
+async def app(tmp_path: Path, database: dict[str, str]) -> AsyncIterator[RunningApp]:
     """Clients may work in all that is below `tmp_path`."""
-    settings: dict[str, Any] = {"roots": str(tmp_path)}
-    if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        settings["database_url"] = migrated(server)
-    async with running_app(tmp_path, **settings) as running:
+    async with running_app(tmp_path, roots=str(tmp_path), **database) as running:
         yield running
 
 

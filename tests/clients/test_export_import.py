@@ -13,23 +13,16 @@ from typing import Any
 import pytest
 from long_form import LONG
 from model_server import Reasoning, model_server
-from running_server import RunningServer, clean_environment, new_workspace, serving, skip_or_fail, this_checkout
+from opencode_program import NEWER, OFFLINE, VERSIONS, installed, offline_home
+from running_server import RunningServer, clean_environment, new_workspace, serving, this_checkout
 
-PROGRAMS = {"1.1.34": "opencode-linux-x64", "1.18.33": "opencode-linux-x64-newer"}
-OFFLINE = {
-    f"OPENCODE_DISABLE_{what}": "1"
-    for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "TERMINAL_TITLE")
-}
 SCRIPTED = {"providerID": "scripted", "modelID": "rules"}
 IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-@pytest.fixture(scope="module", params=PROGRAMS if LONG else ["1.18.33"])
+@pytest.fixture(scope="module", params=VERSIONS if LONG else [NEWER])
 def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
-    found = node_modules / "node_modules" / PROGRAMS[request.param] / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
-    return found
+    return installed(node_modules, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +49,8 @@ def call(server: RunningServer, method: str, path: str, body: Any = None) -> Any
 
 
 def opencode(program: Path, home: Path, workspace: Path, *arguments: str) -> str:
-    """What it printed. It is not to look up what models there are."""
-    models = home / ".cache" / "opencode" / "models.json"
-    models.parent.mkdir(parents=True, exist_ok=True)
-    models.write_text("{}")
-    environment = clean_environment(home, PWD=str(workspace), **OFFLINE)
+    """What it printed."""
+    environment = clean_environment(offline_home(home), PWD=str(workspace), **OFFLINE)
     done = subprocess.run(
         [str(program), *arguments],
         cwd=workspace,

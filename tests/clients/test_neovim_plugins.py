@@ -23,18 +23,15 @@ import pytest
 from long_form import LONG
 from model_server import ModelServer, Step, model_server
 from neovim import POLL_SECONDS, WAIT_SECONDS, Neovim, neovim
+from opencode_program import OFFLINE, installed, offline_home
 from recording_proxy import RecordingProxy, recording_proxy
-from running_server import RunningServer, clean_environment, needed, serving, skip_or_fail, this_checkout
+from running_server import RunningServer, clean_environment, needed, serving, this_checkout
 from terminal import Terminal, terminal
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
 
 HERE, OPENCODE = "here", "OpenCode 1.18.33"
 OLDEST = (0, 10)
-OFFLINE = {
-    f"OPENCODE_DISABLE_{what}": "1"
-    for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "TERMINAL_TITLE")
-}
 ASKS = {"permission": {"bash": "ask", "edit": "ask"}, "command": {"greet": {"template": "Say hello to $ARGUMENTS"}}}
 
 
@@ -70,24 +67,13 @@ def nvim() -> str:
 @pytest.fixture(scope="module")
 def opencode(node_modules: Path) -> str:
     """The program, which is a server and a terminal client."""
-    found = node_modules / "node_modules" / "opencode-linux-x64-newer" / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("npm installed no OpenCode: it is there for Linux on x86-64 only")
-    return str(found)
+    return str(installed(node_modules))
 
 
 def checkout(variable: str) -> str:
     if not (path := os.environ.get(variable)) or not Path(path, "lua", "opencode").is_dir():
         pytest.skip(f"{variable} names no checkout of the plugin")
     return path
-
-
-def offline_home(directory: Path) -> Path:
-    """OpenCode looks up no models from there."""
-    models = directory / ".cache" / "opencode" / "models.json"
-    models.parent.mkdir(parents=True, exist_ok=True)
-    models.write_text("{}")
-    return directory
 
 
 @contextmanager

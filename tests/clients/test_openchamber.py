@@ -18,14 +18,14 @@ from doc_snippets import SHOWN_BASE, blocks
 from long_form import LONG
 from model_server import model_server
 from openchamber import ChamberDesk, OpenChamber, build, running
+from opencode_program import OFFLINE, installed
 from playwright.sync_api import Browser, expect
 from recording_proxy import recording_proxy
-from running_server import ROOT, serving, skip_or_fail, this_checkout
+from running_server import ROOT, serving, this_checkout
 
 pytestmark = pytest.mark.skipif(not LONG, reason="OpenChamber's build takes minutes of CPU: OPENSESSION_LONG=1")
 
 PATIENCE_MS = 60_000
-OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")}
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -53,10 +53,7 @@ def command_of(server: str, home: Path, node_modules: Path) -> tuple[list[str], 
     if server == "opensession":
         command, environment = this_checkout()
         return command, {**environment, **recipe("opensession", home)}
-    program = node_modules / "node_modules" / "opencode-linux-x64-newer" / "bin" / "opencode"
-    if not program.exists():
-        skip_or_fail("npm installed no opencode: it is there for Linux on x86-64 only")
-    return [str(program), "serve", "--port", "PORT", "--hostname", "127.0.0.1"], OFFLINE
+    return [str(installed(node_modules)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"], dict(OFFLINE)
 
 
 @pytest.fixture(scope="module", params=["opencode", "opensession"])
@@ -86,14 +83,6 @@ def desk(
         desk.page.goto(base)
         desk.add_project(server.workspace)
         yield desk
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Where the model waits until the test has seen what it wanted to see."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def test_an_answer_streams_and_its_session_is_listed(desk: ChamberDesk, gate: threading.Event) -> None:

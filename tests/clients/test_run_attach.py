@@ -9,24 +9,16 @@ from typing import Any
 
 import pytest
 from long_form import LONG
-from running_server import RunningServer, clean_environment, serving, skip_or_fail, this_checkout
+from opencode_program import NEWER, OFFLINE, VERSIONS, installed, offline_home
+from running_server import RunningServer, clean_environment, serving, this_checkout
 
-PROGRAMS = {"1.1.34": "opencode-linux-x64", "1.18.33": "opencode-linux-x64-newer"}
 TOKENS = [1, 2, 3, 5, 8, 13, 20, 30, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2000]
 """Of the answers, which come in a burst."""
 
-OFFLINE = {
-    f"OPENCODE_DISABLE_{what}": "1"
-    for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "TERMINAL_TITLE")
-}
 
-
-@pytest.fixture(scope="module", params=PROGRAMS)
+@pytest.fixture(scope="module", params=VERSIONS)
 def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
-    found = node_modules / "node_modules" / PROGRAMS[request.param] / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
-    return found
+    return installed(node_modules, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +30,8 @@ def server(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def home(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Each program keeps its own database there, so it is not shared; what models there are it is not to look up."""
-    directory = tmp_path_factory.mktemp("home")
-    models = directory / ".cache" / "opencode" / "models.json"
-    models.parent.mkdir(parents=True)
-    models.write_text("{}")
-    return directory
+    """Each program keeps its own database there, so it is not shared."""
+    return offline_home(tmp_path_factory.mktemp("home"))
 
 
 def run(program: Path, server: RunningServer, home: Path, *arguments: str) -> str:
@@ -76,10 +64,10 @@ def test_an_answer_is_printed_once(program: Path, server: RunningServer, home: P
     assert run(program, server, home, "long", str(tokens)).strip() == answer(tokens)
 
 
-def test_the_newer_one_says_who_answers(program: Path, server: RunningServer, home: Path) -> None:
+def test_the_newer_one_says_who_answers(program: Path, node_modules: Path, server: RunningServer, home: Path) -> None:
     """Once, before the answer. The older one says it of no server, its own neither."""
     header = re.findall(r"> (.+)", ran(program, server, home, "long", "1").stderr)
-    assert header == (["build · rules"] if program.parts[-3] == PROGRAMS["1.18.33"] else [])
+    assert header == (["build · rules"] if program == installed(node_modules, NEWER) else [])
 
 
 @pytest.mark.parametrize("tokens", answered_in(TOKENS))

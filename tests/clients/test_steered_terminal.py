@@ -12,14 +12,10 @@ from typing import Any
 import pytest
 from doc_snippets import SHOWN_BASE, blocks
 from model_server import ModelServer, model_server
-from running_server import ROOT, RunningServer, clean_environment, needed, serving, skip_or_fail, this_checkout
+from opencode_program import OFFLINE, VERSIONS, installed, offline_home
+from running_server import ROOT, RunningServer, clean_environment, needed, serving, this_checkout
 from terminal import Terminal, terminal
 
-PROGRAMS = {"1.1.34": "opencode-linux-x64", "1.18.33": "opencode-linux-x64-newer"}
-OFFLINE = {
-    f"OPENCODE_DISABLE_{what}": "1"
-    for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "TERMINAL_TITLE")
-}
 ANSWER = "It holds two words."
 
 
@@ -49,13 +45,10 @@ class Steered:
             return json.load(response)
 
 
-@pytest.fixture(scope="module", params=PROGRAMS)
+@pytest.fixture(scope="module", params=VERSIONS)
 def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
-    found = node_modules / "node_modules" / PROGRAMS[request.param] / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
     needed("tmux")
-    return found
+    return installed(node_modules, request.param)
 
 
 @pytest.fixture
@@ -76,10 +69,7 @@ def _serving(model: ModelServer, directory: Path) -> Iterator[RunningServer]:
 
 @contextmanager
 def _attached(program: Path, server: RunningServer, home: Path) -> Iterator[Terminal]:
-    models = home / ".cache" / "opencode" / "models.json"
-    models.parent.mkdir(parents=True)
-    models.write_text("{}")
-    environment = clean_environment(home, TERM="xterm-256color", LC_ALL="C.UTF-8", **OFFLINE)
+    environment = clean_environment(offline_home(home), TERM="xterm-256color", LC_ALL="C.UTF-8", **OFFLINE)
     with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
         opened.wait_for("Ask anything")
         yield opened

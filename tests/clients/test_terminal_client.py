@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from model_server import ModelServer, model_server
-from running_server import RunningServer, clean_environment, needed, serving, serving_again, skip_or_fail, this_checkout
+from opencode_program import OFFLINE, OLDER, installed
+from running_server import RunningServer, clean_environment, needed, serving, serving_again, this_checkout
 from terminal import Terminal, terminal
 
 WRITE = ("write", {"filePath": "made.txt", "content": "one\ntwo\n"})
@@ -41,11 +42,8 @@ class Client:
 
 @pytest.fixture(scope="module")
 def program(node_modules: Path) -> Path:
-    found = node_modules / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("npm installed no terminal client: it is there for Linux on x86-64 only")
     needed("tmux")
-    return found
+    return installed(node_modules, OLDER)
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +77,10 @@ def client(program: Path, server: RunningServer, model: ModelServer, tmp_path: P
 
 @contextmanager
 def attached(program: Path, server: RunningServer, model: ModelServer, home: Path) -> Iterator[Client]:
-    offline = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS")}
-    environment = clean_environment(home, TERM="xterm-256color", LC_ALL="C.UTF-8", **offline)
+    environment = clean_environment(home, TERM="xterm-256color", LC_ALL="C.UTF-8", **OFFLINE)
     with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
         opened.wait_for("Ask anything...")
         yield Client(opened, model, server.workspace)
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Where the model waits until the test has seen what it wanted to see."""
-    with ExitStack() as stack:
-        event = threading.Event()
-        stack.callback(event.set)
-        yield event
 
 
 def test_it_starts_where_the_server_works_with_the_servers_model(client: Client) -> None:

@@ -8,7 +8,6 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from chromium import chromium
 from doc_snippets import blocks
 from long_form import LONG
 from model_server import ModelServer, Refusal, model_server
+from opencode_program import OFFLINE, installed
 from playwright.sync_api import Browser, expect
 from running_server import (
     ROOT,
@@ -24,15 +24,12 @@ from running_server import (
     free_port,
     needed,
     serving,
-    skip_or_fail,
     this_checkout,
     wait_until_it_answers,
 )
 from web_app import PATIENCE_MS, WebApp, at_home
 
 long_form = pytest.mark.skipif(not LONG, reason="a part of the long form: OPENSESSION_LONG=1")
-
-OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")}
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -45,11 +42,8 @@ def shown(kind: str) -> str:
 @pytest.fixture(scope="module")
 def program(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Serves the app's files."""
-    found = node_modules / "node_modules" / "opencode-linux-x64-newer" / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("npm installed no program that has the web app: it is there for Linux on x86-64 only")
     _, *arguments = shown("sh app").replace("4097", "PORT").split()
-    with serving([str(found), *arguments], tmp_path_factory.mktemp("program"), OFFLINE) as running:
+    with serving([str(installed(node_modules)), *arguments], tmp_path_factory.mktemp("program"), OFFLINE) as running:
         yield running
 
 
@@ -104,15 +98,6 @@ def app(browser: Browser, proxy: str, server: RunningServer, model: ModelServer)
         app.new_session()
         yield app
         assert app.complaints == []
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Where the model waits until the test has seen what it wanted to see."""
-    with ExitStack() as stack:
-        event = threading.Event()
-        stack.callback(event.set)
-        yield event
 
 
 def test_a_prompt_streams_its_answer_and_shows_what_it_changed(app: WebApp, server: RunningServer, gate: threading.Event) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from opencode_source import VERSIONS, answers, as_shown_here, edit, generate, newer_fields, session_file, state_of, unpack
-from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from running_server import ROOT, clean_environment
 from typer.testing import CliRunner
@@ -27,16 +26,13 @@ from app.storage.engine import make_engine
 WAIT_SECONDS = 120
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """Settings that name it."""
+@pytest.fixture
+def database(database: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """The one of the commands, too."""
     monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path / "data"))
-    if request.param == "sqlite":
-        return {}
-    server: PostgresServer = request.getfixturevalue("postgres")
-    url = migrated(server)
-    monkeypatch.setenv("OPENSESSION_DATABASE_URL", url)
-    return {"database_url": url}
+    if "database_url" in database:
+        monkeypatch.setenv("OPENSESSION_DATABASE_URL", database["database_url"])
+    return database
 
 
 @pytest.fixture

@@ -28,15 +28,6 @@ DAY = 24 * 3600
 COUNTS = ("session", "message", "part", "part_text", "todo", "session_diff", "share", "run_lease", "pending_ask")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings that name it."""
-    if request.param == "sqlite":
-        return {}
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return {"database_url": migrated(server)}
-
-
 @pytest.fixture
 async def app(tmp_path: Path, database: dict[str, str]) -> AsyncIterator[RunningApp]:
     async with running_app(tmp_path, retention_days=90, **database) as running:

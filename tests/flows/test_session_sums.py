@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from older_database import downgrade_to
-from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from sqlalchemy import text
 from turns import bash, configured, priced, say, task
@@ -19,15 +18,6 @@ USED = {"usage": {"input": 700, "output": 50, "reasoning": 10, "cache_read": 400
 LESS = {"usage": {"input": 7, "output": 3, "reasoning": 0, "cache_read": 1, "cache_write": 0}}
 PRICED = priced(cost={"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75})
 Sums = dict[str, Any]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings that name it."""
-    if request.param == "sqlite":
-        return {}
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return {"database_url": migrated(server)}
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 import pytest
 from older_database import downgrade_to
-from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from turns import PATIENCE, bash, configured, priced, say, task, titled, tools
 from typer.testing import CliRunner
@@ -23,15 +22,6 @@ from app.storage.migrate import upgrade
 GROUPS = get_args(UsageGroup)
 USED = {"usage": {"input": 700, "output": 50, "reasoning": 10, "cache_read": 400, "cache_write": 30}}
 PRICED = priced(cost={"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75})
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings that name it."""
-    if request.param == "sqlite":
-        return {}
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return {"database_url": migrated(server)}
 
 
 @pytest.fixture

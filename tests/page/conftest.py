@@ -5,9 +5,7 @@ Whatever a test does, the browser's console must stay silent: no error, no refus
 
 import json
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from urllib.parse import urljoin
 
 import pytest
@@ -78,12 +76,3 @@ def complaint(message: ConsoleMessage) -> list[str]:
 @pytest.fixture
 def desk(new_desk: Callable[..., Desk]) -> Desk:
     return new_desk()
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Where the model waits until the test has seen what it wanted to see."""
-    with ExitStack() as stack:
-        event = threading.Event()
-        stack.callback(event.set)
-        yield event

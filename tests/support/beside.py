@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 from model_server import ModelServer, model_server
-from running_server import RunningServer, free_port, new_workspace, serving_again, skip_or_fail, this_checkout
+from opencode_program import OFFLINE, installed, offline_home
+from running_server import RunningServer, free_port, new_workspace, serving_again, this_checkout
 
 STREAMS = ("/event", "/global/event")
 PATIENCE_SECONDS = 60
@@ -207,15 +208,9 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), "number")
 
 
-_OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")}
-
-
 def _program(node_modules: Path) -> Path:
     named = os.environ.get("OPENCODE_PROGRAM")
-    found = Path(named) if named else node_modules / "node_modules" / "opencode-linux-x64-newer" / "bin" / "opencode"
-    if not found.exists():
-        skip_or_fail("OpenCode's program is not there: npm installs it for Linux on x86-64 only")
-    return found
+    return Path(named) if named else installed(node_modules)
 
 
 def _configuration(model: ModelServer) -> dict[str, Any]:
@@ -232,10 +227,10 @@ def _asked_of(command: list[str], directory: Path, environment: dict[str, str]) 
         commands = {name: {"template": "Say hello to $ARGUMENTS", "description": "greets"} for name in ("hello", "greet")}
         content = {**_configuration(model), "share": "disabled", "permission": {"bash": "ask"}, "command": commands}
         (new_workspace(directory / "workspace") / "opencode.json").write_text(json.dumps(content))
-        models = directory / "home" / ".cache" / "opencode" / "models.json"
-        models.parent.mkdir(parents=True)
+        home = directory / "home"
+        home.mkdir()
         with serving_again(command, directory, free_port(), environment | {"SHELL": "/bin/sh"}) as running:
-            models.write_text("{}")  # OpenCode empties the directory when it starts for the first time
+            offline_home(home)
             yield running, model
 
 
@@ -243,7 +238,7 @@ def _asked_of(command: list[str], directory: Path, environment: dict[str, str]) 
 def opencode(node_modules: Path, directories: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, ModelServer]]:
     """OpenCode 1.18.33: the binary that OPENCODE_PROGRAM names, else the one that npm installed."""
     command = [str(_program(node_modules)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"]
-    with _asked_of(command, directories.mktemp("opencode"), _OFFLINE) as server:
+    with _asked_of(command, directories.mktemp("opencode"), OFFLINE) as server:
         yield server
 
 
