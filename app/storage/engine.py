@@ -9,18 +9,20 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import URL, create_engine, event, make_url
+from sqlalchemy import URL, create_engine, event, make_url, text
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from app.storage.locks import Locks, locks_of
+from app.storage.prepared import PreparedStatement
 from app.storage.writer_lock import WriterLock, has_reset_bug
 
 T = TypeVar("T")
@@ -33,12 +35,6 @@ _BUSY_TIMEOUT_MS = 15_000
 RECONNECT_SECONDS = 5.0
 """Longer than a server goes on with its turns without a heartbeat: they are taken over then, rather than ended with an error."""
 RECONNECT_PAUSE_SECONDS = 0.1
-
-_READING: dict[str, dict[str, Any]] = {
-    "sqlite": {},
-    "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
-}
-"""Execution options, by dialect, that give a read transaction a consistent view."""
 
 
 class DatabaseUnusable(Exception):
@@ -82,7 +78,7 @@ def _sqlite_engine(url: URL) -> Engine:
     """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
     if url.database:
         require_writable(Path(url.database).parent, Path(url.database))
-    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 2)
+    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 2, paramstyle="named")
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_transaction)
     return engine
@@ -158,12 +154,9 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
-        self._read_engine = self.engine.execution_options(**_READING[self.dialect])
-        self._write_engine = self.engine.execution_options(immediate=True)
-        self._writing = _KeptConnection(self._write_engine) if self.dialect == "sqlite" else self._write_engine
+        self._writes, self._reads, self._here = _transactions(self.engine)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
-        self._here = _ReadsHere(self.engine) if self.dialect == "sqlite" else None
         self._writer_lock = writer_lock(self.engine)
         self.locks: Locks = locks_of(self.engine)
 
@@ -173,14 +166,14 @@ class Database:
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Runs `query` in a read transaction on a reader thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._read_engine, query)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._reads, query)
 
     async def look_up(self, query: Callable[[Connection], T]) -> T:
         """The same for some rows that a key finds."""
         if self._here is not None:
             # Where the database is locked, or a text is not UTF-8, a reader thread waits, or repairs it.
             with suppress(OperationalError):
-                return self._here.read(query)
+                return self._here.run(query)
         return await self.read(query)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
@@ -191,10 +184,9 @@ class Database:
         self.locks.close()
         self._writer.shutdown()
         self._readers.shutdown()
-        if self._here is not None:
-            self._here.close()
-        if isinstance(self._writing, _KeptConnection):
-            self._writing.close()
+        for transactions in (self._writes, self._reads, self._here):
+            if transactions is not None:
+                transactions.close()
         with hold_writer_lock(self._writer_lock):
             self.engine.dispose()
         if self._writer_lock:
@@ -202,26 +194,62 @@ class Database:
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         with hold_writer_lock(self._writer_lock):
-            return _in_transaction(self._writing, work)
+            return self._writes.run(work)
+
+
+class _Transactions(Protocol):
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """In a transaction of its own. Rolls back if `work` raises."""
+
+    def close(self) -> None: ...
+
+
+def _transactions(engine: Engine) -> tuple[_Transactions, _Transactions, _Transactions | None]:
+    """Those that write, those that read on threads, and those that read on the event loop's thread."""
+    writing = engine.execution_options(immediate=True)
+    if engine.dialect.name == "sqlite":
+        return _KeptConnection(writing), _KeptConnections(engine), _KeptConnection(engine, "PRAGMA busy_timeout=0")
+    reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)  # a consistent view
+    return _Reconnecting(writing), _Reconnecting(reading), None
+
+
+_BEGIN, _BEGIN_IMMEDIATE, _COMMIT = (PreparedStatement(text(sql)) for sql in ("BEGIN", "BEGIN IMMEDIATE", "COMMIT"))
 
 
 class _KeptConnection:
-    """In place of an engine: to borrow a connection and to give it back takes longer than a small transaction."""
+    """A connection to SQLite that stays open. For SQLAlchemy all that is done on it is one transaction; each is begun and ended
+    past it, because its own bookkeeping takes longer than a small transaction."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, *pragmas: str) -> None:
+        self._engine = engine.execution_options(begun=True)
+        self._begin = _BEGIN_IMMEDIATE if engine.get_execution_options().get("immediate") else _BEGIN
+        self._pragmas = pragmas
         self._connection: Connection | None = None
 
-    @contextmanager
-    def connect(self) -> Iterator[Connection]:
-        """Opens another after an error."""
-        if self._connection is None:
-            self._connection = self._engine.connect()
+    def run(self, work: Callable[[Connection], T]) -> T:
+        connection = self._connection or self._open()
+        connection.execute(self._begin)
         try:
-            yield self._connection
+            result = work(connection)
+            connection.execute(_COMMIT)
         except BaseException:
-            self.close()
+            self._roll_back(connection)
             raise
+        return result
+
+    def _open(self) -> Connection:
+        self._connection = self._engine.connect()
+        for pragma in self._pragmas:
+            self._connection.exec_driver_sql(pragma)
+        return self._connection
+
+    def _roll_back(self, connection: Connection) -> None:
+        """The next transaction has another connection if this one fails at that too."""
+        try:
+            connection.connection.rollback()
+        except sqlite3.Error:
+            connection.invalidate()
+            self.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -229,68 +257,63 @@ class _KeptConnection:
             connection.close()
 
 
-class _ReadsHere:
-    """Reads of SQLite on the thread that calls. For SQLAlchemy all of them are one transaction; each is begun and ended past it,
-    because its own bookkeeping takes longer than such a read."""
+class _KeptConnections:
+    """As many as there are threads that use them at the same time."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine.execution_options(begun=True)
-        self._connection: Connection | None = None
-        self._driver: Any = None
+        self._engine = engine
+        self._idle: deque[_KeptConnection] = deque()
 
-    def read(self, query: Callable[[Connection], T]) -> T:
-        """Raises OperationalError, at once, while the database is locked."""
-        connection = self._connection or self._open()
-        self._driver.execute("BEGIN")
+    def run(self, work: Callable[[Connection], T]) -> T:
+        connection = self._idle.pop() if self._idle else _KeptConnection(self._engine)
         try:
-            return query(connection)
+            return connection.run(work)
         finally:
-            self._driver.execute("ROLLBACK")
-
-    def _open(self) -> Connection:
-        self._connection = self._engine.connect()
-        self._driver = self._connection.connection.driver_connection
-        self._driver.execute("PRAGMA busy_timeout=0")
-        return self._connection
+            self._idle.append(connection)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        for connection in self._idle:
+            connection.close()
 
 
-def _in_transaction(engine: Engine | _KeptConnection, work: Callable[[Connection], T]) -> T:
+class _Reconnecting:
     """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. A commit whose
     outcome is not known is not repeated."""
-    deadline = time.monotonic() + RECONNECT_SECONDS
-    while True:
-        commits = False
-        try:
-            with engine.connect() as connection, connection.begin():
-                result = work(connection)
-                commits = True
-            return result
-        except SQLAlchemyError as error:
-            if commits or not _is_disconnected(error) or time.monotonic() > deadline:
-                raise
-        time.sleep(RECONNECT_PAUSE_SECONDS)
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        deadline = time.monotonic() + RECONNECT_SECONDS
+        while True:
+            commits = False
+            try:
+                with self._engine.begin() as connection:
+                    result = work(connection)
+                    commits = True
+                return result
+            except SQLAlchemyError as error:
+                if commits or not _is_disconnected(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(RECONNECT_PAUSE_SECONDS)
+
+    def close(self) -> None:
+        """The engine has the connections."""
 
 
 def _is_disconnected(error: SQLAlchemyError) -> bool:
     """No connection could be made, or it broke."""
-    if not isinstance(error, OperationalError | InterfaceError):
-        return False
-    is_connecting = error.statement is None and not isinstance(error.orig, sqlite3.Error)
-    return error.connection_invalidated or is_connecting
+    return isinstance(error, OperationalError | InterfaceError) and (error.connection_invalidated or error.statement is None)
 
 
-def _read(engine: Engine, query: Callable[[Connection], T]) -> T:
+def _read(transactions: _Transactions, query: Callable[[Connection], T]) -> T:
     """Reads again with replacement characters if a text is not UTF-8: one damaged row must not hide the others."""
     try:
-        return _in_transaction(engine, query)
+        return transactions.run(query)
     except OperationalError as error:
         if "Could not decode to UTF-8" not in str(error):
             raise
-    return _in_transaction(engine, lambda connection: _read_leniently(connection, query))
+    return transactions.run(lambda connection: _read_leniently(connection, query))
 
 
 def _read_leniently(connection: Connection, query: Callable[[Connection], T]) -> T:

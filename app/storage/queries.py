@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from app.schema.errors import NotFound
 from app.storage.now import now_ms
+from app.storage.prepared import PreparedStatement
 from app.storage.session_head import SESSION_JSON
 from app.storage.statements import newest_answered
 from app.storage.tables import (
@@ -86,7 +87,8 @@ def session_body(connection: Connection, session_id: str) -> str | None:
     return connection.execute(_SESSION_BODY, {"id": session_id}).scalar_one_or_none()
 
 
-_SESSION_BODY = select(SESSION_JSON).where(SESSION.c.id == bindparam("id"))
+_ONE_SESSION = select(SESSION_JSON).where(SESSION.c.id == bindparam("id"))
+_SESSION_BODY = PreparedStatement(_ONE_SESSION)
 
 
 def session_bodies(connection: Connection, wanted: SessionFilter) -> list[str]:
@@ -339,7 +341,9 @@ def all_messages(connection: Connection, session_id: str) -> StoredMessages:
     )
 
 
-_ALL_MESSAGES = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session")).order_by(MESSAGE.c.seq)
+_OF_SESSION = MESSAGE.c.session_id == bindparam("session")
+_IN_ORDER = select(*_MESSAGE_COLUMNS).where(_OF_SESSION).order_by(MESSAGE.c.seq)
+_ALL_MESSAGES = PreparedStatement(_IN_ORDER)
 
 
 def history_pages(connection: Connection, session_id: str, size: int) -> Iterator[StoredMessages]:
@@ -350,12 +354,13 @@ def history_pages(connection: Connection, session_id: str, size: int) -> Iterato
         yield StoredMessages(rows, _parts_of(connection, session_id, [row.id for row in rows]))
 
 
-_MESSAGES_AFTER = _ALL_MESSAGES.where(MESSAGE.c.seq > bindparam("after")).limit(bindparam("size"))
+_MESSAGES_AFTER = _IN_ORDER.where(MESSAGE.c.seq > bindparam("after")).limit(bindparam("size"))
 
 
 _BY_MESSAGE = (PART.c.message_id, PART.c.seq)
 """The order of the index `part_by_message`. Queries need the order of parts within a message only."""
-_ALL_PARTS = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(*_BY_MESSAGE)
+_PARTS_IN_ORDER = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(*_BY_MESSAGE)
+_ALL_PARTS = PreparedStatement(_PARTS_IN_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +390,7 @@ def _extent_of(connection: Connection, table: Any, session_id: str) -> tuple[int
 def copied_history(connection: Connection, session_id: str) -> StoredMessages:
     """All messages, and the parts with their types."""
     wanted = {"session": session_id}
-    parts = connection.execute(_ALL_PARTS.add_columns(PART.c.type), wanted).all()
+    parts = connection.execute(_PARTS_IN_ORDER.add_columns(PART.c.type), wanted).all()
     return StoredMessages(connection.execute(_ALL_MESSAGES, wanted).all(), parts)
 
 
@@ -416,17 +421,17 @@ _BOUNDARY = (
     .correlate(None)
     .scalar_subquery()
 )
-_LIVE_MESSAGES = _ALL_MESSAGES.where(MESSAGE.c.seq >= func.coalesce(_BOUNDARY, 0)).with_only_columns(
+_SINCE_BOUNDARY = _IN_ORDER.where(MESSAGE.c.seq >= func.coalesce(_BOUNDARY, 0)).with_only_columns(
     *_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body"), _BOUNDARY.label("boundary")
 )
-_FEW_LIVE_MESSAGES = _LIVE_MESSAGES.limit(bindparam("limit"))
-_LIVE_PARTS = _ALL_PARTS.with_only_columns(
+_LIVE_MESSAGES = PreparedStatement(_SINCE_BOUNDARY)
+_FEW_LIVE_MESSAGES = PreparedStatement(_SINCE_BOUNDARY.limit(bindparam("limit")))
+_LIVE_BODIES = _PARTS_IN_ORDER.with_only_columns(
     PART.c.message_id, PART.c.id, func.coalesce(PART.c.live_body, PART.c.body).label("body")
 )
-_LIVE_PARTS_FROM = _LIVE_PARTS.where(
-    PART.c.message_id.in_(
-        select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.seq >= bindparam("start"))
-    )
+_LIVE_PARTS = PreparedStatement(_LIVE_BODIES)
+_LIVE_PARTS_FROM = PreparedStatement(
+    _LIVE_BODIES.where(PART.c.message_id.in_(select(MESSAGE.c.id).where(_OF_SESSION, MESSAGE.c.seq >= bindparam("start"))))
 )
 
 
@@ -447,18 +452,6 @@ def one_message(connection: Connection, session_id: str, message_id: str) -> Sto
 
 def _parts_of_one(connection: Connection, session_id: str, message_id: str) -> Sequence[Row[Any]]:
     return connection.execute(_PARTS_OF_ONE, {"session": session_id, "message": message_id}).all()
-
-
-def session_and_prompt(connection: Connection, session_id: str, prompt_id: str) -> Row[Any] | None:
-    """The session's `body` and `diff_basis`, and the body of the `prompt`, which is None for an unknown one."""
-    return connection.execute(_SESSION_AND_PROMPT, {"session": session_id, "message": prompt_id}).one_or_none()
-
-
-_SESSION_AND_PROMPT = (
-    select(SESSION_JSON, SESSION.c.diff_basis, MESSAGE.c.body.label("prompt"))
-    .outerjoin(MESSAGE, and_(MESSAGE.c.session_id == SESSION.c.id, MESSAGE.c.id == bindparam("message")))
-    .where(SESSION.c.id == bindparam("session"))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,17 +480,17 @@ def message_range(connection: Connection, session_id: str, wanted: MessageRange)
 
 
 def some_messages(connection: Connection, session_id: str, message_ids: Collection[str]) -> StoredMessages:
-    found = _ALL_MESSAGES.where(MESSAGE.c.id.in_(message_ids))
+    found = _IN_ORDER.where(MESSAGE.c.id.in_(message_ids))
     rows = connection.execute(found, {"session": session_id}).all()
     return StoredMessages(rows, _parts_of(connection, session_id, [row.id for row in rows]))
 
 
-_ONE_MESSAGE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.id == bindparam("message"))
-_PARTS_OF_ONE = _ALL_PARTS.where(PART.c.message_id == bindparam("message"))
+_ONE_MESSAGE = PreparedStatement(select(*_MESSAGE_COLUMNS).where(_OF_SESSION, MESSAGE.c.id == bindparam("message")))
+_PARTS_OF_ONE = PreparedStatement(_PARTS_IN_ORDER.where(PART.c.message_id == bindparam("message")))
 
 
 def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -> Sequence[Row[Any]]:
-    return connection.execute(_ALL_PARTS.where(PART.c.message_id.in_(message_ids)), {"session": session_id}).all()
+    return connection.execute(_PARTS_IN_ORDER.where(PART.c.message_id.in_(message_ids)), {"session": session_id}).all()
 
 
 def newest_ids(connection: Connection, session_id: str) -> list[str]:
@@ -513,18 +506,16 @@ _NEWEST_PART_ID = (
     .limit(1)
     .scalar_subquery()
 )
-_NEWEST_IDS = (
-    select(MESSAGE.c.id, _NEWEST_PART_ID)
-    .where(MESSAGE.c.session_id == bindparam("session"))
-    .order_by(MESSAGE.c.seq.desc())
-    .limit(1)
-)
+_NEWEST_IDS = PreparedStatement(select(MESSAGE.c.id, _NEWEST_PART_ID).where(_OF_SESSION).order_by(MESSAGE.c.seq.desc()).limit(1))
 
 
 def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[Any] | None:
-    return connection.execute(
-        select(MESSAGE.c.input_hash, MESSAGE.c.role).where(MESSAGE.c.session_id == session_id, MESSAGE.c.id == message_id)
-    ).one_or_none()
+    return connection.execute(_INPUT_HASH, {"session": session_id, "message": message_id}).one_or_none()
+
+
+_INPUT_HASH = PreparedStatement(
+    select(MESSAGE.c.input_hash, MESSAGE.c.role).where(_OF_SESSION, MESSAGE.c.id == bindparam("message"))
+)
 
 
 def newest_message(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> StoredMessages:
@@ -539,9 +530,11 @@ def newest_prompt(connection: Connection, session_id: str) -> StoredMessages:
     return StoredMessages(connection.execute(_NEWEST_OF_ROLE, {"session": session_id, "role": "user"}).all(), [])
 
 
-_OF_ROLE = select(*_MESSAGE_COLUMNS).where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == bindparam("role"))
-_NEWEST_OF_ROLE = _OF_ROLE.order_by(MESSAGE.c.seq.desc()).limit(1)
-_NEWEST_ANSWER_TO = _NEWEST_OF_ROLE.where(MESSAGE.c.parent_id == bindparam("parent"))
+_NEWEST = (
+    select(*_MESSAGE_COLUMNS).where(_OF_SESSION, MESSAGE.c.role == bindparam("role")).order_by(MESSAGE.c.seq.desc()).limit(1)
+)
+_NEWEST_OF_ROLE = PreparedStatement(_NEWEST)
+_NEWEST_ANSWER_TO = PreparedStatement(_NEWEST.where(MESSAGE.c.parent_id == bindparam("parent")))
 
 
 def is_at_or_after(connection: Connection, session_id: str, message_id: str, earlier_id: str) -> bool:
@@ -561,6 +554,13 @@ def patches(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
 _IS_PATCH = PART.c.type == literal_column("'patch'")
 """A literal instead of a bound value: the partial index is used only if the statement itself contains its condition."""
 _PATCHES = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session"), _IS_PATCH).order_by(PART.c.seq)
+
+
+def diff_basis(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(_DIFF_BASIS, {"session": session_id}).scalar_one_or_none()
+
+
+_DIFF_BASIS = PreparedStatement(select(SESSION.c.diff_basis).where(SESSION.c.id == bindparam("session")))
 
 
 def patches_version(connection: Connection, session_id: str) -> str:
@@ -588,7 +588,6 @@ def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> E
     return EdgeSnapshots(basis, (edges[0], edges[1]), (edges[2], edges[3]))
 
 
-_OF_SESSION = MESSAGE.c.session_id == bindparam("session")
 _PROMPT = MESSAGE.alias("prompt")
 _ASKED = select(_PROMPT.c.seq).where(_PROMPT.c.session_id == bindparam("session"), _PROMPT.c.id == bindparam("prompt"))
 _IS_ANSWER = and_(_OF_SESSION, MESSAGE.c.parent_id == bindparam("prompt"), MESSAGE.c.seq > _ASKED.scalar_subquery())
@@ -604,14 +603,12 @@ def _edge(messages: ColumnElement[bool], part_type: str, *, last: bool) -> Any:
     return select(snapshot).where(messages, snapshot.is_not(None)).order_by(order).limit(1).scalar_subquery()
 
 
-_EDGE_SNAPSHOTS = select(
-    SESSION.c.diff_basis,
-    *(
-        _edge(messages, part_type, last=part_type == "step-finish")
-        for messages in (_OF_SESSION, _IS_ANSWER)
-        for part_type in ("step-start", "step-finish")
-    ),
-).where(SESSION.c.id == bindparam("session"))
+_EDGES = [
+    _edge(messages, part_type, last=part_type == "step-finish")
+    for messages in (_OF_SESSION, _IS_ANSWER)
+    for part_type in ("step-start", "step-finish")
+]
+_EDGE_SNAPSHOTS = PreparedStatement(select(SESSION.c.diff_basis, *_EDGES).where(SESSION.c.id == bindparam("session")))
 
 
 def answers_to(connection: Connection, session_id: str, message_id: str) -> list[str]:
@@ -634,7 +631,7 @@ _WAITING_PROMPTS = (
     .scalar_subquery()
     .label("waiting")
 )
-_SESSION_AND_WAITING_PROMPTS = _SESSION_BODY.add_columns(_WAITING_PROMPTS)
+_SESSION_AND_WAITING_PROMPTS = PreparedStatement(_ONE_SESSION.add_columns(_WAITING_PROMPTS))
 
 
 def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
@@ -642,9 +639,9 @@ def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
     return connection.execute(_UNANSWERED, {"session": session_id}).scalar_one_or_none()
 
 
-_UNANSWERED = (
+_UNANSWERED = PreparedStatement(
     select(MESSAGE.c.id)
-    .where(MESSAGE.c.session_id == bindparam("session"), MESSAGE.c.role == "user", MESSAGE.c.open)
+    .where(_OF_SESSION, MESSAGE.c.role == "user", MESSAGE.c.open)
     .where(MESSAGE.c.seq > func.coalesce(newest_answered("session"), 0))
     .order_by(MESSAGE.c.seq.desc())
     .limit(1)
@@ -709,7 +706,7 @@ def queued_prompts(connection: Connection, session_id: str) -> Sequence[Row[Any]
     return connection.execute(_QUEUED_PROMPTS, {"of_session": session_id}).all()
 
 
-_QUEUED_PROMPTS = (
+_QUEUED_PROMPTS = PreparedStatement(
     select(*QUEUED_PROMPT.columns).where(QUEUED_PROMPT.c.session_id == bindparam("of_session")).order_by(QUEUED_PROMPT.c.seq)
 )
 

@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Dialect,
     Select,
     Text,
     and_,
@@ -23,7 +22,6 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
-    make_url,
     select,
     update,
 )
@@ -31,6 +29,7 @@ from sqlalchemy.sql.base import Executable
 
 from app.storage.history_copy import HistoryCopy, copying_statements
 from app.storage.now import now_ms
+from app.storage.prepared import PreparedStatement
 from app.storage.session_head import SESSION_JSON, with_added
 from app.storage.tables import (
     APPROVAL,
@@ -60,11 +59,6 @@ from app.storage.tables import (
 
 _Rows = Sequence[Mapping[str, Any]]
 
-_DRIVERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "sqlite": ("sqlite", {"paramstyle": "named"}),
-    "postgresql": ("postgresql+psycopg", {}),
-}
-
 _OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=literal_column("excluded.open"))
 """A prompt keeps its `open` when its message is stored again. One statement stores the messages of both roles: with two, the
 prompts of a batch would be inserted before its answers."""
@@ -83,7 +77,6 @@ class Statements:
 
     def __init__(self, dialect: str) -> None:
         self._insert: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert  # the other database's is not loaded
-        self._driver = _driver(dialect)
         self._has_writing_ctes = dialect == "postgresql"
         self._now = now_ms(dialect)
         self._make_puts()
@@ -129,14 +122,17 @@ class Statements:
 
     def _make_puts(self) -> None:
         self.put_project = self._upsert(PROJECT, ["id"])
-        self.add_session = self._insert(SESSION)
+        self.add_session = PreparedStatement(self._insert(SESSION))
         keep = frozenset({"diff_basis", "head", *SUM_PIECES})
-        self.put_session = self._upsert(SESSION, ["id"], keep=keep).returning(SESSION.c.id, SESSION_JSON)
-        self.put_message = self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)
-        self._put_part = self._upsert(PART, ["session_id", "message_id", "id"])
+        self.put_session = PreparedStatement(self._upsert(SESSION, ["id"], keep=keep).returning(SESSION.c.id, SESSION_JSON))
+        self.put_message = PreparedStatement(
+            self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)
+        )
         self.put_todo = self._upsert(TODO, ["session_id"])
-        self.put_diff = self._upsert(DIFF, ["session_id"])
-        self.put_diff_basis = update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis"))
+        self.put_diff = PreparedStatement(self._upsert(DIFF, ["session_id"]))
+        self.put_diff_basis = PreparedStatement(
+            update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis"))
+        )
         self.put_share = self._upsert(SHARE, ["session_id"])
         self.put_imported = self._upsert(IMPORTED_SESSION, ["id"])
         self.put_request = self._upsert(PENDING_REQUEST, ["id"])
@@ -155,15 +151,16 @@ class Statements:
             PART.c.id == bindparam("of_part"),
         )
         of_message = and_(MESSAGE.c.session_id == PART.c.session_id, MESSAGE.c.id == PART.c.message_id)
-        self.put_part_text = self._put_text(select(PART.c.seq, MESSAGE.c.role, *_TEXT).join(MESSAGE, of_message).where(*of_part))
+        of_stored = select(PART.c.seq, MESSAGE.c.role, *_TEXT).join(MESSAGE, of_message).where(*of_part)
+        self.put_part_text = PreparedStatement(self._put_text(of_stored))
         self.delete_part_text = delete(PART_TEXT).where(PART_TEXT.c.part_seq.in_(select(PART.c.seq).where(*of_part)))
-        if self._has_writing_ctes:
-            self._put_part = self._put_part_with_text()
+        put_part = self._upsert(PART, ["session_id", "message_id", "id"])
+        self._put_part = PreparedStatement(self._with_text(put_part) if self._has_writing_ctes else put_part)
 
-    def _put_part_with_text(self) -> Any:
+    def _with_text(self, put_part: Any) -> Any:
         """One statement is a quarter of the work of two. Where there is no text, `text` is None."""
         values = {column.name: bindparam(column.name, type_=column.type) for column in PART.columns if column.name != "seq"}
-        stored = self._put_part.values(values).returning(PART.c.seq, PART.c.session_id, PART.c.message_id).cte("stored")
+        stored = put_part.values(values).returning(PART.c.seq, PART.c.session_id, PART.c.message_id).cte("stored")
         role = select(MESSAGE.c.role).where(MESSAGE.c.session_id == stored.c.session_id, MESSAGE.c.id == stored.c.message_id)
         return self._put_text(select(stored.c.seq, role.scalar_subquery(), *_TEXT).where(_TEXT[-1].is_not(None)))
 
@@ -182,7 +179,7 @@ class Statements:
         self.delete_approval = _delete(APPROVAL, project_id="of_project", permission="of_permission", pattern="gone")
         self.delete_message = _delete(MESSAGE, session_id="of_session", id="gone")
         self.delete_message_parts = _delete(PART, session_id="of_session", message_id="gone")
-        self.close_prompts = (
+        self.close_prompts = PreparedStatement(
             update(MESSAGE)
             .where(MESSAGE.c.session_id == bindparam("of_session"), MESSAGE.c.role == "user", MESSAGE.c.open)
             .where(MESSAGE.c.seq <= newest_answered("of_session"))
@@ -199,9 +196,9 @@ class Statements:
         )
 
     def _make_journal(self) -> None:
-        self.put_events = str(insert(EVENT).compile(dialect=self._driver))
-        """As the driver takes it: rows by the thousand, of which SQLAlchemy would make parameters one by one."""
-        self.advance_journal = (
+        self.put_events = PreparedStatement(insert(EVENT))
+        """Rows by the thousand, of which SQLAlchemy would make parameters one by one."""
+        self.advance_journal = PreparedStatement(
             update(COUNTER)
             .where(COUNTER.c.name == "journal")
             .values(value=COUNTER.c.value + bindparam("count"))
@@ -210,14 +207,14 @@ class Statements:
 
     def _make_leases(self) -> None:
         self.acquire_lease = self._acquire_lease()
-        self.check_lease = update(LEASE).where(*_ONE_LEASE).values(generation=LEASE.c.generation)
+        self.check_lease = PreparedStatement(update(LEASE).where(*_ONE_LEASE).values(generation=LEASE.c.generation))
         self.renew_leases = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
             .values(heartbeat=self._now)
         )
         released = {"owner": "", "status": None, "directory": None, "aborting": False}
-        self.release_lease = update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0)
+        self.release_lease = PreparedStatement(update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0))
         self.release_recovered_lease = update(LEASE).where(*_ONE_LEASE).values(**released)
         self.abort_run = update(LEASE).where(*_ONE_GENERATION).values(aborting=True)
         self.put_lease_status = (
@@ -235,13 +232,13 @@ class Statements:
         )
         held = bindparam("held_generation", type_=BigInteger)
         next_generation = case((LEASE.c.generation == held, held), else_=LEASE.c.generation + 1)
-        acquired: Executable = insert.on_conflict_do_update(
+        acquired = insert.on_conflict_do_update(
             index_elements=["session_id"],
             set_={name: insert.excluded[name] for name in values if name not in ("session_id", "generation")}
             | {"generation": next_generation},
             where=LEASE.c.owner.in_((literal_column("''"), given["owner"])),
         ).returning(LEASE.c.generation)
-        return acquired
+        return PreparedStatement(acquired)
 
     def _make_lease_takeovers(self) -> None:
         self.take_over_lease = (
@@ -308,19 +305,19 @@ class Statements:
         values["turns"] = case((is_first, values["turns"]), else_=0)
         values["tool_calls"] = calls.scalar_subquery() - counted.scalar_subquery()
         source = select(*values.values()).where(SESSION.c.id == values["session_id"])
-        added: Executable = self._insert(STEP_USAGE).from_select(list(values), source).on_conflict_do_nothing()
-        return added
+        return PreparedStatement(self._insert(STEP_USAGE).from_select(list(values), source).on_conflict_do_nothing())
 
     def _make_session_sums(self) -> None:
         amounts: dict[str, Any] = {name: bindparam(f"add_{name}", type_=SESSION.c[name].type) for name in SUM_PIECES}
         of_session = update(SESSION).where(SESSION.c.id == bindparam("of_session"))
-        self._add_to_session = of_session.values(with_added(amounts)).returning(SESSION.c.id, SESSION_JSON)
+        added = of_session.values(with_added(amounts)).returning(SESSION.c.id, SESSION_JSON)
         is_counted = select(STEP_USAGE.c.id).where(
             STEP_USAGE.c.session_id == SESSION.c.id,
             STEP_USAGE.c.message_id == bindparam("of_message"),
             STEP_USAGE.c.id == bindparam("of_step"),
         )
-        self._count_step = self._add_to_session.where(~is_counted.exists())
+        self._add_to_session = PreparedStatement(added)
+        self._count_step = PreparedStatement(added.where(~is_counted.exists()))
         self.showing_sessions = frozenset({id(self.put_session), id(self._add_to_session), id(self._count_step)})
 
     def count_step(self, usage: Mapping[str, Any], sums: Mapping[str, Any]) -> list[tuple[Executable, _Rows]]:
@@ -340,11 +337,6 @@ class Statements:
         fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
         return insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
-
-
-def _driver(dialect: str) -> Dialect:
-    name, options = _DRIVERS[dialect]
-    return make_url(f"{name}://").get_dialect()(**options)
 
 
 def _added(sums: Mapping[str, Any]) -> dict[str, Any]:

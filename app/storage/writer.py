@@ -307,7 +307,7 @@ class Writer:
                 events.append(_stored(event, owners, seq if event.journaled else None))
             rows.extend(_journal_row(event, now) for event in events if event.journaled)
             numbered.append(events)
-        connection.exec_driver_sql(self._sql.put_events, rows)
+        connection.execute(self._sql.put_events, rows)
         return numbered
 
 

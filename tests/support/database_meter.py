@@ -42,7 +42,7 @@ def metered() -> Iterator[Spent]:
     spent = Spent()
 
     def count_statement(_connection: Any, _cursor: Any, statement: str, values: Any, _context: Any, is_many: bool) -> None:
-        spent.statements += not statement.startswith("BEGIN")
+        spent.statements += not statement.startswith(("BEGIN", "COMMIT"))
         if statement.startswith(("INSERT", "UPDATE")):
             spent.written += sum(len(str(value)) for row in (values if is_many else [values]) for value in _values(row))
 

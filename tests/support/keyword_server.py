@@ -94,25 +94,21 @@ class Refusals:
         self._random = random.Random(seed)
         self._left = 0
 
-    def before_work(self, connection: Connection) -> None:
-        if self._random.random() < 0.5 and self._is_next(connection):
-            self._refuse("BEGIN")
-
-    def before_commit(self, connection: Connection) -> None:
-        if self._is_next(connection):
-            self._refuse("COMMIT")
-
-    def _is_next(self, connection: Connection) -> bool:
+    def before_execute(self, connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
         """Reads are not refused."""
-        if not connection.get_execution_options().get("immediate") or not self._while_there.exists():
+        if not connection.get_execution_options().get("immediate"):
+            return
+        begins = statement == "BEGIN IMMEDIATE" and self._random.random() < 0.5
+        if (begins or statement == "COMMIT") and self._is_next():
+            raise OperationalError(statement, {}, sqlite3.OperationalError(REFUSED))
+
+    def _is_next(self) -> bool:
+        if not self._while_there.exists():
             return False
         if self._left == 0 and self._random.randrange(REFUSE_ONE_IN) == 0:
             self._left = self._random.choice([1, 1, 2, LONGEST_OUTAGE])
         self._left = max(self._left - 1, 0) if (refused := self._left > 0) else 0
         return refused
-
-    def _refuse(self, statement: str) -> None:
-        raise OperationalError(statement, {}, sqlite3.OperationalError(REFUSED))
 
 
 def main() -> None:
@@ -124,8 +120,7 @@ def main() -> None:
     application = create_app(settings, port=bound.getsockname()[1], choices=Choices(scripted=lambda: provider))
     if REFUSALS_FILE in os.environ:
         refusals = Refusals(Path(os.environ[REFUSALS_FILE]), int(os.environ[REFUSALS_SEED]))
-        event.listen(Engine, "begin", refusals.before_work)
-        event.listen(Engine, "commit", refusals.before_commit)
+        event.listen(Engine, "before_cursor_execute", refusals.before_execute)
     http_server(application, settings).run(sockets=[bound])
 
 
