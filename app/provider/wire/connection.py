@@ -6,8 +6,8 @@ times over and make each chunk into typed objects, of which nothing but an addre
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -73,15 +73,9 @@ class ProviderConnection:
         self._open: tuple[aiohttp.ClientSession, ProviderAddress] | None = None
         self._opening = asyncio.Lock()
 
-    @asynccontextmanager
-    async def post(self, path: str, body: Payload, headers: Mapping[str, str]) -> AsyncIterator["ProviderStream"]:
+    async def post(self, path: str, body: Payload, headers: Mapping[str, str]) -> "ProviderStream":
         """Raises a ProviderFailure."""
-        stream = ProviderStream(await self._send(path, body, headers))
-        try:
-            yield stream
-            await stream.drain()
-        finally:
-            stream.close()
+        return ProviderStream(await self._send(path, body, headers))
 
     async def close(self) -> None:
         """Drops what makes the client, too: in a cycle, megabytes would wait for the garbage collector."""
@@ -97,10 +91,9 @@ class ProviderConnection:
             response = await session.post(url, data=content, headers=_sendable(address.headers, headers, url))
             refusal = await response.text(errors="replace") if response.status >= 400 else None
         except Exception as error:
-            failure = errors.failure_of(error, url)
-            if failure is None:
-                raise
-            raise failure from error
+            if failure := errors.failure_of(error, url):
+                raise failure from error
+            raise
         if refusal is not None:
             raise errors.answered(response.status, response.headers, refusal, url)
         return response
@@ -153,33 +146,48 @@ def _sendable(given: Mapping[str, str], own: Mapping[str, str], url: str) -> "CI
 
 
 class ProviderStream:
-    """The data of an answer's events, as many at a time as have come, until `[DONE]` or its end."""
+    """The events of an answer, as many at a time as have come, until `[DONE]` or its end."""
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
         self._decoder = SseDecoder()
-        self._ended = False
+        self._start: tuple[StreamStart, ...] = (StreamStart(),)
         self._any = False
+        self.ended = False
 
-    def __aiter__(self) -> "ProviderStream":
-        return self
+    async def read(self) -> list[bytes]:
+        """The data of those that have come since. Raises a ProviderFailure."""
+        try:
+            chunk = await self._response.content.readany()
+        except Exception as error:
+            if failure := errors.failure_of(error, self._url):
+                raise failure from error
+            raise
+        came = self._decoder.feed(chunk) if chunk else self._end()
+        if _DONE in came:
+            self.ended = True
+            came = came[: came.index(_DONE)]
+        self._any = self._any or bool(came)
+        return came
 
-    async def __anext__(self) -> list[bytes]:
-        while not self._ended:
-            if came := await self._read():
-                self._any = True
-                return came
-        raise StopAsyncIteration
+    def translate(self, came: list[bytes], reader: "Reader") -> Iterator[StreamEvent]:
+        for data in came:
+            events = reader.read(self._parse(data))
+            yield from self.start()
+            yield from events
+            if reader.finished:
+                return
 
-    def parse(self, data: bytes) -> Payload:
-        payload = _object(data)
-        if payload is None:
-            raise errors.unreadable_event(data, self._url)
-        return payload
+    def start(self) -> Iterable[StreamStart]:
+        """Once."""
+        start, self._start = self._start, ()
+        return start
 
     async def drain(self) -> None:
         """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is
         complete."""
+        if self._response.content.at_eof():
+            return
         import aiohttp
 
         with suppress(TimeoutError, aiohttp.ClientError):
@@ -191,24 +199,15 @@ class ProviderStream:
         """Closes the connection, unless it is free for the next request."""
         self._response.close()
 
-    async def _read(self) -> list[bytes]:
-        import aiohttp
-
-        try:
-            chunk = await self._response.content.readany()
-        except aiohttp.ClientError as error:
-            raise errors.failure_of(error, self._url) or error from error
-        if not chunk:
-            return self._end()
-        came = self._decoder.feed(chunk)
-        if _DONE in came:
-            self._ended = True
-            return came[: came.index(_DONE)]
-        return came
+    def _parse(self, data: bytes) -> Payload:
+        payload = _object(data)
+        if payload is None:
+            raise errors.unreadable_event(data, self._url)
+        return payload
 
     def _end(self) -> list[bytes]:
         """Accepts a complete last event without its empty line."""
-        self._ended = True
+        self.ended = True
         last = self._decoder.close()
         if last is not None and _object(last) is not None:
             return [last]
@@ -249,21 +248,13 @@ async def converse(
     connection: ProviderConnection, path: str, body: Payload, headers: dict[str, str], reader: Reader
 ) -> AsyncGenerator[StreamEvent, None]:
     """Emits no StreamStart if the first event is an error."""
-    started = False
-    async with connection.post(path, body, headers) as answer:
-        async for came in answer:
-            for data in came:
-                events = reader.read(answer.parse(data))
-                if not started:
-                    started = True
-                    yield StreamStart()
-                for event in events:
-                    yield event
-                if reader.finished:
-                    break
-            if reader.finished:
-                break
-    if not started:
-        yield StreamStart()
-    for event in reader.end():
+    answer = await connection.post(path, body, headers)
+    try:
+        while not (answer.ended or reader.finished):
+            for event in answer.translate(await answer.read(), reader):
+                yield event
+        await answer.drain()
+    finally:
+        answer.close()
+    for event in (*answer.start(), *reader.end()):
         yield event
