@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The least that a server of these libraries does for the benchmark's traffic: what is above it is Opensession's own.
 
-`bench_floor.py serve --port N` creates sessions, passes a prompt to the model, streams the text to listeners, and stores session,
-prompt, answer and title, each in a commit of its own that is flushed to disk. There are no rules, tools, snapshots, diffs, replay of
-events, or anything else that makes a turn. The model's address comes from ./opencode.json.
+`bench_floor.py serve --port N` creates and lists sessions, passes a prompt to the model, streams the text to listeners, and stores
+session, prompt, answer and title, each in a commit of its own that is flushed to disk. There are no rules, tools, snapshots, diffs,
+replay of events, or anything else that makes a turn. The model's address comes from ./opencode.json.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
-from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, event, insert
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, event, insert, select
 
 rows = Table(
     "row",
@@ -66,6 +66,13 @@ class Store:
     async def put(self, session: str, kind: str, body: Any) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._put, session, kind, orjson.dumps(body).decode())
 
+    async def newest_sessions(self, limit: int) -> list[bytes]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._newest_sessions, limit)
+
+    def _newest_sessions(self, limit: int) -> list[bytes]:
+        query = select(rows.c.body).where(rows.c.kind == "session").order_by(rows.c.id.desc()).limit(limit)
+        return [body.encode() for body in self._connection.scalars(query)]
+
     def _put(self, session: str, kind: str, body: str) -> None:
         with self._connection.begin():
             self._connection.execute(insert(rows), {"session": session, "kind": kind, "body": body})
@@ -85,9 +92,14 @@ def announce(kind: str, **properties: Any) -> None:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.store = Store(Path(os.environ["OPENSESSION_DATA_DIR"]) / "floor.db")
-    app.state.model_url = json.loads(Path("opencode.json").read_text())["provider"]["fake"]["options"]["baseURL"]
+    app.state.model_url = read_model_url()
     async with aiohttp.ClientSession() as app.state.model:
         yield
+
+
+def read_model_url() -> str:
+    address: str = json.loads(Path("opencode.json").read_text())["provider"]["fake"]["options"]["baseURL"]
+    return f"{address}/chat/completions"
 
 
 app = FastAPI(lifespan=lifespan)
@@ -111,6 +123,11 @@ async def create() -> Response:
     return Response(orjson.dumps(session), media_type="application/json")
 
 
+@app.get("/session")
+async def newest(limit: int) -> Response:
+    return Response(b"[" + b",".join(await app.state.store.newest_sessions(limit)) + b"]", media_type="application/json")
+
+
 @app.post("/session/{session_id}/message")
 async def prompt(session_id: str, body: Prompt) -> Response:
     await app.state.store.put(session_id, "prompt", body.model_dump())
@@ -131,7 +148,7 @@ async def title(session_id: str, text: str) -> None:
 async def ask(model: str, text: str, take: Callable[[str], None]) -> str:
     request = {"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}
     texts = []
-    async with app.state.model.post(f"{app.state.model_url}/chat/completions", data=orjson.dumps(request)) as response:
+    async with app.state.model.post(app.state.model_url, data=orjson.dumps(request)) as response:
         async for line in response.content:
             for delta in deltas(line):
                 texts.append(delta)
