@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The least that a server of these libraries does for the benchmark's traffic: what is above it is Opensession's own.
 
-`bench_floor.py serve --port N` creates and lists sessions, passes a prompt to the model, streams the text to listeners, and stores
-session, prompt, answer and title, each in a commit of its own that is flushed to disk. There are no rules, tools, snapshots, diffs,
-replay of events, or anything else that makes a turn. The model's address comes from ./opencode.json.
+`bench_floor.py serve --port N` creates and lists sessions, passes a prompt to the model, streams the text to listeners, and
+stores session, prompt, answer and title, each in a flushed commit of its own. There are no rules, tools, snapshots,
+diffs, replay of events, or anything else that makes a turn. The model's address comes from ./opencode.json.
 """
 
 import argparse
@@ -71,7 +71,8 @@ class Store:
 
     def _newest_sessions(self, limit: int) -> list[bytes]:
         query = select(rows.c.body).where(rows.c.kind == "session").order_by(rows.c.id.desc()).limit(limit)
-        return [body.encode() for body in self._connection.scalars(query)]
+        with self._connection.begin():
+            return [body.encode() for body in self._connection.scalars(query)]
 
     def _put(self, session: str, kind: str, body: str) -> None:
         with self._connection.begin():
