@@ -238,6 +238,9 @@ class SessionChange:
 
     def put_diff_json(self, diffs: bytes) -> None:
         self.change.writes.append((self._sql.put_diff, [{"session_id": self.session_id, "body": diffs.decode()}]))
+        self.announce_diff(diffs)
+
+    def announce_diff(self, diffs: bytes) -> None:
         properties = b'{"sessionID":%b,"diff":%b}' % (orjson.dumps(self.session_id), diffs)
         self.announce(EventSessionDiff.around(properties))
 

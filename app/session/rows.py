@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from app.schema.errors import NotFound
 from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts, UserMessage
 from app.schema.part import PART, Part, StepFinishPart, StepStartPart, ToolPart
 from app.schema.session import Session
@@ -100,6 +101,14 @@ def message_json(session_id: str, message_id: str, parent_id: str | None, body: 
     parent = b'"parentID":%b,' % orjson.dumps(parent_id) if parent_id is not None else b""
     head = b'{"id":%b,"sessionID":%b,%b' % (orjson.dumps(message_id), orjson.dumps(session_id), parent)
     return head + body.encode()[1:]
+
+
+def read_prompt(session_id: str, message_id: str, body: str) -> UserMessage:
+    """Raises NotFound if it is damaged."""
+    try:
+        return UserMessage.model_validate_json(message_json(session_id, message_id, None, body))
+    except ValidationError as error:
+        raise NotFound(f"Message {message_id} of session {session_id} is damaged") from error
 
 
 def part_json(session_id: str, message_id: str, part_id: str, body: str) -> bytes:

@@ -76,6 +76,14 @@ class SessionsPage(NamedTuple):
     cursor: int | None
 
 
+class SessionAndPrompt(NamedTuple):
+    """`diff_basis`: what the session's stored diffs were computed from."""
+
+    session: Session
+    prompt: UserMessage
+    diff_basis: str | None
+
+
 class Store:
     def __init__(self, database: Database, sql: Statements, writer: Writer, sequencer: Sequencer) -> None:
         self._database = database
@@ -412,6 +420,15 @@ class Store:
         if not messages:
             raise NotFound(f"Message {message_id} of session {session_id} is damaged")
         return self._parse_session(session_id, body), messages[0]
+
+    async def session_and_prompt(self, session_id: str, prompt_id: str) -> SessionAndPrompt:
+        found = await self.look_up(queries.session_and_prompt, session_id, prompt_id)
+        if found is None:
+            raise SessionNotFound(session_id)
+        if found.prompt is None:
+            raise MessageNotFound(session_id, prompt_id)
+        prompt = rows.read_prompt(session_id, prompt_id, found.prompt)
+        return SessionAndPrompt(self._parse_session(session_id, found.body), prompt, found.diff_basis)
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt."""

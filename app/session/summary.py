@@ -13,7 +13,7 @@ import orjson
 
 from app.bus.base import Event
 from app.project.location import Location
-from app.schema.message import MessageWithParts, UserMessage, UserSummary
+from app.schema.message import UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
 from app.session.change import SessionChange
 from app.session.rows import json_array
@@ -62,6 +62,9 @@ class _Basis:
         return orjson.dumps([self.session, self.prompt, self.digest]).decode()
 
 
+NO_CHANGES = _Basis("", "", "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """`current` is the present basis of the diffs; its digest is that of the stored diff. `touched`: the files in patches."""
@@ -95,14 +98,26 @@ class Summaries:
         async with self._updating.setdefault(session_id, asyncio.Lock()):
             return await self._update(location, trees, session_id, prompt_id)
 
+    async def put_empty(self, location: Location, session_id: str) -> int:
+        """Stores and announces the first diff of a session: its only step, with which this is stored, changed no file. Returns
+        the number of bytes announced."""
+        async with self._store.lock(session_id):
+            session = await self._store.session(session_id)
+            change = self._store.change(session_id, location.directory)
+            _put_totals(change, session, [])
+            change.announce_diff(b"[]")
+            change.put_diff_basis(NO_CHANGES.json())
+            await self._store.commit(change)
+        return _announced_bytes(change)
+
     async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
         facts = await self._store.look_up(_facts, session_id, prompt_id)
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
         diffs = await _compute(trees, facts, location)
         async with self._store.lock(session_id):
-            session, prompt = await self._store.session_and_message(session_id, prompt_id)
-            if session.revert is not None or await self._basis(session_id) != facts.stored:
+            session, prompt, basis = await self._store.session_and_prompt(session_id, prompt_id)
+            if session.revert is not None or _Basis.read(basis) != facts.stored:
                 log.debug("a newer diff of %s was stored meanwhile", session_id)
                 return 0
             change = self._store.change(session_id, location.directory)
@@ -111,16 +126,13 @@ class Summaries:
                 change.put_message(_summarised(prompt, {"diffs": diffs.prompt}))
             change.put_diff_basis(replace(facts.current, digest=digest).json())
             await self._store.commit(change)
-        return sum(len(event.payload) for event in change.change.events if isinstance(event, Event))
-
-    async def _basis(self, session_id: str) -> _Basis:
-        return _Basis.read(await self._store.look_up(queries.diff_basis, session_id))
+        return _announced_bytes(change)
 
     async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str, usage: StepUsage) -> None:
         """Sets the title of a session that has its default title, and of its first prompt's summary; counts what the title took.
         Raises NotFound if either is deleted."""
         async with self._store.lock(session_id):
-            session, prompt = await self._store.session_and_message(session_id, prompt_id)
+            session, prompt, _ = await self._store.session_and_prompt(session_id, prompt_id)
             change = self._store.change(session_id, location.directory)
             if is_default(session.title):
                 change.update_session(session.model_copy(update={"title": title}))
@@ -133,10 +145,7 @@ def _put_session_diff(change: SessionChange, session: Session, diffs: list[FileD
     """Returns the digest of the session's diff; `stored` is that of the stored one."""
     if diffs is None:
         return stored
-    summary = totals(diffs)
-    if session.summary != summary:
-        time = session.time.model_copy(update={"updated": clock.now_ms()})
-        change.update_session(session.model_copy(update={"summary": summary, "time": time}))
+    _put_totals(change, session, diffs)
     body = json_array([diff.wire_json() for diff in diffs])
     digest = hashlib.sha256(body).hexdigest() if diffs else ""
     if digest != stored:
@@ -144,14 +153,24 @@ def _put_session_diff(change: SessionChange, session: Session, diffs: list[FileD
     return digest
 
 
-def _stored_diffs(prompt: MessageWithParts) -> list[FileDiff]:
-    return prompt.info.summary.diffs if isinstance(prompt.info, UserMessage) and prompt.info.summary else []
+def _put_totals(change: SessionChange, session: Session, diffs: Sequence[FileDiff]) -> None:
+    summary = totals(diffs)
+    if session.summary != summary:
+        time = session.time.model_copy(update={"updated": clock.now_ms()})
+        change.update_session(session.model_copy(update={"summary": summary, "time": time}))
 
 
-def _summarised(prompt: MessageWithParts, update: dict[str, Any]) -> UserMessage:
-    assert isinstance(prompt.info, UserMessage)
-    summary = (prompt.info.summary or UserSummary(diffs=[])).model_copy(update=update)
-    return prompt.info.model_copy(update={"summary": summary})
+def _announced_bytes(change: SessionChange) -> int:
+    return sum(len(event.payload) for event in change.change.events if isinstance(event, Event))
+
+
+def _stored_diffs(prompt: UserMessage) -> list[FileDiff]:
+    return prompt.summary.diffs if prompt.summary else []
+
+
+def _summarised(prompt: UserMessage, update: dict[str, Any]) -> UserMessage:
+    summary = (prompt.summary or UserSummary(diffs=[])).model_copy(update=update)
+    return prompt.model_copy(update={"summary": summary})
 
 
 def totals(diffs: Sequence[FileDiff]) -> SessionSummary:

@@ -454,6 +454,18 @@ def _parts_of_one(connection: Connection, session_id: str, message_id: str) -> S
     return connection.execute(_PARTS_OF_ONE, {"session": session_id, "message": message_id}).all()
 
 
+def session_and_prompt(connection: Connection, session_id: str, prompt_id: str) -> Row[Any] | None:
+    """The session's `body` and `diff_basis`, and the body of the `prompt`, which is None for an unknown one."""
+    return connection.execute(_SESSION_AND_PROMPT, {"session": session_id, "message": prompt_id}).one_or_none()
+
+
+_SESSION_AND_PROMPT = (
+    select(SESSION_JSON, SESSION.c.diff_basis, MESSAGE.c.body.label("prompt"))
+    .outerjoin(MESSAGE, and_(MESSAGE.c.session_id == SESSION.c.id, MESSAGE.c.id == bindparam("message")))
+    .where(SESSION.c.id == bindparam("session"))
+)
+
+
 @dataclass(frozen=True, slots=True)
 class MessageRange:
     """`limit` messages beside the one with the id `anchor`, `newer` or older than it; without an anchor the first ones."""
@@ -554,13 +566,6 @@ def patches(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
 _IS_PATCH = PART.c.type == literal_column("'patch'")
 """A literal instead of a bound value: the partial index is used only if the statement itself contains its condition."""
 _PATCHES = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session"), _IS_PATCH).order_by(PART.c.seq)
-
-
-def diff_basis(connection: Connection, session_id: str) -> str | None:
-    return connection.execute(_DIFF_BASIS, {"session": session_id}).scalar_one_or_none()
-
-
-_DIFF_BASIS = PreparedStatement(select(SESSION.c.diff_basis).where(SESSION.c.id == bindparam("session")))
 
 
 def patches_version(connection: Connection, session_id: str) -> str:

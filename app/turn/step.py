@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import field
 from enum import Enum
+from typing import NamedTuple
 
 from app.context.tokens import counted, estimate, estimate_request
 from app.plugin.runner import HookRunner
@@ -52,6 +53,20 @@ class StepOutcome(Enum):
     OVERFLOWED = "the conversation is longer than the model's window: only the open message is stored"
 
 
+class StepTrees(NamedTuple):
+    """The worktree's snapshots around a step; None where there is none."""
+
+    before: str | None
+    after: str | None
+
+
+OnClose = Callable[[StepTrees], Awaitable[object]]
+
+
+async def ignore_close(trees: StepTrees) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class StepTools:
     """The services that a step uses."""
@@ -65,6 +80,8 @@ class StepTools:
     """The error of a step that was cancelled."""
     on_answer: Callable[[], object] = lambda: None
     """Called when the model begins to answer."""
+    on_close: OnClose = ignore_close
+    """Called when the end of a step that did not fail is posted: what is posted meanwhile goes into the same commit."""
     record: TurnRecord = field(default_factory=TurnRecord)
 
 
@@ -76,6 +93,8 @@ class Step:
         self._provider = provider
         self.writer = PartWriter(scope.store, scope.directory, message)
         self._tree: str | None = None
+        self.trees: StepTrees | None = None
+        """Of a step that is closed and did not fail."""
         self.overflow: ContextOverflow | None = None
         self.used_tokens = 0
         """The size of the conversation after this step: the provider's count, or an estimate."""
@@ -204,7 +223,10 @@ class Step:
         await self._put_patch(tree)
         if reason == "length" and not called and not self.writer.has_text():
             self._announce_error(MessageOutputLengthError())
-        await self._complete()
+        self._post_completed()
+        self.trees = StepTrees(self._tree, tree)
+        await self._scope.on_close(self.trees)
+        await self.writer.stored()
 
     async def _fail(self, calls: ToolCalls, error: MessageError) -> None:
         """Ends all parts, stores the patch, and stores and announces the error."""
@@ -231,9 +253,12 @@ class Step:
         self._scope.store.post(change)
 
     async def _complete(self) -> None:
+        self._post_completed()
+        await self.writer.stored()
+
+    def _post_completed(self) -> None:
         self.message.time.completed = clock.now_ms()
         self.writer.enqueue_message()
-        await self.writer.stored()
 
     async def _track(self) -> str | None:
         return await self._scope.trees.track() if self._scope.trees else None

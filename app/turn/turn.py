@@ -24,7 +24,7 @@ from app.tool.mcp_tool import mcp_tools
 from app.turn import compaction, decide, hooks, prune, stored_error, structured_output, subtask
 from app.turn.compaction import Compactions
 from app.turn.decide import AskModel
-from app.turn.step import Step, StepOutcome
+from app.turn.step import Step, StepOutcome, StepTrees, ignore_close
 from app.turn.turn_diffs import TurnDiffs, prompt_without_diffs
 from app.turn.turn_scope import TurnScope
 
@@ -47,7 +47,8 @@ class Turn:
         self._session: Session
         self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
-        self._diffs = TurnDiffs(scope.update_diffs, partial(scope.services.tasks.start, scope.session_id, "diff"))
+        start_task = partial(scope.services.tasks.start, scope.session_id, "diff")
+        self._diffs = TurnDiffs(scope.update_diffs, scope.put_empty_diff, start_task)
         self._diff_timeout = DIFF_TIMEOUT_SECONDS
 
     async def run(self) -> None:
@@ -116,7 +117,7 @@ class Turn:
         if step.overflow is not None:
             return await self._compactions.after_overflow(user, step.message, step.overflow) or self._joined()
         self._last_request = prune.LastRequest(history, window.usable_tokens(self._scope.instance, model))
-        self._request_diffs(user.id, history)
+        self._request_diffs(user.id, history, step.trees)
         if outcome is not StepOutcome.STOPPED and self._overflows(model, step.used_tokens):
             return await self._compactions.make_room(user, history)
         goes_on = outcome is StepOutcome.GOES_ON or structured_output.lacks(step.message, user)
@@ -130,7 +131,8 @@ class Turn:
         agent = find_agent(scope.instance.agents, user.agent)
         scope.record.asks(agent.name, model.provider_id, model.id)
         message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
-        step = scope.step(message, model, lambda: self._start_title(session, history))
+        on_close = self._diffs.begin if _is_first_step(session, history) else ignore_close
+        step = scope.step(message, model, lambda: self._start_title(session, history), on_close)
         step.writer.enqueue_message()
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = scope.calls(
@@ -218,10 +220,10 @@ class Turn:
         if self._title is None:
             self._title = self._scope.services.titles.start(self._scope.instance, session, history, self._answered)
 
-    def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts]) -> None:
+    def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts], trees: StepTrees | None) -> None:
         if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
             self._diffs.request(lost)
-        self._diffs.request(prompt_id)
+        self._diffs.request(prompt_id, trees)
 
     async def _finish_diffs(self) -> None:
         """Waits until the diffs are stored, up to the timeout. Does not wait for the title."""
@@ -236,6 +238,11 @@ async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
         await work
     except Exception:
         log.exception("could not bring %s up to date", what)
+
+
+def _is_first_step(session: Session, history: Sequence[MessageWithParts]) -> bool:
+    """Whether the session has no diff yet, nor steps that it could be made of."""
+    return session.summary is None and all(isinstance(message.info, UserMessage) for message in history)
 
 
 def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:

@@ -9,6 +9,7 @@ from typing import Any
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.part import PatchPart
+from app.turn.step import StepTrees
 
 log = logging.getLogger(__name__)
 
@@ -18,22 +19,35 @@ BYTES_PER_SECOND = 200_000
 
 
 class TurnDiffs:
-    """`update` updates the diffs of the session and of one prompt and returns the number of bytes announced. `start` makes a task
-    that may outlive the turn.
+    """`update` updates the diffs of the session and of one prompt, `put_empty` stores a session's first diff, an empty one; both
+    return the number of bytes announced. `start` makes a task that may outlive the turn.
 
     One update runs at a time. Requests that arrive during it, or during the pause after it, share the next one."""
 
     def __init__(
-        self, update: Callable[[str], Awaitable[int]], start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+        self,
+        update: Callable[[str], Awaitable[int]],
+        put_empty: Callable[[], Awaitable[int]],
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._update = update
+        self._put_empty = put_empty
         self._start = start
         self._requested: dict[str, None] = {}
         self._finishing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._unchanged: StepTrees | None = None
+        """The trees of all steps of the session so far, if they changed nothing and the diffs say so."""
 
-    def request(self, prompt_id: str) -> None:
-        """Call at the end of a step of the prompt. Returns at once."""
+    async def begin(self, trees: StepTrees) -> None:
+        """Call when the session's first step closes: a diff of nothing goes into the commit of its end."""
+        if trees.before == trees.after and await _logged(self._put_empty()):
+            self._unchanged = trees
+
+    def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
+        """Call at the end of a step of the prompt, with its trees if they are known. Returns at once."""
+        if trees is not None and trees == self._unchanged:
+            return
         self._requested[prompt_id] = None
         if self._task is None or self._task.done():
             self._task = self._start(self._run())
@@ -48,7 +62,7 @@ class TurnDiffs:
             requested, self._requested = self._requested, {}
             sent = 0
             for prompt_id in requested:
-                sent += await self._logged_update(prompt_id)
+                sent += await _logged(self._update(prompt_id))
             if sent:
                 await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
 
@@ -57,16 +71,17 @@ class TurnDiffs:
             async with asyncio.timeout(seconds):
                 await self._finishing.wait()
 
-    async def _logged_update(self, prompt_id: str) -> int:
-        """Logs an error, which must not end the turn."""
-        try:
-            return await self._update(prompt_id)
-        except NotFound as gone:
-            log.debug("the diff of %s is dropped: %s", prompt_id, gone)
-            return 0
-        except Exception:
-            log.exception("could not bring the session's diff up to date")
-            return 0
+
+async def _logged(update: Awaitable[int]) -> int:
+    """Logs an error, which must not end the turn."""
+    try:
+        return await update
+    except NotFound as gone:
+        log.debug("a diff is dropped: %s", gone)
+        return 0
+    except Exception:
+        log.exception("could not bring the session's diff up to date")
+        return 0
 
 
 def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:

@@ -24,7 +24,7 @@ from app.tool.truncation import OutputStore
 from app.turn.call_host import Caller, CallHost, HostServices, Subagents
 from app.turn.deadline import Deadline
 from app.turn.part_writer import PartWriter
-from app.turn.step import Step, StepOutcome, StepTools
+from app.turn.step import OnClose, Step, StepOutcome, StepTools, ignore_close
 from app.turn.titles import Titles
 from app.turn.tool_calls import Bounds, ToolCalls
 from app.util import clock, ids
@@ -119,6 +119,10 @@ class TurnScope:
         """Updates the diffs of the session and the prompt. Returns the bytes announced."""
         return await self.services.summaries.update(self.instance.location, self.instance.trees, self.session_id, prompt_id)
 
+    async def put_empty_diff(self) -> int:
+        """The session's first diff. Returns the bytes announced."""
+        return await self.services.summaries.put_empty(self.instance.location, self.session_id)
+
     def write_message(
         self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False
     ) -> Awaitable[None]:
@@ -161,10 +165,18 @@ class TurnScope:
     def synthetic_text(self, message: UserMessage, text: str) -> TextPart:
         return TextPart(id=ids.ascending("part"), session_id=self.session_id, message_id=message.id, text=text, synthetic=True)
 
-    def step(self, message: AssistantMessage, model: Model, on_answer: Callable[[], object] = lambda: None) -> Step:
+    def step(
+        self,
+        message: AssistantMessage,
+        model: Model,
+        on_answer: Callable[[], object] = lambda: None,
+        on_close: OnClose = ignore_close,
+    ) -> Step:
         instance = self.instance
         hooks, cancelled = instance.extensions.hooks, self.deadline.error
-        around = StepTools(self.store, self.directory, instance.trees, hooks, self.set_status, cancelled, on_answer, self.record)
+        around = StepTools(
+            self.store, self.directory, instance.trees, hooks, self.set_status, cancelled, on_answer, on_close, self.record
+        )
         return Step(around, message, model, instance.models.providers.provider_for(model))
 
     def calls(

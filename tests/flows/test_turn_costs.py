@@ -20,7 +20,7 @@ from app.provider.scripted.adapter import ScriptedProvider
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
 
-CREATE_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 35, 60
+CREATE_STATEMENTS, FIRST_TURN_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 39, 35, 60
 
 
 @dataclass
@@ -115,6 +115,10 @@ async def test_a_turn_makes_few_statements(tmp_path: Path) -> None:
                 app.provider.add([say("So be it.")])
                 await app.prompt(session, "Go on")
 
+            async def first_turn() -> None:
+                app.provider.add([say("So be it.")])
+                await app.prompt((await app.create_session(title="Mine"))["id"], "Go on")
+
             async def tool_turn() -> None:
                 app.provider.add([call("read", filePath=str(app.directory / "a.txt"))], [say("I have read it.")])
                 await app.prompt(session, "Read it")
@@ -122,6 +126,7 @@ async def test_a_turn_makes_few_statements(tmp_path: Path) -> None:
             (app.directory / "a.txt").write_text("a")
             await plain_turn()
             assert await fewest_statements(spent, app.create_session) <= CREATE_STATEMENTS
+            assert await fewest_statements(spent, first_turn) <= CREATE_STATEMENTS + FIRST_TURN_STATEMENTS
             assert await fewest_statements(spent, plain_turn) <= PLAIN_TURN_STATEMENTS
             assert await fewest_statements(spent, tool_turn) <= TOOL_TURN_STATEMENTS
 

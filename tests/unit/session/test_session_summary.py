@@ -10,7 +10,7 @@ from session_parts import DIRECTORY, PLACE, TITLE_USAGE, Sessions, assistant, us
 from app.schema.errors import NotFound
 from app.schema.part import PatchPart, StepFinishPart, StepStartPart, Tokens
 from app.schema.session import FileDiff
-from app.session.summary import Summaries
+from app.session.summary import Summaries, totals
 
 
 @dataclass
@@ -56,6 +56,19 @@ async def test_a_step_that_changed_nothing_computes_and_writes_nothing(sessions:
     writes = sessions.database.writes
     assert await update(sessions, trees) == []
     assert trees.asked == [] and sessions.database.writes == writes
+
+
+async def test_a_first_diff_of_nothing_is_what_the_trees_give(sessions: Sessions) -> None:
+    trees = Trees(["a"])
+    await sessions.put(user("msg_p"))
+    await step(sessions, "msg_p", 1, "T0", "T0")
+    sessions.storage.bus.published.clear()
+    assert await Summaries(sessions.store).put_empty(PLACE, "ses_1") > 0
+    assert [event["type"] for event in sessions.announced] == ["session.updated", "session.diff"]
+    assert (await sessions.store.session("ses_1")).summary == totals([]) and await diff(sessions) == b"[]"
+    assert await update(sessions, trees) == []
+    await step(sessions, "msg_p", 2, "T0", "T1", "a")
+    assert await update(sessions, trees) == ["session.updated", "session.diff", "message.updated"]
 
 
 async def test_a_changed_tree_is_announced_once(sessions: Sessions) -> None:

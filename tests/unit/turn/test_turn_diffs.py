@@ -9,6 +9,7 @@ from app.schema.message import UserSummary
 from app.schema.part import PatchPart
 from app.schema.session import FileDiff
 from app.turn import turn_diffs
+from app.turn.step import StepTrees
 from app.turn.turn_diffs import TurnDiffs, prompt_without_diffs
 
 
@@ -41,9 +42,24 @@ class Updates:
             await self._came.wait_for(condition)
 
 
+class Empties:
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.stored = 0
+
+    async def __call__(self) -> int:
+        if self.fails:
+            raise RuntimeError("no")
+        self.stored += 1
+        return 100
+
+
+UNCHANGED = StepTrees("T0", "T0")
+
+
 async def test_what_is_requested_meanwhile_is_one_more_update() -> None:
     updates = Updates()
-    diffs = TurnDiffs(updates, asyncio.create_task)
+    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
     for _ in range(20):
         diffs.request("msg_1")
     await updates.when(lambda: len(updates.prompts) == 1)
@@ -59,7 +75,7 @@ async def test_what_is_requested_meanwhile_is_one_more_update() -> None:
 async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
     updates = Updates()
     updates.gate.set()
-    diffs = TurnDiffs(updates, asyncio.create_task)
+    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
     for prompt in ("msg_1", "msg_bad", "msg_gone", "msg_2"):
         diffs.request(prompt)
     finished = diffs.finish()
@@ -72,7 +88,7 @@ async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None
 async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
     updates = Updates(size=3600 * turn_diffs.BYTES_PER_SECOND)
     updates.gate.set()
-    diffs = TurnDiffs(updates, asyncio.create_task)
+    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
     diffs.request("msg_1")
     await updates.when(lambda: len(updates.prompts) == 1)
     diffs.request("msg_1")
@@ -89,15 +105,42 @@ async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
 async def test_where_nothing_was_sent_the_next_comes_at_once() -> None:
     updates = Updates(size=0)
     updates.gate.set()
-    diffs = TurnDiffs(updates, asyncio.create_task)
+    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
     diffs.request("msg_1")
     await updates.when(lambda: len(updates.prompts) == 1)
     diffs.request("msg_1")
     await updates.when(lambda: len(updates.prompts) == 2)
 
 
+async def test_a_first_step_that_changed_nothing_stores_an_empty_diff_at_once() -> None:
+    updates, empties = Updates(), Empties()
+    diffs = TurnDiffs(updates, empties, asyncio.create_task)
+    await diffs.begin(UNCHANGED)
+    diffs.request("msg_1", UNCHANGED)
+    assert empties.stored == 1 and diffs.finish() is None
+    diffs.request("msg_1", StepTrees("T0", "T1"))
+    assert diffs.finish() is not None
+
+
+async def test_a_first_step_that_changed_the_tree_is_compared_like_any_other() -> None:
+    updates, empties = Updates(), Empties()
+    diffs = TurnDiffs(updates, empties, asyncio.create_task)
+    await diffs.begin(StepTrees("T0", "T1"))
+    diffs.request("msg_1", StepTrees("T0", "T1"))
+    assert empties.stored == 0 and diffs.finish() is not None
+
+
+async def test_an_empty_diff_that_was_not_stored_comes_with_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    updates, empties = Updates(), Empties(fails=True)
+    diffs = TurnDiffs(updates, empties, asyncio.create_task)
+    await diffs.begin(UNCHANGED)
+    diffs.request("msg_1", UNCHANGED)
+    assert diffs.finish() is not None
+    assert [record.getMessage() for record in caplog.records] == ["could not bring the session's diff up to date"]
+
+
 async def test_a_turn_without_a_step_has_nothing_to_finish() -> None:
-    assert TurnDiffs(Updates(), asyncio.create_task).finish() is None
+    assert TurnDiffs(Updates(), Empties(), asyncio.create_task).finish() is None
 
 
 PATCH = PatchPart(id="prt_1", session_id="ses_1", message_id="", hash="T0", files=["/d/a"])
