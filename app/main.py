@@ -150,8 +150,18 @@ class _Application(FastAPI):
         if self.openapi_schema is None:
             whole = FastAPI(title=self.title, version=self.version, description=self.description)
             whole.router.routes = [route.described() if isinstance(route, StrictRoute) else route for route in self.routes]
-            self.openapi_schema = whole.openapi()
+            self.openapi_schema = _without_422(whole.openapi())
         return self.openapi_schema
+
+
+def _without_422(description: dict[str, Any]) -> dict[str, Any]:
+    """FastAPI describes this answer of every route that takes something. Here such a request is answered with a 400."""
+    for methods in description["paths"].values():
+        for operation in methods.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        del description["components"]["schemas"][name]
+    return description
 
 
 def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:

@@ -1004,10 +1004,6 @@ class GroupUsage(Wire):
     """`provider/model`, a provider, a day (UTC, `2026-01-31`), a session, …"""
 
 
-class HTTPValidationError(Wire):
-    detail: list[ValidationError] | None = None
-
-
 class Health(Wire):
     healthy: Literal[True] = True
     version: str
@@ -2468,14 +2464,6 @@ class UserSummary(Wire):
 
 class UserTime(Wire):
     created: int
-
-
-class ValidationError(Wire):
-    loc: list[str | int]
-    msg: str
-    type: str
-    input: Any = None
-    ctx: dict[str, Any] | None = None
 
 
 class VariantConfig(Wire):

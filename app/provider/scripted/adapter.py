@@ -136,10 +136,6 @@ class ScriptedProvider:
         self._otherwise = otherwise or _say_ok
         self._title = title or _say_title
 
-    @property
-    def turns_left(self) -> int:
-        return len(self._turns)
-
     def add(self, *turns: Sequence[ScriptedStep | Mapping[str, Any]]) -> None:
         self._turns.extend(parse_turn(turn) for turn in turns)
 

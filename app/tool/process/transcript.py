@@ -42,10 +42,6 @@ class Transcript:
         self._dropped += excess
 
     @property
-    def kept_bytes(self) -> int:
-        return len(self._head) + len(self._tail)
-
-    @property
     def preview(self) -> str:
         return shorten(self._preview, self._preview_limit)
 
