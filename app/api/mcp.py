@@ -120,7 +120,7 @@ async def back_from_sign_in(
     directories = request.services.directories
     found = await signing_in.finish_from_browser(directories.instances.mcp_servers(), directories.states, answer)
     status = 200 if isinstance(found, MCPStatusConnected) else 400
-    return HTMLResponse(f"<p>{escape(signing_in.told(found))}</p>", status)
+    return HTMLResponse(f"<p>{escape(signing_in.page_text(found))}</p>", status)
 
 
 @routes.get("/experimental/resource", operation_id="experimental.resource.list", response_model=dict[str, McpResource])

@@ -29,10 +29,14 @@ def redirect_uri(config: McpRemoteConfig, of_server: str) -> str:
 
 
 def own_port(redirect: str, of_server: str) -> int | None:
-    """The port to listen to; None where the redirect leads to this server itself or to another machine."""
-    address = urlsplit(redirect)
+    """The port to listen to; None where the redirect leads to this server itself or to another machine. Raises McpFailure for
+    what is no address."""
+    try:
+        address, port = urlsplit(redirect), urlsplit(redirect).port
+    except ValueError as error:
+        raise McpFailure(f"oauth.redirectUri is no address: {redirect}: {error}") from error
     is_here = address.scheme == "http" and address.hostname in _LOOPBACK
-    return address.port if is_here and address.port != urlsplit(of_server).port else None
+    return port if is_here and port != urlsplit(of_server).port else None
 
 
 async def listen(redirect: str, port: int, answer: AnswerBrowser) -> asyncio.Server:

@@ -179,7 +179,7 @@ class McpServers:
         return server.connection
 
     def open_listening(self, server: McpServer, sign_in: SignIn, listener: asyncio.Server | None) -> McpConnection:
-        """The same; the listener is closed when the connection is open, or cannot be."""
+        """`open` for a sign-in. Closes the listener when the connection is open or has failed."""
         connection, server.listener = self.open(server, sign_in), listener
 
         async def close_listener() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -55,7 +56,7 @@ async def start(servers: McpServers, name: str, of_server: str) -> str:
     if not takes_sign_in(server.config):
         raise BadRequest(f"The MCP server {name} takes no sign-in", ["name"], name)
     redirect = redirect_uri(server.config, of_server)
-    listener = await _listener(servers, name, redirect, own_port(redirect, of_server))
+    listener = await _listener(servers, server, redirect, of_server)
     sign_in = SignIn(redirect)
     connection = servers.open_listening(server, sign_in, listener)
     opened = asyncio.create_task(connection.wait_opened())
@@ -68,28 +69,35 @@ async def start(servers: McpServers, name: str, of_server: str) -> str:
     if isinstance(server.status, MCPStatusConnected):
         return ""
     reason = getattr(server.status, "error", "it lets nobody in")
-    raise BadRequest(f"Signing in to the MCP server {name} could not begin: {reason}", ["name"], name)
+    raise _not_begun(name, reason)
 
 
-async def _listener(servers: McpServers, name: str, redirect: str, port: int | None) -> asyncio.Server | None:
-    """Raises BadRequest."""
-
-    async def answer(query: dict[str, str]) -> str:
-        try:
-            back = SignInAnswer.from_query(query)
-            return told(await finish_from_browser([servers], servers.settings.states, back))
-        except (ValidationError, NoSignIn) as refusal:
-            return str(refusal)
-
-    if port is None:
-        return None
-    server = servers.find(name)
-    if server.listener is not None:
-        server.listener.close()
+async def _listener(servers: McpServers, server: McpServer, redirect: str, of_server: str) -> asyncio.Server | None:
+    """At the port that the redirect leads to, where that is not this server's own. Raises BadRequest."""
     try:
-        return await listen(redirect, port, answer)
+        port = own_port(redirect, of_server)
+        if port is None:
+            return None
+        if server.listener is not None:
+            server.listener.close()
+        return await listen(redirect, port, partial(_answer_browser, servers))
     except McpFailure as failure:
-        raise BadRequest(f"Signing in to the MCP server {name} could not begin: {failure}", ["name"], name) from failure
+        raise _not_begun(server.name, str(failure)) from failure
+
+
+async def _answer_browser(servers: McpServers, query: dict[str, str]) -> str:
+    try:
+        answer = SignInAnswer.from_query(query)
+    except ValidationError:
+        return "This address has no state: it is for the browser that comes back from a sign-in."
+    try:
+        return page_text(await finish_from_browser([servers], servers.settings.states, answer))
+    except NoSignIn as refusal:
+        return str(refusal)
+
+
+def _not_begun(name: str, reason: str) -> BadRequest:
+    return BadRequest(f"Signing in to the MCP server {name} could not begin: {reason}", ["name"], name)
 
 
 async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
@@ -182,7 +190,7 @@ async def _finish(servers: McpServers, server: McpServer, answer: SignInAnswer) 
     return status
 
 
-def told(status: MCPStatus) -> str:
+def page_text(status: MCPStatus) -> str:
     """What the user sees in the browser."""
     if isinstance(status, MCPStatusConnected):
         return "Signed in. This window can be closed."

@@ -168,6 +168,7 @@ async def test_the_browser_comes_back_to_a_port_of_its_own(app: RunningApp, sett
         assert back.startswith(f"{address}?")
         async with httpx.AsyncClient() as browser:
             assert "No sign-in waits for this" in (await browser.get(f"{address}?code=x&state=foreign")).text
+            assert "<p>This address has no state" in (await browser.get(f"{address}?code=x")).text
             assert "Signed in" in (await browser.get(back)).text
             assert (await app.get("/mcp"))["web"] == CONNECTED
             with pytest.raises(httpx.ConnectError):
@@ -180,6 +181,13 @@ async def test_a_port_for_the_sign_in_that_is_taken_is_named(app: RunningApp) ->
         await remote(app, url, oauth={"callbackPort": port})
         refused = await app.post("/mcp/web/auth", expect=400)
     assert f"port {port}, of oauth.callbackPort" in refused["errors"][0]["message"]
+
+
+async def test_an_address_for_the_sign_in_that_is_none_is_named(app: RunningApp) -> None:
+    with over_http("oauth") as url:
+        await remote(app, url, oauth={"redirectUri": "http://127.0.0.1:70000/back"})
+        refused = await app.post("/mcp/web/auth", expect=400)
+    assert "oauth.redirectUri is no address: http://127.0.0.1:70000/back" in refused["errors"][0]["message"]
 
 
 async def test_a_refused_sign_in_and_a_foreign_state_connect_nothing(app: RunningApp) -> None:
