@@ -97,14 +97,22 @@ class Worktrees:
                 f"{directory} is no worktree that this server made of this project: use `git worktree remove`"
             )
         await self._services.busy.require_idle(str(worktree))
-        origin = self._places.origin(str(worktree))
+        origin = self._places.origin(str(worktree)) or str(listed[0])
         self._places.forget(worktree)  # no turn begins there from now on
+        try:
+            await self._remove(location, listed[0], worktree)
+        except BaseException:
+            if worktree.exists():
+                self._places.add(worktree, origin)
+            raise
+
+    async def _remove(self, location: Location, checkout: Path, worktree: Path) -> None:
+        """Raises WorktreeNotRemoved, StorageError."""
         await self._services.tasks.cancel(str(worktree))
         await self._services.disposal.directory(str(worktree))
         async with self.locks.lock(f"worktrees {location.project_id}"):
-            removed = await worktree_git.remove(listed[0], worktree)
-            if worktree.exists() and not removed.ok:
-                self._places.add(worktree, origin or str(listed[0]))
+            removed = await worktree_git.remove(checkout, worktree)
+            if not removed.ok and await asyncio.to_thread(worktree.exists):
                 raise WorktreeNotRemoved(removed.stderr)
             await asyncio.to_thread(self._places.remove, worktree)
             await self._services.projects.remove_checkout(location.project_id, str(worktree))

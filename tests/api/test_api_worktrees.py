@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from refused_commits import refused_commits
 from running_app import RunningApp, make_workspace, running_app
 from sandboxed import needs_sandbox
 from turns import until
@@ -207,6 +208,14 @@ class TestRemove:
         assert error["name"] == "WorktreeRemoveFailedError" and "locked" in error["data"]["message"]
         assert (Path(directory) / "a.txt").exists()
         assert (await app.get("/path", params={"directory": directory}))["worktree"] == directory
+
+    async def test_one_whose_removal_the_database_refuses_can_be_removed_again(self, app: RunningApp) -> None:
+        directory = (await created(app))["directory"]
+        with refused_commits() as commits:
+            commits.refuses = True
+            await remove(app, directory, expect=503)
+            assert Path(directory).exists()
+        assert await remove(app, directory) is True and not Path(directory).exists()
 
     async def test_nothing_begins_in_one_that_is_being_removed(self, app: RunningApp) -> None:
         directory = (await created(app))["directory"]
