@@ -30,7 +30,7 @@ class InstructionScope:
     worktree: Path
     flags: Flags
     configured: Sequence[str] = ()
-    hides: Callable[[Path], bool] = lambda path: False
+    hides: Callable[[Path | str], bool] = lambda path: False
     """What a project names or links to that is not its user's."""
 
     @classmethod
@@ -80,59 +80,59 @@ def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
     below = takewhile(lambda folder: folder != scope.directory, path.parents)
     found = [file for folder in below if (file := _first_of(folder)) is not None and file != path]
     in_system = set(_configured(scope)) if found else set()
-    return [file for file in found if file not in in_system and not scope.hides(file)]
+    return [file for file in found if str(file) not in in_system and not scope.hides(file)]
 
 
 def _first_of(folder: Path) -> Path | None:
-    return next((folder / name for name in LOCAL_NAMES if _has(folder, name)), None)
+    return next((folder / name for name in LOCAL_NAMES if _is_file(f"{folder}/{name}")), None)
 
 
 def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
     local, configured = ([path for path in paths if not scope.hides(path)] for paths in (_local(scope), _configured(scope)))
     found = dict.fromkeys((*local, *_global(scope.flags), *configured))
-    return [(str(path), _read(path)) for path in found]
+    return [(path, _read(path)) for path in found]
 
 
-def _read(path: Path, most: int = MAX_BYTES) -> str:
+def _read(path: str | Path, most: int = MAX_BYTES) -> str:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123  as in `_is_file`
             return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
 
 
-def _local(scope: InstructionScope) -> list[Path]:
+def _local(scope: InstructionScope) -> list[str]:
     """All files of the first name that exists anywhere, the nearest first."""
     if scope.flags.disable_project_config:
         return []
-    folders = scope.upward
+    folders = list(map(str, scope.upward))
     for name in LOCAL_NAMES:
-        if matches := [folder / name for folder in folders if _has(folder, name)]:
+        if matches := [path for folder in folders if _is_file(path := f"{folder}/{name}")]:
             return matches
     return []
 
 
-def _has(folder: Path, name: str) -> bool:
-    return os.path.isfile(f"{folder}/{name}")  # noqa: PTH113  before each step, and a Path costs as much as the call
+def _is_file(path: str) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113  before each step, and a Path costs as much as the call
 
 
-def _global(flags: Flags) -> list[Path]:
-    candidates = [(paths.opencode_config_dir(), "AGENTS.md")]
+def _global(flags: Flags) -> list[str]:
+    candidates = [f"{paths.opencode_config_dir()}/AGENTS.md"]
     if not flags.disable_claude_code_prompt:
-        candidates.append((paths.home() / ".claude", "CLAUDE.md"))
+        candidates.append(f"{paths.home()}/.claude/CLAUDE.md")
     if flags.config_dir:
-        candidates.append((Path(flags.config_dir), "AGENTS.md"))
-    return [folder / name for folder, name in candidates if _has(folder, name)][:1]
+        candidates.append(f"{flags.config_dir}/AGENTS.md")
+    return [path for path in candidates if _is_file(path)][:1]
 
 
-def _configured(scope: InstructionScope) -> Iterable[Path]:
+def _configured(scope: InstructionScope) -> Iterable[str]:
     for pattern in scope.configured:
         if _is_url(pattern):
             continue
         for folder in _bases(pattern, scope):
             relative = pattern.removeprefix("~/").removeprefix("/")
             matches = glob.glob(relative, root_dir=folder, recursive=True, include_hidden=True)  # noqa: PTH207  hidden files count
-            yield from sorted(folder / match for match in matches if (folder / match).is_file())
+            yield from sorted(path for match in matches if _is_file(path := str(folder / match)))
 
 
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:

@@ -110,23 +110,22 @@ class Toolbox:
             unfit.add(BatchTool.id)
         return {name: tool for name, tool in tools.items() if name not in unfit}
 
-    def for_call(
-        self,
-        model: Model,
-        agent: Agent,
-        config: Config,
-        flags: Flags,
-        subagents: Sequence[Agent],
-        skills: Sequence[Skill],
-        external: Sequence[Tool[Any]] = (),
+    def for_agent(
+        self, model: Model, agent: Agent, config: Config, flags: Flags, subagents: Sequence[Agent], skills: Sequence[Skill]
     ) -> dict[str, Tool[Any]]:
-        """The tools that an agent may use, without those that its rules deny altogether; `invalid` is always included. A external
-        tool cannot replace a built-in one."""
+        """The tools that an agent may use, without those that its rules deny altogether; `invalid` is always included."""
         allowed = [skill for skill in skills if evaluate("skill", skill.name, agent.permission).action != "deny"]
         own = self.for_model(model, config, flags, subagents, allowed)
-        tools = {**own, **{tool.id: tool for tool in external if tool.id not in self._names}}
-        hidden = hidden_tools(tools, agent.permission) - {InvalidTool.id}
-        return {name: tool for name, tool in tools.items() if name not in hidden}
+        return _not_hidden(own, agent)
+
+    def external(self, tools: Iterable[Tool[Any]], agent: Agent) -> dict[str, Tool[Any]]:
+        """Those of plugins and MCP servers that an agent may use. None replaces a tool of the server."""
+        return _not_hidden({tool.id: tool for tool in tools if tool.id not in self._names}, agent)
+
+
+def _not_hidden(tools: dict[str, Tool[Any]], agent: Agent) -> dict[str, Tool[Any]]:
+    hidden = hidden_tools(tools, agent.permission) - {InvalidTool.id}
+    return {name: tool for name, tool in tools.items() if name not in hidden}
 
 
 def prefers_patches(model: Model) -> bool:

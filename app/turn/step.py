@@ -102,7 +102,8 @@ class Step:
     async def run(self, calls: ToolCalls, request: Callable[[], Awaitable[ModelRequest]]) -> StepOutcome:
         """Completes the message and ends all its parts, also when cancelled, except for an overflow."""
         try:
-            self._tree, ready = await asyncio.gather(self._track(), request())
+            ready = await request()
+            self._tree = await self._track()
             finish = await self._ask(calls, ready)
             await calls.finish()
             await self._close(finish, called=calls.started)

@@ -164,15 +164,21 @@ class Turn:
     async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
         """The tools of a request: the toolbox and the MCP servers' tools, without those that the prompt switches off; and the one
         for the structured `answer`."""
-        instance = self._scope.instance
-        given, subagents = instance.extensions, subagents_for(agent, instance.agents)
-        foreign = [*given.tools, *mcp_tools(given.mcp, await given.mcp.offers())]
-        tools = self._scope.services.toolbox.for_call(
-            model, agent, instance.config, instance.flags, subagents, given.skills, foreign
-        )
+        mcp, toolbox = self._scope.instance.extensions.mcp, self._scope.services.toolbox
+        tools = self._chosen_tools(agent, model) | toolbox.external(mcp_tools(mcp, await mcp.offers()), agent)
         switched_off = {name for name, on in (user.tools or {}).items() if not on}
         offered = {name: tool for name, tool in tools.items() if name not in switched_off}
         return offered | structured_output.tool_for(user, answer)
+
+    def _chosen_tools(self, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
+        """Of the server and of plugins. Chosen once for an instance, as nothing changes that they are chosen by."""
+        instance, toolbox = self._scope.instance, self._scope.services.toolbox
+        key = (agent.name, model.provider_id, model.id)
+        if key not in instance.chosen_tools:
+            given, subagents = instance.extensions, subagents_for(agent, instance.agents)
+            own = toolbox.for_agent(model, agent, instance.config, instance.flags, subagents, given.skills)
+            instance.chosen_tools[key] = own | toolbox.external(given.tools, agent)
+        return instance.chosen_tools[key]
 
     async def _request(
         self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]

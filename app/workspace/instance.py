@@ -81,6 +81,10 @@ class Instance:
     may_read: Callable[[str], bool] | None = None
     """Whether a file outside the project, its path without symlinks, is the user's whose sessions these are; None: whatever
     permissions allow."""
+    chosen_tools: dict[tuple[str, str, str], dict[str, Tool[Any]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What turns have chosen from the toolbox for an agent, a provider and a model."""
 
     def hides(self, path: Path | str) -> bool:
         return self.may_read is not None and not self.may_read(os.path.realpath(path))

@@ -9,6 +9,8 @@ from mcp_servers import plain, running
 from running_app import RunningApp, running_app
 from turns import bash, call, configured, pending, priced, requests, say, task, texts, tools, until
 
+from app.tool.toolbox import Toolbox
+
 BROKEN = {
     "no JSON": "{",
     "a field of the wrong type": '{"model": 5}',
@@ -92,6 +94,25 @@ async def test_a_turn_keeps_the_tools_that_it_began_with(tmp_path: Path) -> None
         await prompt
         assert tools(await app.messages(session))[1]["state"]["output"] == "Hello"
         assert "greet" not in await app.get("/experimental/tool/ids")
+
+
+async def test_tools_are_chosen_once_until_the_configuration_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[dict[str, Any]] = []
+    choose = Toolbox.for_agent
+
+    def noted(toolbox: Toolbox, *args: Any) -> dict[str, Any]:
+        chosen.append(choose(toolbox, *args))
+        return chosen[-1]
+
+    monkeypatch.setattr(Toolbox, "for_agent", noted)
+    async with running_app(tmp_path, turns=[[bash("ls")], [say()], [say()], [say()]]) as app:
+        session = (await app.create_session(title="Mine"))["id"]
+        await app.prompt(session, "Go")
+        await app.prompt(session, "Go on")
+        configured(app.directory.parent, {"permission": {"bash": "deny"}})
+        await app.get("/config")
+        await app.prompt(session, "And now?")
+    assert ["bash" in tools for tools in chosen] == [True, False]
 
 
 async def test_a_typing_error_leaves_one_line_in_the_log_however_many_ask(
