@@ -106,10 +106,12 @@ class Terminals:
         await asyncio.gather(*map(self._remove, ended))
 
     async def close(self) -> None:
-        """Ends all; no more are made."""
+        """Ends all; no more are made. Waits for those that are being removed already, too."""
         self._is_on = False
         async with self._creating:
             await self.end_all()
+        if self._watching:
+            await asyncio.wait(self._watching.values())
 
     async def _started(self, principal: Principal, wanted: PtyInput, workspace: SandboxWorkspace, stays: bool) -> Terminal:
         def enters(real: str) -> bool:

@@ -456,6 +456,17 @@ async def test_when_the_server_stops_none_is_left(tmp_path: Path) -> None:
     assert not [pid for pid in pids if lives(pid)]
 
 
+async def test_a_server_that_stops_waits_for_one_that_is_being_removed(app: RunningApp) -> None:
+    pty_id = await create(app, "/bin/sh", "-c", "trap '' TERM HUP; echo ready; while :; do sleep 1; done")
+    terminal = app.services.terminals.get(OPERATOR, pty_id)
+    await until(lambda: "ready" in terminal.scrollback.read(0)[0])
+    removing = asyncio.create_task(app.services.terminals.remove(OPERATOR, pty_id))
+    await asyncio.sleep(0)
+    await app.services.terminals.close()
+    assert not lives(terminal.info.pid)
+    await removing
+
+
 async def test_what_goes_on_in_the_background_ends_with_the_program(app: RunningApp) -> None:
     async with app.events() as events:
         await create(app, "sh", "-c", "setsid sleep 1000 & echo $! > pid; sleep 0.1")
