@@ -30,9 +30,9 @@ class KeepaliveJson(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Without a task group, as Starlette's streams have it: that costs a small turn a twentieth of its time."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         gone = asyncio.create_task(_disconnected(receive))
         try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await self._keep_alive(gone, send)
             if self._work.done():
                 await send({"type": "http.response.body", "body": self._work.result()})

@@ -84,3 +84,26 @@ async def test_a_client_that_goes_away(ends_with_client: bool) -> None:
         may_end.set()
     await asyncio.wait_for(ended.wait(), 5)
     assert finished is not ends_with_client
+
+
+@pytest.mark.parametrize("ends_with_client", [False, True])
+async def test_a_client_that_is_gone_before_the_headers(ends_with_client: bool) -> None:
+    begun, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def work() -> bytes:
+        with contextlib.ExitStack() as at_end:
+            at_end.callback(ended.set)
+            begun.set()
+            await may_end.wait()
+        return b"{}"
+
+    async def refuse(message: Any) -> None:
+        raise ConnectionResetError
+
+    answer = KeepaliveJson(work(), ends_with_client=ends_with_client)
+    await begun.wait()
+    with pytest.raises(ConnectionResetError):
+        await answer({}, Client().receive, refuse)
+    await asyncio.sleep(0)
+    assert ended.is_set() is ends_with_client
+    may_end.set()
