@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 
 def _import_fastapi() -> None:
-    """Its models, which describe an API, are built when the description is asked for: at each start they would take a twentieth
-    of the time. Pydantic lets a class alone choose that, so it is every class's choice for as long as this import takes."""
+    """FastAPI's models describe an API. They are built when the description is asked for, because building them takes a twentieth
+    of a start. Pydantic takes that choice from each class, so the base of all has it while FastAPI is imported."""
     BaseModel.model_config["defer_build"] = True
     import fastapi  # noqa: F401
 

@@ -199,7 +199,7 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
 
 
 async def roots_below(app: "Services", principal: Principal, real: str) -> list[str]:
-    """Where the principal may work below a directory, given without symlinks, that they may not work in."""
+    """The principal's roots below a directory that they may not work in themselves. `real`: the directory without symlinks."""
     if principal is not OPERATOR:
         await app.users.users.all()
     return app.directories.instances.workspaces.roots_below(principal, real)

@@ -34,7 +34,7 @@ async def allowed_paths(request: ServerRequest, where: str | None) -> AllowedPat
 
 
 async def folders_below(request: ServerRequest, where: str | None) -> list[str]:
-    """Of a directory that stands above those that may be worked in: the folders that lead down to them."""
+    """The folders that lead from a directory down to the roots below it; none where the directory itself may be worked in."""
     if not where or "\0" in where or not os.path.isabs(where):  # noqa: PTH117
         return []
     real = os.path.realpath(where)  # noqa: ASYNC240  no slower than the look-ups that follow
@@ -61,7 +61,7 @@ async def find_files(
     limit: Annotated[int, Query(ge=1, le=200)] = 10,
 ) -> list[str]:
     """Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first.
-    Above the directories that may be worked in: what leads down to them."""
+    For a directory above those that you may work in: the folders that lead down to them."""
     if folders := await folders_below(request, where):
         return best(query, folders, limit)
     kind = type or ("all" if dirs == "true" else "file")
@@ -77,7 +77,7 @@ async def find_symbols(request: ServerRequest, where: Directory, query: Annotate
 
 @routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"])
 async def list_files(request: ServerRequest, where: Directory, path: FilePath) -> Response:
-    """Directories first. Above the directories that may be worked in: what leads down to them."""
+    """Directories first. For a directory above those that you may work in: the folders that lead down to them."""
     if where and path.strip("/") in ("", ".") and (folders := await folders_below(request, where)):
         return _array(folder_nodes(where, folders))
     return _array(await list_directory(await allowed_paths(request, where), path))

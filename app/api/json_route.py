@@ -62,9 +62,9 @@ class ServerRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """At first it has what finds it. What reads and checks a request is made with the first one: clients call a dozen of two
-    hundred routes, and all of them took 7 MB and a sixth of a second of each start. What the models of the answers are made into
-    is for the API's description alone: `described` makes it."""
+    """Made in three steps. At the start it has what a request is matched by. With its first request it gets what reads and checks
+    one: clients call a dozen of two hundred routes, and for all of them that took 7 MB and a sixth of a second of each start. The
+    models of its answers are for the API's description alone: `described` makes the route that has them."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.described = partial(APIRoute, path, endpoint, **options)

@@ -9,8 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 
 class RoutesBelow(BaseRoute):
-    """The `ROUTES` of a module, which has all below a path. Most clients ask for none of them, and need not wait for them at
-    each start."""
+    """The `ROUTES` of a module, which has all routes below a path. A start does not wait for them: most clients ask for none."""
 
     def __init__(self, path: str, module: str) -> None:
         self._path, self._module = path, module

@@ -1,4 +1,4 @@
-"""Above the directories that clients may work in: what leads down to them, so that one can be chosen step by step."""
+"""The folders that lead down to the directories that clients may work in, so that one can be chosen step by step."""
 
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -7,7 +7,8 @@ from app.schema.browse import FileNode
 
 
 def folders_towards(directory: str, roots: Iterable[str]) -> list[str]:
-    """The folders between a directory and the roots below it, those too, as `a/` and `a/b/`. All paths are without symlinks."""
+    """The folders from a directory down to the roots below it, the roots included, as `a/` and `a/b/`. All paths are without
+    symlinks."""
     ways = [PurePosixPath(root).relative_to(directory) for root in roots]
     return sorted({f"{folder}/" for way in ways for folder in (way, *way.parents) if folder.name})
 

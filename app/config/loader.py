@@ -134,8 +134,8 @@ class _Loader:
             return layer.content
         kept = {key: value for key, value in wanted.items() if key == "network" and value is False}
         for key in wanted.keys() - kept:
-            told = f"sandbox.{key} opens the sandbox: put it into your own configuration, ~/.config/opencode/opencode.json"
-            self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), told))
+            message = f"sandbox.{key} opens the sandbox: put it into your own configuration, ~/.config/opencode/opencode.json"
+            self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
         return {**layer.content, "sandbox": kept}
 
     def _file(self, path: Path, *, of_project: bool = False) -> dict[str, Any]:

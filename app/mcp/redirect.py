@@ -1,7 +1,7 @@
 """Where a sign-in page sends the browser back to: this server, or the address that the configuration has for it.
 
-An authorization server takes only addresses that it knows. Where it knows one of this machine with a port of its own, as OpenCode
-has it, that port is listened to as long as the sign-in lasts.
+An authorization server accepts only addresses that it knows. Where that is another port of this machine, as with OpenCode, the
+server listens to it as long as the sign-in lasts.
 """
 
 import asyncio

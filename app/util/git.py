@@ -152,11 +152,13 @@ class _GitProcess:
                     self.kill()
             deadline.cancel()
             messages.seek(0)
-            told = messages.read().decode("utf-8", "replace").strip()
+            message = messages.read().decode("utf-8", "replace").strip()
         if len(out) > max_bytes:
-            return GitResult(TOO_MUCH_OUTPUT, out[:max_bytes], told)
+            return GitResult(TOO_MUCH_OUTPUT, out[:max_bytes], message)
         return (
-            self._timed_out(timeout) if deadline.finished.is_set() and self._killed else GitResult(process.returncode, out, told)
+            self._timed_out(timeout)
+            if deadline.finished.is_set() and self._killed
+            else GitResult(process.returncode, out, message)
         )
 
     def _timed_out(self, timeout: float) -> GitResult:

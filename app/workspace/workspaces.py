@@ -55,7 +55,8 @@ class Workspaces:
         return may_enter(principal, self.worktree_places.origin(real) or real, self.roots, self._user_roots())
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:
-        """Where the principal may work below a directory, given without symlinks, that they may not work in."""
+        """The principal's roots below a directory that they may not work in themselves. `real`: the directory without
+        symlinks."""
         if self.admits(principal, real):
             return []
         above = real.rstrip("/") + "/"

@@ -484,8 +484,8 @@ def find_files(
 ) -> Operation[list[str]]:
     """GET /find/file
 
-    Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first. Above the
-    directories that may be worked in: what leads down to them.
+    Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first. For a
+    directory above those that you may work in: the folders that lead down to them.
     """
     return Operation(
         "GET", "/find/file", list[str], query={"query": query, "dirs": dirs, "type": type, "limit": limit, "directory": directory}
@@ -503,7 +503,7 @@ def find_symbols(*, query: str, directory: str | None = None) -> Operation[list[
 def file_list(*, path: str, directory: str | None = None) -> Operation[list[models.FileNode]]:
     """GET /file
 
-    Directories first. Above the directories that may be worked in: what leads down to them.
+    Directories first. For a directory above those that you may work in: the folders that lead down to them.
     """
     return Operation("GET", "/file", list[models.FileNode], query={"path": path, "directory": directory})
 

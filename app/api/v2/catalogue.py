@@ -87,7 +87,7 @@ async def skills(request: ServerRequest, place: Place) -> Response:
 
 @routes.get("/reference", operation_id="v2.reference.list", response_model=Located[list[ReferenceInfo]], tags=["reference"])
 async def references(request: ServerRequest, place: Place) -> Response:
-    """Always empty: the configuration names no directories beside the project's."""
+    """Always empty: the references of the configuration are not read."""
     return located_list((await instance_of(request, place)).location, [])
 
 

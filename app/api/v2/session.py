@@ -88,7 +88,9 @@ async def list_sessions(
     search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
     directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
     project: Annotated[str | None, Query(description="Only sessions of this project")] = None,
-    subpath: Annotated[str | None, Query(description="Only sessions there or below, from the top of their checkouts on")] = None,
+    subpath: Annotated[
+        str | None, Query(description="Only sessions of this path or below it, from the top of their checkout")
+    ] = None,
     cursor: Annotated[str | None, Query(description="From an answer; it stands for all else but the limit")] = None,
 ) -> Response:
     at = SessionCursor(
