@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.routing import BaseRoute
-from starlette.types import Lifespan
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from app import __version__
 from app.api import (
@@ -45,6 +46,7 @@ from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
 from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
+from app.api.direct_routes import DirectRoutes
 from app.api.json_route import StrictRoute
 from app.api.login import Login
 from app.api.routes_below import RoutesBelow
@@ -140,6 +142,16 @@ def openapi_yaml() -> str:
 
 
 class _Application(FastAPI):
+    """FastAPI describes the routes and answers what is not plainly valid. What every request passes is Starlette's: FastAPI's own
+    layers (telemetry, stacks of what to close, the search for a route) took longer than a short request's work."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await Starlette.__call__(self, scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        self.router.middleware_stack = DirectRoutes(self.router)
+        return Starlette.build_middleware_stack(self)
+
     @property
     def routes(self) -> list[BaseRoute]:
         """All, loaded for who lists them."""

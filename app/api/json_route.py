@@ -3,6 +3,7 @@
 import traceback
 import warnings
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from functools import partial
 from json import JSONDecodeError
 from typing import Any, cast
@@ -13,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
+from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
@@ -29,8 +31,6 @@ from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 """FastAPI gives the adapter of a body an alias that has no effect, and silences the warning where it makes the adapter. Ours are
 built later, when they are used."""
-
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _WITHOUT_WORKSPACE = ("/global/", "/api/", "/auth/", "/log")
 """The paths of what is about the whole server, or has its own way of naming a place."""
@@ -61,6 +61,9 @@ class ServerRequest(Request):
         return value
 
 
+Handler = Callable[[ServerRequest], Coroutine[Any, Any, Response]]
+
+
 class StrictRoute(APIRoute):
     """Made in three steps. At the start it has what a request is matched by. With its first request it gets what reads and checks
     one: clients call a dozen of two hundred routes, and for all of them that took 7 MB and a sixth of a second of each start. The
@@ -73,16 +76,21 @@ class StrictRoute(APIRoute):
         self._make: Callable[[], None] | None = partial(super().__init__, path, endpoint, **options)
         self.path, self.endpoint, self.operation_id = path, endpoint, options.get("operation_id")
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
-        self.methods = set(options["methods"])
+        self.methods: set[str] = set(options["methods"])
+        self._answer: Handler
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in self.methods:
+            raise HTTPException(405, headers={"Allow": ", ".join(self.methods)})
         if self._make is not None:
             self._make()
             self._make = None
-        await super().handle(scope, receive, send)
+            self._answer = self._answering()
+        response = await self._answer(ServerRequest(scope, receive))
+        await response(scope, receive, send)
 
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
+    def _answering(self) -> Handler:
+        handle = _with_stacks(self.get_route_handler())
         if _gives_response(self.endpoint) and is_plain(self.dependant):
             handle = _reading_quickly(RouteArguments(self.dependant), self.endpoint, handle)
         if starts_work(self.methods or (), self.operation_id):
@@ -93,25 +101,37 @@ class StrictRoute(APIRoute):
 
         takes_workspace = self.operation_id is not None and not self.path.startswith(_WITHOUT_WORKSPACE)
 
-        async def strict(request: Request) -> Response:
-            asked = ServerRequest(request.scope, request.receive)
-            if session_id := asked.path_params.get("sessionID"):
+        async def answer(request: ServerRequest) -> Response:
+            if session_id := request.path_params.get("sessionID"):
                 SESSION_OF_LINES.set(session_id)
-            if asked.principal is not OPERATOR:
-                require_access(asked.principal, access)
-                await require_visible(asked.services, asked.principal, asked.path_params)
+            if request.principal is not OPERATOR:
+                require_access(request.principal, access)
+                await require_visible(request.services, request.principal, request.path_params)
             if takes_workspace:
-                _require_no_workspace(asked)
+                _require_no_workspace(request)
             if prompts:
-                await require_rate(asked.services, asked.principal, asked.scope.get(WHO, ""))
+                await require_rate(request.services, request.principal, request.scope.get(WHO, ""))
             try:
-                return await handle(asked)
+                return await handle(request)
             except RequestValidationError as refusal:
                 # The frames hold the refusal and it holds them; between them is a body of megabytes, and no collector hurries.
                 traceback.clear_frames(refusal.__traceback__)
                 raise
 
-        return strict
+        return answer
+
+
+_STACKS = ("fastapi_middleware_astack", "fastapi_inner_astack", "fastapi_function_astack")
+"""Where in a request's scope FastAPI puts what it closes behind it."""
+
+
+def _with_stacks(handle: Callable[[Request], Coroutine[Any, Any, Response]]) -> Handler:
+    async def handle_with_stacks(request: ServerRequest) -> Response:
+        async with AsyncExitStack() as stack:
+            request.scope.update(dict.fromkeys(_STACKS, stack))
+            return await handle(request)
+
+    return handle_with_stacks
 
 
 def _gives_response(endpoint: Callable[..., Any]) -> bool:
@@ -122,7 +142,7 @@ def _gives_response(endpoint: Callable[..., Any]) -> bool:
 def _reading_quickly(
     arguments: RouteArguments, endpoint: Callable[..., Coroutine[Any, Any, Response]], otherwise: Handler
 ) -> Handler:
-    async def handle(request: Request) -> Response:
+    async def handle(request: ServerRequest) -> Response:
         try:
             values = await arguments.read(request)
         except InvalidArguments:
@@ -132,7 +152,7 @@ def _reading_quickly(
     return handle
 
 
-def _require_no_workspace(asked: Request) -> None:
+def _require_no_workspace(asked: ServerRequest) -> None:
     """By the query, else by the header that OpenCode's clients send."""
     is_named = b"workspace=" in asked.scope["query_string"]
     if name := asked.query_params.get("workspace") if is_named else asked.headers.get("x-opencode-workspace"):
@@ -140,8 +160,8 @@ def _require_no_workspace(asked: Request) -> None:
 
 
 def _unless_stopping(handle: Handler) -> Handler:
-    async def handle_work(request: Request) -> Response:
-        draining = cast(ServerRequest, request).services.draining
+    async def handle_work(request: ServerRequest) -> Response:
+        draining = request.services.draining
         if draining.has_begun:
             await request.body()  # a connection closed upon unread bytes is reset, and the client would not hear why
         with draining.work():

@@ -12,7 +12,7 @@ class RoutesBelow(BaseRoute):
     """The `ROUTES` of a module, which has all routes below a path. A start does not wait for them: most clients ask for none."""
 
     def __init__(self, path: str, module: str) -> None:
-        self._path, self._module = path, module
+        self.path, self._module = path, module
 
     @cached_property
     def routes(self) -> list[BaseRoute]:
@@ -21,7 +21,7 @@ class RoutesBelow(BaseRoute):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """As the router would: the first that fits, or the first that fits but for the method."""
         found: tuple[Match, Scope] = (Match.NONE, {})
-        if not scope.get("path", "").startswith(self._path):
+        if not scope.get("path", "").startswith(self.path):
             return found
         for route in self.routes:
             match, child_scope = route.matches(scope)
