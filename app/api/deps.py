@@ -11,6 +11,7 @@ from app.api.json_route import ServerRequest
 from app.project.location import Location
 from app.schema.base import AnyID, Wire
 from app.schema.errors import RequestPart
+from app.schema.session import Session
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
 
@@ -57,7 +58,10 @@ async def session_location(request: ServerRequest, session_id: str, directory: s
 
 async def session_instance(request: ServerRequest, session_id: str, directory: str | None) -> Instance:
     """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
-    session = await request.services.sessions.store.session(session_id)
+    return await instance_of_session(request, await request.services.sessions.store.session(session_id), directory)
+
+
+async def instance_of_session(request: ServerRequest, session: Session, directory: str | None) -> Instance:
     own_directory = await directory_to_enter(request.services, request.principal, directory or session.directory)
     return await request.services.directories.instances.get(own_directory, session.owner or "")
 

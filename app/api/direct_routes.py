@@ -30,10 +30,10 @@ class DirectRoutes:
                     self._routes[_key(method, route.path)].append(route)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self._found(scope) if scope["type"] == "http" else None
+        route = self.find(scope) if scope["type"] == "http" else None
         await (route.handle if route else self._router.app)(scope, receive, send)
 
-    def _found(self, scope: Scope) -> StrictRoute | None:
+    def find(self, scope: Scope) -> StrictRoute | None:
         """With the values in its path noted in the scope."""
         path = scope["path"]
         for below in self._not_loaded:

@@ -85,11 +85,12 @@ class StrictRoute(APIRoute):
         if self._make is not None:
             self._make()
             self._make = None
-            self._answer = self._answering()
+            self._answer = self.answering()
         response = await self._answer(ServerRequest(scope, receive))
         await response(scope, receive, send)
 
-    def _answering(self) -> Handler:
+    def answering(self) -> Handler:
+        """What answers each request."""
         handle = _with_stacks(self.get_route_handler())
         if _gives_response(self.endpoint) and is_plain(self.dependant):
             handle = _reading_quickly(RouteArguments(self.dependant), self.endpoint, handle)

@@ -15,8 +15,8 @@ from app.api.deps import (
     SessionIdPath,
     UserAgent,
     documented,
+    instance_of_session,
     json_bytes,
-    session_instance,
     session_location,
     wire,
 )
@@ -75,10 +75,11 @@ async def prompt_async(request: ServerRequest, where: Directory, session_id: Ses
 
 
 async def _accept(request: ServerRequest, where: Directory, session_id: str, prompt: PromptInput) -> AcceptedPrompt | Waiting:
-    instance, runs = await session_instance(request, session_id, where), request.services.runs
+    prompted = await request.services.sessions.store.session_to_prompt(session_id)
+    instance, runs = await instance_of_session(request, prompted.session, where), request.services.runs
     if prompt.when_busy == "queue":
-        return await runs.queue.accept(instance, session_id, prompt)
-    return await runs.prompts.accept(instance, session_id, prompt)
+        return await runs.queue.accept(instance, prompted, prompt)
+    return await runs.prompts.accept(instance, prompted, prompt)
 
 
 @routes.get("/queue", operation_id="session.queue", response_model=list[QueuedPrompt], responses=documented(400, 404))

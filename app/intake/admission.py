@@ -7,11 +7,11 @@ from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import AcceptedPrompt, Prompts
-from app.intake.user_message import Intake, default_model_of, model_of_session
+from app.intake.user_message import default_model_of
 from app.schema.errors import BadRequest, Conflict
 from app.schema.file import FileSource, SourceText
 from app.schema.message import PromptInput, UserMessage
-from app.schema.part import AgentPartInput, FilePartInput, ModelRef, PartInput, TextPartInput
+from app.schema.part import AgentPartInput, FilePartInput, PartInput, TextPartInput
 from app.schema.session import DEFAULT_VARIANT
 from app.schema.timeline import (
     PromptAgentAttachment,
@@ -23,6 +23,7 @@ from app.schema.timeline import (
     SessionInputAdmitted,
     SessionPromptInput,
 )
+from app.session.prompted_session import PromptedSession, model_of_session
 from app.session.store import Store
 from app.timeline.service import Admission, Timeline
 from app.util import ids
@@ -30,20 +31,20 @@ from app.workspace.instance import Instance
 
 
 class Admissions:
-    def __init__(self, store: Store, prompts: Prompts, queue: PromptQueue, intake: Intake, timeline: Timeline) -> None:
+    def __init__(self, store: Store, prompts: Prompts, queue: PromptQueue, timeline: Timeline) -> None:
         self._store = store
         self._prompts = prompts
         self._queue = queue
-        self._intake = intake
         self._timeline = timeline
 
     async def admit(self, instance: Instance, session_id: str, wanted: SessionPromptInput) -> SessionInputAdmitted:
         """Raises what `Prompts.accept` raises; Conflict for an id that is used for something else."""
+        prompted = await self._store.session_to_prompt(session_id)
         message_id = wanted.id or ids.ascending("message")
         before = await self._timeline.head()
-        prompt = await self._prompt(instance, session_id, message_id, wanted)
+        prompt = await self._prompt(instance, prompted, message_id, wanted)
         try:
-            await self._accept(instance, session_id, prompt, wanted)
+            await self._accept(instance, prompted, prompt, wanted)
         except BadRequest as wrong:
             raise _in_words_of_this_api(wrong) from None
         admission = await self._timeline.admission(session_id, message_id, before)
@@ -51,29 +52,31 @@ class Admissions:
             raise Conflict(f"Message {message_id} was sent with delivery {admission.delivery}. Use a new id for a new message.")
         return _admitted(session_id, message_id, wanted, admission)
 
-    async def _accept(self, instance: Instance, session_id: str, prompt: PromptInput, wanted: SessionPromptInput) -> None:
+    async def _accept(
+        self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, wanted: SessionPromptInput
+    ) -> None:
+        session_id = prompted.session.id
         if wanted.delivery == "queue" and (wanted.resume or self._prompts.is_running(session_id)):
-            accepted = await self._queue.accept(instance, session_id, prompt.model_copy(update={"when_busy": "queue"}))
+            accepted = await self._queue.accept(instance, prompted, prompt.model_copy(update={"when_busy": "queue"}))
         else:
             told = prompt.model_copy(update={"no_reply": None if wanted.resume else True})
-            accepted = await self._prompts.accept(instance, session_id, told)
+            accepted = await self._prompts.accept(instance, prompted, told)
         if isinstance(accepted, AcceptedPrompt) and accepted.run is not None:
             self._prompts.answer_later(session_id, accepted)
 
-    async def _prompt(self, instance: Instance, session_id: str, message_id: str, wanted: SessionPromptInput) -> PromptInput:
+    async def _prompt(
+        self, instance: Instance, prompted: PromptedSession, message_id: str, wanted: SessionPromptInput
+    ) -> PromptInput:
         """With the session's agent and model; of a prompt that was sent before, with those that it got then."""
-        known = await self._known(session_id, message_id)
+        session = prompted.session
+        known = await self._known(session.id, message_id)
         parts = prompt_parts(wanted.prompt)
         if known is not None:
             return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
-        session = await self._store.session(session_id)
         agent = find_agent(instance.agents, session.agent) if session.agent else default_agent(instance.agents, instance.config)
-        model = model_of_session(session) or agent.model or await self._model(instance, session_id)
+        model = model_of_session(session) or agent.model or prompted.last_model or default_model_of(instance)
         variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
         return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
-
-    async def _model(self, instance: Instance, session_id: str) -> ModelRef:
-        return await self._intake.last_model(session_id) or default_model_of(instance)
 
     async def _known(self, session_id: str, message_id: str) -> UserMessage | None:
         """Stored, or in the queue."""

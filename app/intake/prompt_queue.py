@@ -19,6 +19,7 @@ from app.schema.message import MessagePath, MessageWithParts, PromptInput, Queue
 from app.session.change import NotQueued
 from app.session.gate import HoldKind
 from app.session.lease import Leases
+from app.session.prompted_session import PromptedSession
 from app.session.store import Store
 from app.storage import queries
 from app.storage.engine import StorageError
@@ -68,9 +69,10 @@ class PromptQueue:
         """Sessions whose queue may have grown since their worker last looked."""
         self._watching: asyncio.Task[None] | None = None
 
-    async def accept(self, instance: Instance, session_id: str, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+    async def accept(self, instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> AcceptedPrompt | Waiting:
         """The prompt begins now when the session is idle, else it waits. Raises what `Prompts.accept` raises."""
-        prepared = await self._intake.prepare(instance, session_id, prompt)
+        session_id = prompted.session.id
+        prepared = await self._intake.prepare(instance, prompted, prompt)
         if prepared.message is None or not await self._rows(session_id):
             with suppress(SessionBusy):
                 return await self._prompts.accept_prepared(instance, session_id, prepared)

@@ -11,6 +11,7 @@ from app.schema.errors import NotFound, SessionBusy
 from app.schema.message import Message, MessageWithParts, PromptInput, UserMessage
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
+from app.session.prompted_session import PromptedSession
 from app.storage.writer import StaleLease
 from app.telemetry.records import TurnEnd, TurnRecord
 from app.turn.deadline import Deadline
@@ -49,7 +50,7 @@ class Prompts:
     async def accept(
         self,
         instance: Instance,
-        session_id: str,
+        prompted: PromptedSession,
         prompt: PromptInput,
         *,
         rules_from_tools: bool = True,
@@ -61,7 +62,8 @@ class Prompts:
         `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
         Raises SessionBusy for one that must not join a turn.
         """
-        prepared = await self._intake.prepare(instance, session_id, prompt)
+        session_id = prompted.session.id
+        prepared = await self._intake.prepare(instance, prompted, prompt)
         if prompt.when_busy == "interrupt":
             await self._runner.abort(session_id)
         return await self.accept_prepared(instance, session_id, prepared, rules_from_tools=rules_from_tools, nested=nested)
@@ -149,7 +151,8 @@ class Prompts:
 
     async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
         """For a turn that waits for the answer: accept and answer. Cancelled, it aborts the session's turn."""
-        accepting = asyncio.create_task(self.accept(instance, session_id, prompt, rules_from_tools=False, nested=True))
+        prompted = await self._store.session_to_prompt(session_id)
+        accepting = asyncio.create_task(self.accept(instance, prompted, prompt, rules_from_tools=False, nested=True))
         try:
             return await self.answer(session_id, await asyncio.shield(accepting))
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from app.agent.definitions import find as find_agent
 from app.intake import shell
 from app.intake.command import Commands
 from app.intake.prompts import Prompts
-from app.intake.user_message import Intake, default_model_of
+from app.intake.user_message import default_model_of
 from app.project.registry import Projects
 from app.runs.runner import Runner
 from app.schema.errors import Conflict
@@ -36,7 +36,6 @@ class SessionActions:
         self,
         store: Store,
         prompts: Prompts,
-        intake: Intake,
         runner: Runner,
         gate: SessionGate,
         reverts: Reverts,
@@ -47,7 +46,6 @@ class SessionActions:
         self._leases = leases
         self._store = store
         self._prompts = prompts
-        self._intake = intake
         self._runner = runner
         self._gate = gate
         self._reverts = reverts
@@ -56,10 +54,11 @@ class SessionActions:
 
     async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
         """The JSON of the message that answers."""
-        await self._store.session_json(session_id)
-        prompt = await self._commands.prompt(instance, wanted, await self._intake.last_model(session_id))
+        last_model = (await self._store.session_to_prompt(session_id)).last_model
+        prompt = await self._commands.prompt(instance, wanted, last_model)
         prompt = await hooks.command_parts(instance.extensions.hooks, session_id, wanted, prompt)
-        answer = await self._prompts.answer(session_id, await self._prompts.accept(instance, session_id, prompt))
+        accepted = await self._prompts.accept(instance, await self._store.session_to_prompt(session_id), prompt)
+        answer = await self._prompts.answer(session_id, accepted)
         await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
         return answer
 
@@ -78,7 +77,7 @@ class SessionActions:
 
         async def run() -> MessageWithParts:
             await self._require_new(session_id, wanted.message_id)
-            await self._store.follow_ids(session_id)
+            await self._store.session_to_prompt(session_id)
             await self._reverts.clean_up(instance.location, session_id)
             return await shell.run(scope, wanted)
 
@@ -93,8 +92,9 @@ class SessionActions:
         scope.model(model)
         async with self._gate.hold(session_id, HoldKind.SUMMARIZE), self._holding_lease(session_id):
             await self._reverts.clean_up(instance.location, session_id)
-            await self._store.follow_ids(session_id)
-            await compaction.request(scope, await self._agent(instance, session_id), model, auto=wanted.auto)
+            last = (await self._store.session_to_prompt(session_id)).last_prompt
+            agent = last.agent if last else default_agent(instance.agents, instance.config).name
+            await compaction.request(scope, agent, model, auto=wanted.auto)
             run = self._prompts.start(session_id, instance)
         await run.ended.wait()
         run.require_not_fenced()
@@ -142,7 +142,7 @@ class SessionActions:
 
     async def compact(self, instance: Instance, session_id: str) -> None:
         """`summarize` with the model of the session."""
-        model = await self._intake.last_model(session_id) or default_model_of(instance)
+        model = (await self._store.session_to_prompt(session_id)).last_model or default_model_of(instance)
         await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
@@ -151,11 +151,6 @@ class SessionActions:
             raise Conflict(
                 f"Message {message_id} exists already. A command is not run a second time: use a new id for a new one."
             )
-
-    async def _agent(self, instance: Instance, session_id: str) -> str:
-        """The newest prompt's, else the default one."""
-        newest = await self._store.newest_prompt(session_id)
-        return newest.agent if newest else default_agent(instance.agents, instance.config).name
 
     async def _announce_command(self, instance: Instance, session_id: str, wanted: CommandInput, answer_id: str) -> None:
         if wanted.command == INIT:

@@ -12,6 +12,7 @@ from app.schema.message import JsonSchemaFormat, MessageWithParts, PromptInput, 
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
+from app.session.prompted_session import PromptedSession
 from app.session.quota import ProjectQuota
 from app.session.revert import Reverts
 from app.session.service import check_part_size
@@ -70,7 +71,7 @@ class Intake:
         self._reverts = reverts
         self._resolver = resolver
 
-    async def prepare(self, instance: Instance, session_id: str, prompt: PromptInput) -> PreparedPrompt:
+    async def prepare(self, instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> PreparedPrompt:
         """Read all that a prompt names; nothing is stored.
 
         Raises NotFound, BadRequest (unknown agent, missing file, unusable schema), ProviderModelNotFoundError, Conflict (a
@@ -80,11 +81,10 @@ class Intake:
             check_part_size(part, self._limits.part_bytes)
         check_format(prompt)
         content = content_hash(prompt)
-        if await self._is_known(session_id, prompt, content):
+        if await self._is_known(prompted.session.id, prompt, content):
             return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.location.project_id)
-        await self._store.follow_ids(session_id)
-        message = await self._message(instance, session_id, prompt)
+        message = _message(instance, prompted, prompt)
         parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
         return PreparedPrompt(prompt, content, parts)
 
@@ -134,29 +134,6 @@ class Intake:
             raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
         return row is not None
 
-    async def _message(self, instance: Instance, session_id: str, prompt: PromptInput) -> UserMessage:
-        agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
-        if prompt.model and not prompt.no_reply:
-            instance.models.find(prompt.model)
-        model = prompt.model or agent.model or await self.last_model(session_id) or default_model_of(instance)
-        return UserMessage(
-            id=prompt.message_id or ids.ascending("message"),
-            session_id=session_id,
-            time=UserTime(created=clock.now_ms()),
-            agent=agent.name,
-            model=model,
-            system=prompt.system,
-            tools=prompt.tools or None,
-            variant=prompt.variant or (agent.variant if model == agent.model else None),
-            format=prompt.format,
-            deadline=deadline_of(prompt),
-        )
-
-    async def last_model(self, session_id: str) -> ModelRef | None:
-        """Of the newest prompt; before the first one, the model that the session was created with."""
-        newest = await self._store.newest_prompt(session_id)
-        return newest.model if newest else model_of_session(await self._store.session(session_id))
-
     async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
         """Everything is resolved before anything is stored; the order is the client's."""
         pieces = await asyncio.gather(*(self._resolver.resolve(instance, message, part) for part in prompt.parts))
@@ -192,6 +169,25 @@ class Intake:
         await self._store.commit(change)
 
 
+def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> UserMessage:
+    agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
+    if prompt.model and not prompt.no_reply:
+        instance.models.find(prompt.model)
+    model = prompt.model or agent.model or prompted.last_model or default_model_of(instance)
+    return UserMessage(
+        id=prompt.message_id or ids.ascending("message"),
+        session_id=prompted.session.id,
+        time=UserTime(created=clock.now_ms()),
+        agent=agent.name,
+        model=model,
+        system=prompt.system,
+        tools=prompt.tools or None,
+        variant=prompt.variant or (agent.variant if model == agent.model else None),
+        format=prompt.format,
+        deadline=deadline_of(prompt),
+    )
+
+
 def renewed(message: MessageWithParts) -> MessageWithParts:
     """With ids of now: clients sort messages by their ids, and others have come before this one."""
     info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
@@ -205,12 +201,6 @@ def _follow(session: Session, prompt: UserMessage) -> None:
     session.model = SessionModel(
         id=prompt.model.model_id, provider_id=prompt.model.provider_id, variant=prompt.variant or DEFAULT_VARIANT
     )
-
-
-def model_of_session(session: Session) -> ModelRef | None:
-    """The one it was created with."""
-    model = session.model
-    return ModelRef(provider_id=model.provider_id, model_id=model.id) if model else None
 
 
 def default_model_of(instance: Instance) -> ModelRef:

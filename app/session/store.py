@@ -23,6 +23,7 @@ from app.session import rows
 from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
 from app.session.kept_messages import KeptMessages
+from app.session.prompted_session import PromptedSession
 from app.session.sequencer import Sequencer
 from app.storage import queries
 from app.storage.bodies import is_valid_body
@@ -354,6 +355,14 @@ class Store:
             raise SessionNotFound(session_id)
         return self._parse_session(session_id, found.body), found.waiting
 
+    async def session_to_prompt(self, session_id: str) -> PromptedSession:
+        """Ids that are made from now on are newer than those of its messages, which another server may have made."""
+        found = await self.look_up(queries.session_to_prompt, session_id)
+        if found is None:
+            raise SessionNotFound(session_id)
+        ids.follow(*(newest for newest in (found.message, found.part) if newest is not None))
+        return PromptedSession(self._parse_session(session_id, found.body), found.newest_prompt)
+
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
         return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
 
@@ -435,21 +444,12 @@ class Store:
         stored = await self._newest(session_id, queries.newest_message, "assistant", prompt_id)
         return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
 
-    async def newest_prompt(self, session_id: str) -> UserMessage | None:
-        stored = await self._newest(session_id, queries.newest_prompt)
-        infos = [message.info for message in rows.read_messages(session_id, stored, {})]
-        return next((info for info in infos if isinstance(info, UserMessage)), None)
-
     async def _newest(self, session_id: str, query: Callable[..., queries.StoredMessages], *args: Any) -> queries.StoredMessages:
         """The session is looked for only where nothing is found. Raises NotFound."""
         found = await self.look_up(query, session_id, *args)
         if not found.messages:
             await self.session_json(session_id)
         return rows.without_damage(session_id, found)
-
-    async def follow_ids(self, session_id: str) -> None:
-        """Ids that are made from now on are newer than those of the session, which another server may have made."""
-        ids.follow(*await self.look_up(queries.newest_ids, session_id))
 
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Writes something that changes nothing."""

@@ -505,20 +505,28 @@ def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -
     return connection.execute(_PARTS_IN_ORDER.where(PART.c.message_id.in_(message_ids)), {"session": session_id}).all()
 
 
-def newest_ids(connection: Connection, session_id: str) -> list[str]:
-    """Of the newest message and its newest part."""
-    newest = connection.execute(_NEWEST_IDS, {"session": session_id}).one_or_none()
-    return [newest_id for newest_id in newest or () if newest_id is not None]
+def session_to_prompt(connection: Connection, session_id: str) -> Row[Any] | None:
+    """The session's `body`, the ids of its newest `message` and that one's newest `part`, the `newest_prompt` without diffs."""
+    return connection.execute(_SESSION_TO_PROMPT, {"id": session_id}).one_or_none()
 
 
-_NEWEST_PART_ID = (
+_MESSAGES_OF_ID = select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("id")).order_by(MESSAGE.c.seq.desc()).limit(1)
+_NEWEST_MESSAGE = _MESSAGES_OF_ID.scalar_subquery()
+_NEWEST_PART = (
     select(PART.c.id)
-    .where(PART.c.session_id == MESSAGE.c.session_id, PART.c.message_id == MESSAGE.c.id)
+    .where(PART.c.session_id == bindparam("id"), PART.c.message_id == _NEWEST_MESSAGE)
     .order_by(PART.c.seq.desc())
     .limit(1)
     .scalar_subquery()
 )
-_NEWEST_IDS = PreparedStatement(select(MESSAGE.c.id, _NEWEST_PART_ID).where(_OF_SESSION).order_by(MESSAGE.c.seq.desc()).limit(1))
+_NEWEST_PROMPT = (
+    _MESSAGES_OF_ID.where(MESSAGE.c.role == "user")
+    .with_only_columns(func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body))
+    .scalar_subquery()
+)
+_SESSION_TO_PROMPT = PreparedStatement(
+    _ONE_SESSION.add_columns(_NEWEST_MESSAGE.label("message"), _NEWEST_PART.label("part"), _NEWEST_PROMPT.label("newest_prompt"))
+)
 
 
 def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[Any] | None:
@@ -535,11 +543,6 @@ def newest_message(connection: Connection, session_id: str, role: str, parent_id
     query = _NEWEST_OF_ROLE if parent_id is None else _NEWEST_ANSWER_TO
     newest = connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).all()
     return StoredMessages(newest, _parts_of_one(connection, session_id, newest[0].id) if newest else [])
-
-
-def newest_prompt(connection: Connection, session_id: str) -> StoredMessages:
-    """Without its parts."""
-    return StoredMessages(connection.execute(_NEWEST_OF_ROLE, {"session": session_id, "role": "user"}).all(), [])
 
 
 _NEWEST = (

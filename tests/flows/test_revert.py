@@ -289,7 +289,8 @@ async def test_a_prompt_that_is_stored_but_not_begun_makes_a_session_busy(app: R
     services = app.services
     instance = await services.directories.instances.get(str(app.directory))
     waiting = PromptInput.model_validate({"parts": [{"type": "text", "text": "Wait"}]})
-    accepted = await services.runs.prompts.accept(instance, session, waiting)
+    prompted = await services.sessions.store.session_to_prompt(session)
+    accepted = await services.runs.prompts.accept(instance, prompted, waiting)
     await revert(app, session, prompt, expect=409)
     await services.runs.prompts.answer(session, accepted)
     await revert(app, session, prompt)

@@ -8,14 +8,13 @@ from functools import reduce
 from operator import or_
 from typing import Any, ClassVar, Literal
 
-from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 
 from app.api.errors import REQUEST_PARTS, STORAGE_MESSAGE, headers_of, log_storage_error, name_of, rendered
-from app.api.json_route import Handler, StrictRoute
+from app.api.json_route import Handler, ServerRequest, StrictRoute
 from app.pending.requests import RequestNotPending
 from app.pty.errors import PtyNotFound
 from app.schema.base import Wire, wire_name
@@ -123,10 +122,10 @@ class TaggedError(ServiceError):
 
 
 class TaggedRoute(StrictRoute):
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
+    def answering(self) -> Handler:
+        handle = super().answering()
 
-        async def tag_errors(request: Request) -> Response:
+        async def tag_errors(request: ServerRequest) -> Response:
             try:
                 return await handle(request)
             except (RequestValidationError, ServiceError, HTTPException, StorageError) as error:
