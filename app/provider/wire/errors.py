@@ -177,6 +177,11 @@ def _transport(error: "aiohttp.ClientError", url: str) -> ApiFailure:
     host = urlsplit(url).netloc
     ours = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, aiohttp.TooManyRedirects)
     match error:
+        # What aiohttp says of these two has the proxy's whole address, with its password.
+        case aiohttp.ClientHttpProxyError():
+            message = f"The proxy refuses a connection to {host}: {error.status} {error.message}"
+        case aiohttp.InvalidURL():
+            message = f"The address {url}, or that of the proxy, is not valid"
         case aiohttp.ConnectionTimeoutError():
             message = f"{host} did not accept a connection in time"
         case aiohttp.ServerTimeoutError():
@@ -188,4 +193,5 @@ def _transport(error: "aiohttp.ClientError", url: str) -> ApiFailure:
         case _:
             message = f"The request to {host} failed: {error or type(error).__name__}"
     metadata = {"url": url, "code": type(error).__name__}
-    return ApiFailure(message, retryable=not isinstance(error, ours), metadata=metadata)
+    is_refused = isinstance(error, aiohttp.ClientHttpProxyError) and not is_retryable(error.status)
+    return ApiFailure(message, retryable=not (is_refused or isinstance(error, ours)), metadata=metadata)

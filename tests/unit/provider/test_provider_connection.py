@@ -225,6 +225,33 @@ async def test_a_proxy_of_the_environment(server: FakeServer, variable: str, mon
     assert server.received[0].path == "http://models.invalid/v1/chat/completions"
 
 
+@pytest.mark.parametrize(("status", "retryable"), [(407, False), (503, True)])
+async def test_a_proxy_that_refuses_is_told_of_without_its_password(
+    status: int, retryable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %d Not Now\r\ncontent-length: 0\r\n\r\n" % status)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1") as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:hunter2@127.0.0.1:{port}")
+        with pytest.raises(ApiFailure) as failed:
+            await events_of(OpenAIChat("fake", api_key="key", base_url="https://models.invalid/v1", headers={}, options={}))
+    assert failed.value.message == f"The proxy refuses a connection to models.invalid: {status} Not Now"
+    assert failed.value.retryable is retryable and "hunter2" not in str(failed.value.metadata)
+
+
+async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "user:hunter2@127.0.0.1:1")
+    with pytest.raises(ApiFailure) as failed:
+        await events_of(OpenAIChat("fake", api_key="key", base_url="https://models.invalid/v1", headers={}, options={}))
+    assert failed.value.message == "The address https://models.invalid/v1/chat/completions, or that of the proxy, is not valid"
+    assert not failed.value.retryable
+
+
 async def test_a_host_that_the_environment_excepts_from_the_proxy(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.plays(STOP, "[DONE]")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid")
