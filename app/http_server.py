@@ -6,24 +6,26 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-import uvicorn
-from uvicorn.config import LOGGING_CONFIG
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
 from app.api.connect_tickets import connected_terminal
 from app.pty.pseudo_terminal import INPUT_BYTES
 from app.settings import Settings
+from app.util.left_out import left_out
+
+with left_out("uvicorn.main", "Server", "main", "run"):  # its command line, with two reloaders and one more library: 2 MB
+    from uvicorn.config import LOGGING_CONFIG, Config
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.server import Server
 
 IDLE_CONNECTION_SECONDS = 20
 """Longer than clients keep theirs (httpx 5 s, aiohttp 15 s): a server that closes first may do so as the next request comes."""
 
 
-class DrainingServer(uvicorn.Server):
+class DrainingServer(Server):
     """Listens until running turns are over, so that clients can answer what they ask; every answer closes its connection.
     A second signal skips the grace period."""
 
-    def __init__(self, config: uvicorn.Config, application: Any) -> None:
+    def __init__(self, config: Config, application: Any) -> None:
         super().__init__(config)
         self._application = application.state.server
 
@@ -52,7 +54,7 @@ class DrainingServer(uvicorn.Server):
 
 def http_server(application: Any, settings: Settings) -> DrainingServer:
     """`application` is what create_app gives."""
-    config = uvicorn.Config(
+    config = Config(
         application,
         http=_bounded_protocol(settings),
         log_level="warning",

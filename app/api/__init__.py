@@ -10,9 +10,11 @@ def _import_fastapi() -> None:
     """FastAPI's models describe an API. They are built when the description is asked for, because building them takes a twentieth
     of a start. Pydantic takes that choice from each class, so the base of all has it while FastAPI is imported."""
     BaseModel.model_config["defer_build"] = True
-    import fastapi  # noqa: F401
+    import fastapi.utils
 
     del BaseModel.model_config["defer_build"]
+    # It would load Pydantic's first version, and ask that of the type of each parameter.
+    vars(fastapi.utils)["annotation_is_pydantic_v1"] = lambda annotation: False
 
 
 _import_fastapi()

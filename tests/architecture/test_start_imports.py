@@ -18,6 +18,7 @@ WHEN_USED = {
     "app.permission.shell.analysis": "a shell command",
     "app.provider.scripted.rules": "a model's first request",
     "bs4": "a page that is fetched",
+    "click": "nothing: typer has its own",
     "genai_prices": "the catalogue of models",
     "http.cookiejar": "a page that is fetched",
     "httpx": "a plugin that calls the API",
@@ -27,12 +28,14 @@ WHEN_USED = {
     "mcp": "an MCP server",
     "prometheus_client": "metrics",
     "psycopg": "PostgreSQL",
+    "pydantic.v1": "nothing",
     "redis": "several servers",
     "rich.markdown": "the terminal",
     "sqlalchemy.dialects.postgresql": "PostgreSQL",
     "sqlalchemy.ext": "nothing",
     "sqlalchemy.orm": "nothing: no row is ever an object",
     "tree_sitter": "a shell command",
+    "uvicorn.supervisors": "nothing",
     "yaml": "the API's description",
 }
 _START = """
@@ -44,6 +47,7 @@ from app.settings import Settings
 routes = create_app(Settings()).router.routes
 found = [route for route in routes if isinstance(route, StrictRoute)]
 made = [route.operation_id for route in found if hasattr(route, "dependant")]
+next(route for route in found if route.operation_id == "session.list").described()
 print(json.dumps({"modules": [*sys.modules], "routes": [route.operation_id for route in found], "made": made}))
 """
 
