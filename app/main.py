@@ -14,33 +14,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from app import __version__
-from app.api import (
-    absent,
-    all_sessions,
-    ask,
-    config,
-    directory,
-    errors,
-    event,
-    file,
-    mcp,
-    message,
-    metrics,
-    page,
-    plugin,
-    retention,
-    search,
-    session,
-    share,
-    terminal_connection,
-    terminals,
-    transfer,
-    tui,
-    usage,
-    vcs,
-    webhook,
-    worktree,
-)
+from app.api import all_sessions, ask, config, directory, errors, event, file, message, metrics, page, plugin, session, vcs
 from app.api import server as server_routes
 from app.api import session_actions as request
 from app.api.audit import Audit, AuditLog
@@ -176,6 +150,23 @@ def _without_422(description: dict[str, Any]) -> dict[str, Any]:
     return description
 
 
+_SELDOM: dict[str, tuple[str, ...]] = {
+    "absent": ("/experimental/", "/global/upgrade", "/provider/", "/sync/"),
+    "worktree": ("/experimental/worktree",),
+    "search": ("/find/message",),
+    "mcp": ("/mcp", "/experimental/resource"),
+    "share": ("/session/", "/s/"),
+    "transfer": ("/session/",),
+    "usage": ("/usage",),
+    "retention": ("/prune",),
+    "webhook": ("/webhook",),
+    "terminals": ("/pty",),
+    "terminal_connection": ("/pty/", "/api/pty/"),
+    "tui": ("/tui/",),
+}
+"""Modules of routes that most clients ask for nothing of, and the beginnings of their paths: a start does not wait for them."""
+
+
 def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     app = _Application(
         title="opensession",
@@ -189,10 +180,12 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
     first = (session, message, event, server_routes, request, ask, config, directory, vcs, file, all_sessions)
-    seldom = (absent, worktree, search, mcp, share, transfer, usage, retention, webhook, terminals, terminal_connection)
-    for part in (*first, *seldom, tui, page, plugin, metrics):
+    for part in first:
         app.router.routes.extend(part.routes.routes)
-    app.router.routes.append(RoutesBelow("/api/", "app.api.v2.all_routes"))
+    app.router.routes.extend(RoutesBelow(paths, f"app.api.{module}") for module, paths in _SELDOM.items())
+    for part in (page, plugin, metrics):
+        app.router.routes.extend(part.routes.routes)
+    app.router.routes.append(RoutesBelow(("/api/",), "app.api.v2.all_routes"))
     errors.install(app)
     return app
 

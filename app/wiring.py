@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from app.api.services import (
     EventServices,
     PendingServices,
     RunServices,
+    SecondApiServices,
     Services,
     SessionServices,
     TransferServices,
@@ -29,7 +31,6 @@ from app.bus.shared import SharedBus
 from app.config.flags import Flags
 from app.config.well_known import Organisations
 from app.context.instruction_pages import InstructionPages
-from app.intake.admission import Admissions
 from app.intake.attached_file import FileReader
 from app.intake.command import Commands
 from app.intake.prompt_queue import PromptQueue
@@ -90,13 +91,9 @@ from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.telemetry.observer import NOBODY, Observer
 from app.telemetry.telemetry import Telemetry, open_telemetry
-from app.timeline.service import Timeline
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.tool.web.pinned import PinnedRequests
-from app.transfer.exports import Exports
-from app.transfer.importer import Importer
-from app.transfer.imports import Imports
 from app.turn.call_host import HostServices
 from app.turn.titles import Titles
 from app.turn.turn_scope import TurnServices
@@ -380,7 +377,8 @@ def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
         runs=runs,
         events=_events(core),
         users=core.storage.users,
-        transfer=_transfer(core),
+        second_api=cache(partial(_second_api, core, runs)),
+        transfer=cache(partial(_transfer, core)),
         vcs=_vcs(core, directories, runs),
         steering=Steering(core.storage.writer, ControlQueues(core.storage.bus)),
         draining=Draining(),
@@ -488,11 +486,14 @@ def _sessions(core: _Core) -> SessionServices:
         reverts=Reverts(store),
         usage=UsageLedger(core.storage.database),
         search=MessageSearch(store),
-        timeline=Timeline(core.storage.database, store, core.storage.bus),
     )
 
 
 def _transfer(core: _Core) -> TransferServices:
+    from app.transfer.exports import Exports
+    from app.transfer.importer import Importer
+    from app.transfer.imports import Imports
+
     store, settings = core.storage.store, core.settings
     imports = Imports(Importer(store, core.quota), settings.max_part_bytes)
     return TransferServices(Exports(store, settings.data_dir), imports)
@@ -555,12 +556,20 @@ def _runs(
         runner=runner,
         prompts=prompts,
         queue=queue,
-        admissions=Admissions(store, prompts, queue, sessions.timeline),
         actions=SessionActions(store, prompts, runner, gate, sessions.reverts, commands, directories.projects, storage.leases),
         deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
         disposal=Disposal(directories.instances, runner, store, storage.states, terminals),
         retention=_retention(core.settings, storage, sessions.service, gate),
     )
+
+
+def _second_api(core: _Core, runs: RunServices) -> SecondApiServices:
+    from app.intake.admission import Admissions
+    from app.timeline.service import Timeline
+
+    store = core.storage.store
+    timeline = Timeline(core.storage.database, store, core.storage.bus)
+    return SecondApiServices(timeline, Admissions(store, runs.prompts, runs.queue, timeline))
 
 
 def _retention(

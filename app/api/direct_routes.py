@@ -35,12 +35,17 @@ class DirectRoutes:
 
     def find(self, scope: Scope) -> StrictRoute | None:
         """With the values in its path noted in the scope."""
+        if route := self._find_loaded(scope):
+            return route
+        for below in [each for each in self._not_loaded if scope["path"].startswith(each.paths)]:
+            self._not_loaded.remove(below)
+            self._add(below.routes)
+            if route := self._find_loaded(scope):
+                return route
+        return None
+
+    def _find_loaded(self, scope: Scope) -> StrictRoute | None:
         path = scope["path"]
-        for below in self._not_loaded:
-            if path.startswith(below.path):
-                self._not_loaded.remove(below)
-                self._add(below.routes)
-                break
         for route in self._routes.get(_key(scope["method"], path), ()):
             if match := route.path_regex.match(path):
                 scope["route"], scope["path_params"] = route, match.groupdict()

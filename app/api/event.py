@@ -29,7 +29,6 @@ from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
 from app.telemetry.observer import Observer
-from app.timeline import live
 from app.util.dataclass import dataclass
 
 routes = router(tags=["event"])
@@ -215,7 +214,9 @@ async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> As
 
 async def _published(app: Services, listener: Listener) -> AsyncIterator[Written]:
     if listener.form.second:
-        async for piece in live.written(app.sessions.timeline, listener):
+        from app.timeline import live
+
+        async for piece in live.written(app.second_api().timeline, listener):
             yield piece
     while (published := await listener.next()) is not None:
         yield published
@@ -223,7 +224,9 @@ async def _published(app: Services, listener: Listener) -> AsyncIterator[Written
 
 async def _replayed(app: Services, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[Written]:
     if listener.form.second:
-        async for piece in live.with_session_events(app.sessions.timeline, frames, listener.form):
+        from app.timeline import live
+
+        async for piece in live.with_session_events(app.second_api().timeline, frames, listener.form):
             yield piece
     else:
         for written in pieces([frame for frame in frames if not frame.is_second_only], listener.form):

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import STORAGE_MESSAGE, log_storage_error, named
-from app.api.v2.errors import is_second_api, tagged
 from app.storage.engine import StorageError
 from app.util.dataclass import dataclass
+
+
+def is_second_api(path: str) -> bool:
+    return path.startswith("/api/")
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,9 @@ class Refusal:
     headers: Mapping[str, str] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        form = tagged if is_second_api(scope["path"]) else named
+        form = named
+        if is_second_api(scope["path"]):
+            from app.api.v2.errors import tagged as form
         await form(self.status, self.name, self.message, dict(self.headers or {}))(scope, receive, send)
 
 

@@ -1,11 +1,11 @@
 """What the routes call. The wiring builds it once; a route finds it on its request."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.api.draining import Draining
 from app.api.rate_limits import RateLimits
 from app.bus.base import EventBus
-from app.intake.admission import Admissions
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
@@ -35,10 +35,7 @@ from app.settings import Settings
 from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
 from app.telemetry.observer import NOBODY, Observer
-from app.timeline.service import Timeline
 from app.tool.toolbox import Toolbox
-from app.transfer.exports import Exports
-from app.transfer.imports import Imports
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.users import Users
@@ -52,7 +49,11 @@ from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances
 
 if TYPE_CHECKING:
+    from app.intake.admission import Admissions
     from app.telemetry.metrics import Metrics
+    from app.timeline.service import Timeline
+    from app.transfer.exports import Exports
+    from app.transfer.imports import Imports
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,6 @@ class SessionServices:
     reverts: Reverts
     usage: UsageLedger
     search: MessageSearch
-    timeline: Timeline
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,6 @@ class RunServices:
     runner: Runner
     prompts: Prompts
     queue: PromptQueue
-    admissions: Admissions
     actions: SessionActions
     deletion: Deletion
     disposal: Disposal
@@ -130,9 +129,17 @@ class UserServices:
 
 
 @dataclass(frozen=True)
+class SecondApiServices:
+    """What the second API has beside the first."""
+
+    timeline: "Timeline"
+    admissions: "Admissions"
+
+
+@dataclass(frozen=True)
 class TransferServices:
-    exports: Exports
-    imports: Imports
+    exports: "Exports"
+    imports: "Imports"
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,9 @@ class Services:
     runs: RunServices
     events: EventServices
     users: UserServices
-    transfer: TransferServices
+    second_api: Callable[[], SecondApiServices]
+    """Made when it is called for the first time, as `transfer` is."""
+    transfer: Callable[[], TransferServices]
     vcs: VcsServices
     steering: Steering
     draining: Draining

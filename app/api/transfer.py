@@ -30,7 +30,7 @@ async def export(
     form: Annotated[DocumentFormat, Query(alias="format", description="markdown: for people, not to be imported")] = "json",
 ) -> Response:
     """The session as one document, as it is at this moment, in the shape of `opencode export`."""
-    exported = await request.services.transfer.exports.export(session_id, form, children=children)
+    exported = await request.services.transfer().exports.export(session_id, form, children=children)
     name = f"{quote(session_id)}.{'json' if form == 'json' else 'md'}"
     headers = {"Content-Length": str(exported.size), "Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(exported.pieces(), headers=headers, media_type=_MEDIA_TYPES[form])
@@ -52,6 +52,6 @@ async def import_document(
     instance = await instance_of(request, where)
     destination = Destination(instance.location, request.principal.name)
     wanted = DocumentImport(await request.body(), destination, instance.snapshots, with_new_ids=ids == "new")
-    imported = await request.services.transfer.imports.take(wanted)
+    imported = await request.services.transfer().imports.take(wanted)
     request.scope[CREATED] = imported.info.id
     return wire(imported)

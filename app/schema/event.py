@@ -18,9 +18,8 @@ from app.schema.permission import PermissionRequest, Reply
 from app.schema.project import Project
 from app.schema.pty import Pty
 from app.schema.question import Answer, QuestionRequest
-from app.schema.session import FileDiff, Session, SessionModel, SessionStatus, Todo
+from app.schema.session import FileDiff, RevertState, Session, SessionModel, SessionStatus, Todo
 from app.schema.steering import CommandExecute, PromptAppend, SessionSelect, ToastShow
-from app.schema.timeline import RevertState
 from app.util import clock
 
 

@@ -66,6 +66,24 @@ DEFAULT_VARIANT = "default"
 """Of a model that was named without one."""
 
 
+class RevertedFile(Wire):
+    """What a revert makes of a file. `path` is relative to the worktree."""
+
+    path: str
+    status: Literal["added", "deleted", "modified"]
+    additions: int
+    deletions: int
+    patch: str
+
+
+class RevertState(Wire):
+    message_id: str
+    part_id: str | None = None
+    snapshot: str | None = None
+    diff: str | None = None
+    files: list[RevertedFile] | None = None
+
+
 class SessionModel(Wire):
     """What answers prompts that name no model, in a session without an earlier one."""
 

@@ -12,7 +12,7 @@ from pydantic import Field, StrictBool
 from app.schema.base import MessageID, Metadata, SessionID, Wire
 from app.schema.message import AssistantTime, UserTime
 from app.schema.part import Tokens
-from app.schema.session import SessionModel
+from app.schema.session import RevertState, SessionModel
 
 
 def described_types(events: Mapping[str, str]) -> str:
@@ -22,24 +22,6 @@ def described_types(events: Mapping[str, str]) -> str:
 
 class LocationRef(Wire):
     directory: str
-
-
-class RevertedFile(Wire):
-    """What a revert makes of a file. `path` is relative to the worktree."""
-
-    path: str
-    status: Literal["added", "deleted", "modified"]
-    additions: int
-    deletions: int
-    patch: str
-
-
-class RevertState(Wire):
-    message_id: str
-    part_id: str | None = None
-    snapshot: str | None = None
-    diff: str | None = None
-    files: list[RevertedFile] | None = None
 
 
 class SessionV2Time(Wire):

@@ -2,8 +2,7 @@
 
 import re
 
-from app.schema.session import Revert
-from app.schema.timeline import RevertedFile, RevertState
+from app.schema.session import Revert, RevertedFile, RevertState
 
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _NAMES = re.compile(r'^(?:---|\+\+\+|rename to|Binary files .* and) "?(?:[ab]/)?(.+?)"?(?: differ)?$', re.MULTILINE)

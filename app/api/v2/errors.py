@@ -194,10 +194,6 @@ def tagged(status: int, name: str, message: str, headers: dict[str, str] | None 
     return _rendered(status, TaggedAnswer(tag=_TAGS.get(status, name), message=message), headers)
 
 
-def is_second_api(path: str) -> bool:
-    return path.startswith("/api/")
-
-
 def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
     """The error answers that a route gives, for the API's description: beside these, any may be a 400 or 401."""
     always: tuple[type[TaggedAnswer], ...] = (InvalidRequestError, UnauthorizedError)

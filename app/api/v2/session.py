@@ -24,8 +24,8 @@ from app.provider.models.selection import ProviderModelNotFoundError
 from app.schema.base import SessionID, Wire
 from app.schema.errors import BadRequest, Conflict, MessageNotFound
 from app.schema.part import ModelRef
-from app.schema.session import CreateInput, NoWorkspace, RevertInput, SessionModel
-from app.schema.timeline import LocationRef, RevertState, SessionInputAdmitted, SessionPromptInput, SessionV2Info
+from app.schema.session import CreateInput, NoWorkspace, RevertInput, RevertState, SessionModel
+from app.schema.timeline import LocationRef, SessionInputAdmitted, SessionPromptInput, SessionV2Info
 from app.session.revert_state import revert_state
 from app.storage.queries import SessionRange, UnknownAnchor
 from app.timeline.sessions import session_info
@@ -222,7 +222,7 @@ async def switch_model(request: ServerRequest, session_id: SessionIdInPath, body
 )
 async def prompt(request: ServerRequest, session_id: SessionIdInPath, body: SessionPromptInput) -> Response:
     instance = await session_instance(request, session_id, None)
-    admitted = await request.services.runs.admissions.admit(instance, session_id, body)
+    admitted = await request.services.second_api().admissions.admit(instance, session_id, body)
     return data(admitted.wire_json())
 
 

@@ -64,7 +64,7 @@ async def messages(
     ordered: Order = at.order if at else order or "desc"
     wanted = MessageRange(limit, ordered == "desc", at.anchor if at else None, bool(at and at.newer))
     try:
-        page = await request.services.sessions.timeline.page(session_id, wanted)
+        page = await request.services.second_api().timeline.page(session_id, wanted)
     except UnknownAnchor as gone:
         raise invalid_cursor(gone.message) from None
     return json_bytes(SessionMessagesResponse(data=page.entries, cursor=_ends(page, ordered)).wire_json())
@@ -87,7 +87,7 @@ def _ends(page: EntryPage, order: Order) -> PageEnds:
 async def message(
     request: ServerRequest, session_id: SessionIdInPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
 ) -> Response:
-    return data((await request.services.sessions.timeline.message(session_id, message_id)).wire_json())
+    return data((await request.services.second_api().timeline.message(session_id, message_id)).wire_json())
 
 
 @routes.get(
@@ -98,7 +98,7 @@ async def message(
 )
 async def context(request: ServerRequest, session_id: SessionIdInPath) -> Response:
     """What the model is sent of the session: from the newest summary on."""
-    return data_list(await request.services.sessions.timeline.context(session_id))
+    return data_list(await request.services.second_api().timeline.context(session_id))
 
 
 @routes.get(
@@ -110,7 +110,7 @@ async def history(
     limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
     after: After = 0,
 ) -> Response:
-    found = (await request.services.sessions.timeline.events(session_id, after, limit)).events
+    found = (await request.services.second_api().timeline.events(session_id, after, limit)).events
     return json_bytes(SessionEventPage(data=found[:limit], has_more=len(found) > limit).wire_json())
 
 
@@ -126,7 +126,7 @@ async def events(request: ServerRequest, session_id: SessionIdInPath, after: Aft
     session = await services.sessions.store.session(session_id)
     listener = listen(request, session.directory)
     reader = TimelineReader(listener, request.principal.may_see, services.events.heartbeat_seconds)
-    return await stream(request, listener, _frames(services.sessions.timeline.follow(session_id, after, reader)))
+    return await stream(request, listener, _frames(services.second_api().timeline.follow(session_id, after, reader)))
 
 
 async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:
