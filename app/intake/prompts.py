@@ -139,11 +139,11 @@ class Prompts:
 
     async def answer(self, session_id: str, accepted: AcceptedPrompt) -> bytes:
         """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
-        if accepted.run is not None:
-            await accepted.run.ended.wait()
-            accepted.run.require_not_fenced()
-        prompt_id = accepted.message.info.id
-        answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else None
+        run, prompt_id = accepted.run, accepted.message.info.id
+        if run is not None:
+            await run.ended.wait()
+            run.require_not_fenced()
+        answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else run and run.answer
         answered = answered or await self._store.answer_json(session_id)
         if not answered or self._runner.has_unstored_end(session_id):
             raise NoAnswer(f"The prompt {prompt_id} got no answer that could be stored; see the server's log")

@@ -64,6 +64,8 @@ class Run:
     discarded: bool = False
     newest_elsewhere: str | None = None
     """The newest prompt that another server has accepted meanwhile."""
+    answer: bytes | None = None
+    """What its last turn has left as the newest answer. None where the run did not end with that turn."""
     task: asyncio.Task[Any] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -343,16 +345,19 @@ class Runner:
         return self._slots
 
     async def _turns(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
-        while True:
+        goes_on = True
+        while goes_on:
             assert run.instance is not None
+            run.answer = None
             with run.instance.resources.in_use():
                 await run_turn(session_id, run.instance, run.take_joined)
-            if not run.joined and not await self._has_new_prompt_elsewhere(session_id, run):
-                return
+            # A prompt may join while another is looked for.
+            goes_on = run.joined or await self._has_new_prompt_elsewhere(session_id, run) or run.joined
 
     async def _has_new_prompt_elsewhere(self, session_id: str, run: Run) -> bool:
-        """Whether another server has accepted a prompt meanwhile. One that this run has tried to answer counts no more."""
-        prompt: str | None = await self._store.look_up(queries.unanswered_prompt, session_id)
+        """Whether another server has accepted a prompt meanwhile. One that this run has tried to answer counts no more. Notes
+        the newest answer, which is read together with that."""
+        prompt, run.answer = await self._store.end_of_turn(session_id)
         is_new = prompt is not None and prompt != run.newest_elsewhere
         run.newest_elsewhere = prompt
         return is_new

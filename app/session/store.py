@@ -440,16 +440,18 @@ class Store:
         return SessionAndPrompt(self._parse_session(session_id, found.body), prompt, found.diff_basis)
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
-        """The newest answer in a session, or the newest to one prompt."""
-        stored = await self._newest(session_id, queries.newest_message, "assistant", prompt_id)
-        return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
-
-    async def _newest(self, session_id: str, query: Callable[..., queries.StoredMessages], *args: Any) -> queries.StoredMessages:
-        """The session is looked for only where nothing is found. Raises NotFound."""
-        found = await self.look_up(query, session_id, *args)
+        """The newest answer in a session, or the newest to one prompt. Raises NotFound where there is no such session."""
+        found = await self.look_up(queries.newest_answer, session_id, prompt_id)
         if not found.messages:
             await self.session_json(session_id)
-        return rows.without_damage(session_id, found)
+        stored = rows.without_damage(session_id, found)
+        return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
+
+    async def end_of_turn(self, session_id: str) -> tuple[str | None, bytes | None]:
+        """The newest prompt that waits and came after all that was answered; the newest answer."""
+        unanswered, found = await self.look_up(queries.end_of_turn, session_id)
+        stored = rows.without_damage(session_id, found)
+        return unanswered, next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
 
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Writes something that changes nothing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -334,6 +334,19 @@ class StoredMessages:
     more: bool = False
 
 
+class _FoundPart(NamedTuple):
+    message_id: str
+    id: str
+    body: str
+
+
+class EndOfTurn(NamedTuple):
+    """What a session is left with: the newest prompt that waits and came after all that was answered, and the newest answer."""
+
+    unanswered: str | None
+    answer: StoredMessages
+
+
 def all_messages(connection: Connection, session_id: str) -> StoredMessages:
     return StoredMessages(
         connection.execute(_ALL_MESSAGES, {"session": session_id}).all(),
@@ -538,18 +551,37 @@ _INPUT_HASH = PreparedStatement(
 )
 
 
-def newest_message(connection: Connection, session_id: str, role: str, parent_id: str | None = None) -> StoredMessages:
-    """The newest message of a role, or the newest answer to `parent_id`; empty if there is none."""
-    query = _NEWEST_OF_ROLE if parent_id is None else _NEWEST_ANSWER_TO
-    newest = connection.execute(query, {"session": session_id, "role": role, "parent": parent_id}).all()
-    return StoredMessages(newest, _parts_of_one(connection, session_id, newest[0].id) if newest else [])
+def newest_answer(connection: Connection, session_id: str, prompt_id: str | None = None) -> StoredMessages:
+    """The newest in a session, or to one prompt; empty if there is none."""
+    query = _NEWEST_ANSWER if prompt_id is None else _NEWEST_ANSWER_TO
+    return _with_parts(connection.execute(query, {"session": session_id, "prompt": prompt_id}).all())
 
 
-_NEWEST = (
-    select(*_MESSAGE_COLUMNS).where(_OF_SESSION, MESSAGE.c.role == bindparam("role")).order_by(MESSAGE.c.seq.desc()).limit(1)
-)
-_NEWEST_OF_ROLE = PreparedStatement(_NEWEST)
-_NEWEST_ANSWER_TO = PreparedStatement(_NEWEST.where(MESSAGE.c.parent_id == bindparam("parent")))
+def end_of_turn(connection: Connection, session_id: str) -> EndOfTurn:
+    found = connection.execute(_END_OF_TURN, {"session": session_id}).all()
+    unanswered = found[0].unanswered if found else unanswered_prompt(connection, session_id)
+    return EndOfTurn(unanswered, _with_parts(found))
+
+
+def _with_parts(found: Sequence[Any]) -> StoredMessages:
+    """Of rows that have a message and one of its parts each."""
+    parts = [_FoundPart(row.id, row.part_id, row.part_body) for row in found if row.part_id is not None]
+    return StoredMessages(found[:1], parts)
+
+
+def _newest_with_parts(*conditions: Any) -> Any:
+    """In one statement, which takes less time than two; an answer's message is short beside its parts."""
+    newest = select(func.max(MESSAGE.c.seq)).where(_OF_SESSION, MESSAGE.c.role == "assistant", *conditions).correlate(None)
+    return (
+        select(*_MESSAGE_COLUMNS, PART.c.id.label("part_id"), PART.c.body.label("part_body"))
+        .outerjoin(PART, and_(PART.c.session_id == MESSAGE.c.session_id, PART.c.message_id == MESSAGE.c.id))
+        .where(_OF_SESSION, MESSAGE.c.seq == newest.scalar_subquery())
+        .order_by(PART.c.seq)
+    )
+
+
+_NEWEST_ANSWER = PreparedStatement(_newest_with_parts())
+_NEWEST_ANSWER_TO = PreparedStatement(_newest_with_parts(MESSAGE.c.parent_id == bindparam("prompt")))
 
 
 def is_at_or_after(connection: Connection, session_id: str, message_id: str, earlier_id: str) -> bool:
@@ -647,12 +679,16 @@ def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
     return connection.execute(_UNANSWERED, {"session": session_id}).scalar_one_or_none()
 
 
-_UNANSWERED = PreparedStatement(
+_WAITING_PROMPT = (
     select(MESSAGE.c.id)
     .where(_OF_SESSION, MESSAGE.c.role == "user", MESSAGE.c.open)
     .where(MESSAGE.c.seq > func.coalesce(newest_answered("session"), 0))
     .order_by(MESSAGE.c.seq.desc())
     .limit(1)
+)
+_UNANSWERED = PreparedStatement(_WAITING_PROMPT)
+_END_OF_TURN = PreparedStatement(
+    _newest_with_parts().add_columns(_WAITING_PROMPT.correlate(None).scalar_subquery().label("unanswered"))
 )
 
 
