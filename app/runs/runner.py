@@ -398,10 +398,10 @@ class Runner:
         is_last = runs[-1] is run and not (run.discarded or run.fenced)
         ends = announced and run.started and is_last and not self.has_unstored_end(session_id)
         try:
-            idle = self._statuses.set(session_id, run.directory, Idle()) if ends else None
+            idle = self._statuses.set(session_id, run.directory, Idle(), releases_lease=True) if ends else None
             if run.started:
                 self._store.release(session_id)
-                self._leases.release(session_id)
+                self._leases.release(session_id, idle)
             if idle is not None:
                 await idle
         except StaleLease:

@@ -91,9 +91,15 @@ class Leases:
                     raise
                 await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
-    def release(self, session_id: str) -> None:
-        if (lease := self._held.pop(session_id, None)) is not None:
+    def release(self, session_id: str, with_change: asyncio.Future[None] | None = None) -> None:
+        """`with_change`: the write of a change that releases it, too."""
+        lease = self._held.pop(session_id, None)
+        if lease is None:
+            return
+        if with_change is None:
             self._post_release(lease)
+        else:
+            with_change.add_done_callback(lambda stored: self._post_release(lease) if stored.exception() else None)
 
     def _post_release(self, lease: Lease) -> None:
         freed = self._writer.post(Change([(self._sql.release_lease, [_key(lease)])]))

@@ -32,10 +32,13 @@ class Statuses:
         """In whatever directory, on whatever server."""
         return {*await self._store.query(queries.held_sessions, None), *self._busy}
 
-    def set(self, session_id: str, directory: str, status: SessionStatus) -> asyncio.Future[None]:
+    def set(
+        self, session_id: str, directory: str, status: SessionStatus, *, releases_lease: bool = False
+    ) -> asyncio.Future[None]:
         """The future is done when the status is announced. A session is idle for readers from then on; it stays busy if the
-        change cannot be stored."""
+        change cannot be stored. `releases_lease`: the session is free from then on."""
         change = self._store.change(session_id, directory)
+        change.change.releases_lease = releases_lease
         change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=status)))
         if isinstance(status, Idle):
             change.close_prompts()

@@ -82,13 +82,15 @@ class Change:
 
     `work` runs before the rest of the change and sees what was posted earlier. It may raise to refuse the change, or leave out
     some of `events`; it may run more than once. `events_after`: what is announced of what the database itself has written of it,
-    behind `events`. `lease`: refused if that generation no longer holds the session. Deltas of a
-    session wait for what announces something of it, and for a change that is `ahead_of_deltas_of` it.
+    behind `events`. `lease`: refused if that generation no longer holds the session; `releases_lease`: nobody
+    holds it from then on. Deltas of a session wait for what announces something of it, and for a change that is
+    `ahead_of_deltas_of` it.
     """
 
     writes: list[tuple[Executable, Rows]] = field(default_factory=list)
     events: list[Event | SessionEvent] = field(default_factory=list)
     lease: Lease | None = None
+    releases_lease: bool = False
     work: Callable[[Connection], None] | None = None
     events_after: Callable[[Connection], list[Event]] | None = None
     ahead_of_deltas_of: str | None = None
@@ -263,7 +265,7 @@ class Writer:
         for group in _split_at_work(changes):
             if group[0].work:
                 group[0].work(connection)
-            self._check_leases(connection, {change.lease for change in group if change.lease})
+            self._check_leases(connection, group)
             for statement, rows in _grouped(group, self._sql.rank):
                 if id(statement) in self._sql.showing_sessions:
                     sessions |= _stored_sessions(connection, statement, rows)
@@ -282,14 +284,17 @@ class Writer:
         unknown = {event.session_id for events in announced for event in events if event.session_id} - known.keys()
         return known | queries.owners(connection, unknown) if unknown else known
 
-    def _check_leases(self, connection: Connection, leases: set[Lease]) -> None:
-        """Each once, however many changes are made under it."""
-        rows = [
-            {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}
-            for lease in leases
-        ]
-        if rows and connection.execute(self._sql.check_lease, rows).rowcount != len(rows):
-            raise StaleLease(f"another server runs {' or '.join(lease.session_id for lease in leases)} now")
+    def _check_leases(self, connection: Connection, changes: list[Change]) -> None:
+        """Each once, however many changes are made under it, or released: that finds the same row."""
+        released = {change.lease for change in changes if change.lease and change.releases_lease}
+        held = {change.lease for change in changes if change.lease} - released
+        for statement, leases in ((self._sql.check_lease, held), (self._sql.release_lease, released)):
+            rows = [
+                {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}
+                for lease in leases
+            ]
+            if rows and connection.execute(statement, rows).rowcount != len(rows):
+                raise StaleLease(f"another server runs {' or '.join(lease.session_id for lease in leases)} now")
 
     def _journal(self, connection: Connection, changes: list[list[Event]], owners: Mapping[str, str]) -> list[list[Event]]:
         """Of the events of each change."""

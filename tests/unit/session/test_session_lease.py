@@ -10,6 +10,7 @@ from session_parts import PLACE, Sessions, more_sessions, user
 from storage_parts import open_storage, saying
 
 from app.schema.errors import SessionBusy
+from app.schema.session import Idle
 from app.session.lease import DEAD_AFTER_MS, Leases
 from app.storage import queries
 from app.storage.engine import Connection
@@ -64,6 +65,44 @@ async def test_a_released_lease_may_be_acquired_elsewhere(sessions: Sessions, ot
     acquired = await other.leases.acquire("ses_1")
     assert acquired.owner != lease.owner
     await other.close()
+
+
+async def test_a_change_releases_its_lease_together_with_what_it_stores(sessions: Sessions, other: Sessions) -> None:
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
+    change = sessions.store.change("ses_1", "/d")
+    change.put_message(user("msg_1"))
+    earlier = sessions.store.post(change)
+    ending = sessions.statuses.set("ses_1", "/d", Idle(), releases_lease=True)
+    sessions.leases.release("ses_1", ending)
+    await asyncio.gather(earlier, ending)
+    assert await sessions.store.query(queries.leases) == []
+    assert (await other.leases.acquire("ses_1")).generation == 2
+    await other.close()
+
+
+async def test_a_change_that_is_to_release_a_lease_of_the_past_is_refused(sessions: Sessions) -> None:
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
+    await hold_as(sessions, "elsewhere")
+    with pytest.raises(StaleLease):
+        await sessions.statuses.set("ses_1", "/d", Idle(), releases_lease=True)
+    (held,) = await sessions.store.query(queries.leases)
+    assert held.owner == "elsewhere"
+
+
+async def test_a_lease_is_released_though_the_change_that_is_to_release_it_is_refused(sessions: Sessions) -> None:
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
+
+    def refuse(_: Connection) -> None:
+        raise SessionBusy("ses_1")
+
+    change = sessions.store.change("ses_1", "/d")
+    change.change.work, change.change.releases_lease = refuse, True
+    refused = sessions.store.post(change)
+    sessions.leases.release("ses_1", refused)
+    with pytest.raises(SessionBusy):
+        await refused
+    await sessions.store.drain()
+    assert await sessions.store.query(queries.leases) == []
 
 
 async def test_a_lease_is_taken_over_when_its_heartbeat_is_stale(sessions: Sessions) -> None:
