@@ -334,7 +334,7 @@ class StoredMessages:
     more: bool = False
 
 
-class _FoundPart(NamedTuple):
+class _AnswerPart(NamedTuple):
     message_id: str
     id: str
     body: str
@@ -565,7 +565,7 @@ def end_of_turn(connection: Connection, session_id: str) -> EndOfTurn:
 
 def _with_parts(found: Sequence[Any]) -> StoredMessages:
     """Of rows that have a message and one of its parts each."""
-    parts = [_FoundPart(row.id, row.part_id, row.part_body) for row in found if row.part_id is not None]
+    parts = [_AnswerPart(row.id, row.part_id, row.part_body) for row in found if row.part_id is not None]
     return StoredMessages(found[:1], parts)
 
 
