@@ -5,7 +5,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,14 +20,6 @@ Figure = Callable[[str], None]
 
 EACH_COMMAND, EACH_CALL = (1, 1) if LONG else (16, 4)
 """The short form takes one of so many."""
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path('/usr/bin')}:/bin")
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    return Location(tmp_path)
 
 
 @asynccontextmanager

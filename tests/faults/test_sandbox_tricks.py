@@ -35,14 +35,6 @@ RUNS = 200 if LONG else 20
 PROMISED_MS = 15
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path('/usr/bin')}:/bin")
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    return Location(tmp_path)
-
-
 async def test_no_trick_reaches_anything_outside(place: Location, figure: Figure) -> None:
     """Each trick stands in a script, which the shell reader does not look into; every rule says allow."""
     place.prepare({"permission": {"*": "allow"}})

@@ -3,37 +3,16 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-import uvicorn
+from over_sockets import listening
 from running_app import RunningApp, running_app
 
 from app.bus.base import Event
 from app.bus.listener import STALLED_ABOVE
 
 EVENT_BYTES = 100_000
-
-
-@asynccontextmanager
-async def listening(app: RunningApp) -> AsyncIterator[int]:
-    """The app on a real socket, whose buffers a slow client fills; gives the port."""
-    bound = socket.socket()
-    bound.bind(("127.0.0.1", 0))
-    bound.listen()
-    server = uvicorn.Server(
-        uvicorn.Config(app.fastapi, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1)
-    )
-    task = asyncio.create_task(server.serve(sockets=[bound]))
-    try:
-        yield bound.getsockname()[1]
-    finally:
-        app.services.events.bus.close()
-        server.should_exit = True
-        await task
-        bound.close()
 
 
 async def connect_and_read_nothing(port: int) -> socket.socket:
