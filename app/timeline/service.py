@@ -92,6 +92,7 @@ class Timeline:
         self._woken: set[asyncio.Event] = set()
         self._kept: tuple[tuple[str, int], _WholeHistory] | None = None
         """Of the session that was read last, at a revision of it: clients ask for page after page."""
+        self._forgetting: asyncio.TimerHandle | None = None
         bus.notify(self._wake)
 
     async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
@@ -105,13 +106,14 @@ class Timeline:
         return page
 
     def _keep(self, of: tuple[str, int], whole: _WholeHistory) -> None:
-        self._kept = kept = (of, whole)
+        """In place of the one before, which would otherwise be held until its time is over."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._kept = of, whole
+        self._forgetting = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._forget)
 
-        def forget() -> None:
-            if self._kept is kept:
-                self._kept = None
-
-        asyncio.get_running_loop().call_later(KEEP_SECONDS, forget)
+    def _forget(self) -> None:
+        self._kept = self._forgetting = None
 
     async def head(self) -> int:
         """The journal's newest number."""

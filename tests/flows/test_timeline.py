@@ -1,6 +1,7 @@
 """A session's events in the second API: read, left off and read on, they tell each thing once, whatever the journal still has."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from database_meter import metered
 from running_app import RunningApp, running_app
 
 from app.session import replay
+from app.timeline.service import _WholeHistory
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
 TURNS = [[{"text": "One."}, READ], [{"text": "Two."}]]
@@ -93,6 +95,17 @@ async def test_pages_of_a_history_that_the_journal_has_forgotten_read_its_messag
             await begin(app, "Go on", session=session)
             longer = await history(app, session)
             assert told(longer)[: len(pages)] == told(pages) and len(longer) > len(pages)
+
+
+async def test_one_history_at_a_time_is_kept_for_its_next_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_app(tmp_path) as app:
+        session = await begin(app, "Hi")
+        await forget_journal(app, monkeypatch)
+        for title in ("A", "B", "C"):
+            await history(app, session)
+            await app.call("PATCH", f"/session/{session}", {"title": title})
+        gc.collect()
+        assert sum(isinstance(each, _WholeHistory) for each in gc.get_objects()) == 1
 
 
 async def test_a_client_that_was_away_for_longer_than_the_journal_goes_on_where_it_was(
