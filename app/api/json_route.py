@@ -4,7 +4,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cached_property, partial
 from json import JSONDecodeError
 from typing import Any, cast
 
@@ -15,12 +15,14 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from app.api.access import PROMPTING, access_of, principal_of, require_access, require_rate, require_visible
 from app.api.audit import WHO
 from app.api.draining import starts_work
+from app.api.request_headers import RequestHeaders, headers_of
 from app.api.route_arguments import InvalidArguments, RouteArguments, is_plain
 from app.api.services import Services
 from app.schema.errors import NotFound
@@ -42,13 +44,31 @@ MOST_VALUES = 20_000
 class ServerRequest(Request):
     """What routes call is found on it: as a dependency it would cost every request a twentieth of its time."""
 
-    @property
+    @cached_property
     def services(self) -> Services:
         return cast(Services, self.app.state.services)
 
     @property
+    def headers(self) -> RequestHeaders:
+        return headers_of(self.scope)
+
+    @property
     def principal(self) -> Principal:
         return principal_of(self.scope)
+
+    async def body(self) -> bytes:
+        """Without the generator of chunks that Starlette makes of it. Raises ClientDisconnect."""
+        if not hasattr(self, "_body"):
+            chunks, more = [], True
+            while more:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    self._is_disconnected = True
+                    raise ClientDisconnect
+                chunks.append(message.get("body", b""))
+                more = message.get("more_body", False)
+            self._body = b"".join(chunks)
+        return self._body
 
     async def json(self) -> Any:
         """Raises json.JSONDecodeError; lone surrogates, NaN, nesting beyond DEEPEST and more than MOST_VALUES are errors."""

@@ -37,6 +37,10 @@ class AcceptedLogin:
     principal: Principal = OPERATOR
 
 
+ANYBODY = AcceptedLogin(ANYONE)
+"""Where no login is asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoginDenied:
     """`retry_after`: seconds for which the address is not listened to, 0 when it may try again at once."""
@@ -92,7 +96,7 @@ class Login:
         """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
         guessed, and whoever shares an address with a guesser is not locked out."""
         if not self.is_required():
-            return AcceptedLogin(ANYONE)
+            return ANYBODY
         scheme, credentials = _parts(authorization)
         if not scheme:
             return LoginDenied()

@@ -18,7 +18,7 @@ _Field = Any
 
 _FROM: tuple[tuple[str, Callable[[Request], Any]], ...] = (
     ("path_params", lambda request: request.path_params),
-    ("query_params", lambda request: request.query_params),
+    ("query_params", lambda request: request.query_params if request.scope["query_string"] else {}),
     ("header_params", lambda request: request.headers),
 )
 _ONLY_FASTAPI_HAS = (
@@ -40,8 +40,8 @@ class RouteArguments:
     def __init__(self, dependant: Dependant) -> None:
         """Of one that `is_plain`."""
         self._request_name = dependant.request_param_name
-        self._fields = [(given, fields) for name, given in _FROM if (fields := getattr(dependant, name))]
-        self._body = dependant.body_params[0] if dependant.body_params else None
+        self._fields = [(given, list(map(_Value, fields))) for name, given in _FROM if (fields := getattr(dependant, name))]
+        self._body = _Value(dependant.body_params[0]) if dependant.body_params else None
         self._dependencies: list[tuple[str, Callable[..., Awaitable[Any]], RouteArguments]] = [
             (each.name or "", _function(each), RouteArguments(each)) for each in dependant.dependencies
         ]
@@ -55,10 +55,32 @@ class RouteArguments:
         for given, fields in self._fields:
             found = given(request)
             for field in fields:
-                values[field.name] = _valid(field, found.get(field.alias))
+                values[field.name] = field.valid(found.get(field.alias))
         if self._body is not None:
-            values[self._body.name] = _valid(self._body, body)
+            values[self._body.name] = self._body.valid(body)
         return values
+
+
+class _Value:
+    def __init__(self, field: _Field) -> None:
+        info = field.field_info
+        self.name, self.alias = field.name, field.alias
+        self._is_required, self._default = info.is_required(), field.default
+        self._is_any_text = info.annotation is str and not info.metadata
+        self._validate = field.validate
+
+    def valid(self, value: Any) -> Any:
+        """As FastAPI validates it. Raises InvalidArguments."""
+        if value is None:
+            if self._is_required:
+                raise InvalidArguments
+            return self._default
+        if self._is_any_text and isinstance(value, str):
+            return value
+        valid, errors = self._validate(value)
+        if errors:
+            raise InvalidArguments
+        return valid
 
 
 def is_plain(dependant: Dependant) -> bool:
@@ -94,17 +116,6 @@ def _is_one_json_body(fields: Sequence[_Field]) -> bool:
 def _function(dependant: Dependant) -> Callable[..., Awaitable[Any]]:
     assert dependant.call is not None
     return dependant.call
-
-
-def _valid(field: _Field, value: Any) -> Any:
-    if value is None:
-        if field.field_info.is_required():
-            raise InvalidArguments
-        return field.default
-    valid, errors = field.validate(value)
-    if errors:
-        raise InvalidArguments
-    return valid
 
 
 async def _json_body(request: Request) -> Any:

@@ -20,8 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.access import PRINCIPAL
 from app.api.audit import WHO
 from app.api.bounded_requests import WHOLE
-from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
+from app.api.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.api.refusal import Refusal, storage_refusal
+from app.api.request_headers import headers_of
 from app.storage.engine import StorageError
 from app.util.dataclass import dataclass
 
@@ -100,21 +101,21 @@ def is_open(method: str, path: str, query: bytes) -> bool:
     if method not in _READING:
         return False
     return (
-        path == "/" or path.startswith(("/s/", "/page/")) or (path == "/global/health" and "replicas" not in QueryParams(query))
+        path == "/"
+        or path.startswith(("/s/", "/page/"))
+        or (path == "/global/health" and (not query or "replicas" not in QueryParams(query)))
     )
 
 
-@dataclass(frozen=True)
 class BodyLimits:
     """In bytes; `of_import` is for documents that are imported."""
 
-    of_any: int
-    of_import: int
+    def __init__(self, of_any: int, of_import: int) -> None:
+        self._of_any = BodyLimit(of_any, "OPENSESSION_MAX_BODY_BYTES")
+        self._of_import = BodyLimit(of_import, "OPENSESSION_MAX_IMPORT_BYTES")
 
     def for_path(self, path: str) -> "BodyLimit":
-        if path == IMPORT_PATH:
-            return BodyLimit(self.of_import, "OPENSESSION_MAX_IMPORT_BYTES")
-        return BodyLimit(self.of_any, "OPENSESSION_MAX_BODY_BYTES")
+        return self._of_import if path == IMPORT_PATH else self._of_any
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         if scope["type"] == "websocket":
             await (await self._connection_refusal(scope, headers) or self._app)(scope, receive, send)
             return
@@ -207,7 +208,7 @@ class Guard:
 
     async def _admission(self, scope: Scope, headers: Headers) -> AcceptedLogin | LoginDenied:
         if is_open(scope["method"], scope["path"], scope.get("query_string", b"")):
-            return AcceptedLogin(ANYONE)
+            return ANYBODY
         return await self._login.admit(scope, headers.get("authorization"))
 
     def _body_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
