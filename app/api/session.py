@@ -25,14 +25,13 @@ from app.api.json_route import ServerRequest, router
 from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
-from app.schema.part import ModelRef, Tokens
+from app.schema.part import ModelRef
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_automatically
 from app.users.oidc import PREFIX as OIDC_PREFIX
 
 routes = router(prefix="/session", tags=["session"])
 
-_EMPTY = {"path": "", "cost": 0, "tokens": Tokens()}
 _DEMANDS_PATH = "opencode-client-python/"
 """A client of OpenCode 1.18 that takes no session without a path, though the description has it as optional."""
 
@@ -89,7 +88,7 @@ async def create(
 
 def _as_created(session: Session) -> bytes:
     """Without what says nothing yet: clients of OpenCode 1.1 get the keys that they got there."""
-    says_nothing = {name for name, empty in _EMPTY.items() if getattr(session, name) == empty}
+    says_nothing = {"cost", "tokens"} if session.path else {"cost", "tokens", "path"}
     return session.model_dump_json(exclude=says_nothing, exclude_none=True).encode()
 
 

@@ -136,7 +136,8 @@ class Intake:
 
     async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
         """Everything is resolved before anything is stored; the order is the client's."""
-        pieces = await asyncio.gather(*(self._resolver.resolve(instance, message, part) for part in prompt.parts))
+        resolving = [self._resolver.resolve(instance, message, part) for part in prompt.parts]
+        pieces = await asyncio.gather(*resolving) if len(resolving) > 1 else [await part for part in resolving]
         return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
 
     async def _commit(
@@ -210,8 +211,8 @@ def default_model_of(instance: Instance) -> ModelRef:
 
 def content_hash(prompt: PromptInput) -> str:
     """Of what it says, however long it may wait, and whether or not it wants an answer yet."""
-    said = prompt.model_copy(update={"when_busy": None, "deadline_seconds": None, "no_reply": None})
-    return hashlib.sha256(said.wire_json()).hexdigest()
+    said = prompt.model_dump_json(exclude={"when_busy", "deadline_seconds", "no_reply"}, exclude_none=True)
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def check_format(prompt: PromptInput) -> None:

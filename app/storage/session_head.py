@@ -15,7 +15,10 @@ SESSION_JSON: ColumnElement[str] = (SESSION.c.head + func.substr(SESSION.c.body,
 
 
 def head(sums: Mapping[str, Any]) -> str:
-    return "".join(f"{piece}{sums[name]}" for name, piece in SUM_PIECES.items()) + SUMS_END
+    return _HEAD % tuple(sums[name] for name in SUM_PIECES)
+
+
+_HEAD = "".join(f"{piece}%s" for piece in SUM_PIECES.values()) + SUMS_END
 
 
 def with_added(amounts: Mapping[str, ColumnElement[Any]]) -> dict[str, ColumnElement[Any]]:

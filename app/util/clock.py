@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 _now: Callable[[], float] = time.time
 
@@ -14,7 +14,7 @@ def now_ms() -> int:
 
 def iso_utc(ms: int) -> str:
     """`2026-01-23T07:27:35.000Z`: ISO-8601, UTC, three decimals."""
-    return f"{datetime.fromtimestamp(ms // 1000, UTC).replace(tzinfo=None).isoformat()}.{ms % 1000:03d}Z"
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(ms // 1000))}.{ms % 1000:03d}Z"
 
 
 def today() -> datetime:
