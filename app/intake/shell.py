@@ -103,6 +103,6 @@ async def _finish(writer: PartWriter, message: AssistantMessage) -> None:
 
 async def _model(scope: TurnScope) -> ModelRef:
     """The conversation's model, else the session's, else the default one."""
-    session, history = await scope.store.conversation(scope.session_id)
+    session, history, _ = await scope.store.conversation(scope.session_id)
     user = decide.last_user(history)
     return user.model if user else model_of_session(session) or default_model_of(scope.instance)

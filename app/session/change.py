@@ -232,9 +232,9 @@ class SessionChange:
         self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
 
     def put_diff(self, diffs: Sequence[FileDiff]) -> None:
-        """Stores a diff that does not come from the session's trees: the next turn computes the session's diff again."""
+        """Stores a diff that does not come from the session's trees."""
         self.put_diff_json(rows.json_array([diff.wire_json() for diff in diffs]))
-        self.put_diff_basis(UNKNOWN_BASIS)
+        self.forget_diff_basis()
 
     def put_diff_json(self, diffs: bytes) -> None:
         self.change.writes.append((self._sql.put_diff, [{"session_id": self.session_id, "body": diffs.decode()}]))
@@ -243,6 +243,10 @@ class SessionChange:
     def announce_diff(self, diffs: bytes) -> None:
         properties = b'{"sessionID":%b,"diff":%b}' % (orjson.dumps(self.session_id), diffs)
         self.announce(EventSessionDiff.around(properties))
+
+    def forget_diff_basis(self) -> None:
+        """The next turn computes the session's diff again, whatever its trees."""
+        self.put_diff_basis(UNKNOWN_BASIS)
 
     def put_diff_basis(self, basis: str) -> None:
         """Stores what the stored diff was computed from."""

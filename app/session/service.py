@@ -16,7 +16,7 @@ from app.schema.event import (
     SwitchedAgent,
     SwitchedModel,
 )
-from app.schema.message import UserMessage
+from app.schema.message import AssistantMessage, UserMessage
 from app.schema.part import Part
 from app.schema.permission import Ruleset
 from app.schema.session import CreateInput, Session, SessionModel, SessionTime, UpdateInput
@@ -266,6 +266,8 @@ class SessionService:
                 await self._refuse_reverted(session_id, message_id, session.revert.message_id)
             change = self._store.change(session_id, location.directory)
             change.change.work = partial(self._leases.require_free, session_id=session_id)
+            if isinstance(message.info, AssistantMessage):
+                change.forget_diff_basis()  # its snapshots and patches may be gone
             yield change, message.parts
             await self._store.commit(change)
 

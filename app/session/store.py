@@ -77,6 +77,14 @@ class SessionsPage(NamedTuple):
     cursor: int | None
 
 
+class Conversation(NamedTuple):
+    """A session and its live messages; `diff_basis`: what the session's stored diffs were computed from."""
+
+    session: Session
+    messages: list[MessageWithParts]
+    diff_basis: str | None
+
+
 class SessionAndPrompt(NamedTuple):
     """`diff_basis`: what the session's stored diffs were computed from."""
 
@@ -408,20 +416,20 @@ class Store:
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
         """What the model is to know: the messages from the newest finished compaction on, prompts without their diffs."""
-        return (await self.conversation(session_id))[1]
+        return (await self.conversation(session_id)).messages
 
-    async def conversation(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
-        """The session and its live messages, as of one moment. Messages that are complete are not to be changed."""
+    async def conversation(self, session_id: str) -> Conversation:
+        """As of one moment. Messages that are complete are not to be changed."""
         short = None
         if self._kept.count(session_id) <= SHORT_HISTORY:
-            body, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
+            found, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
         if short is None:
-            body, stored = await self._database.read(partial(_both, session_id, queries.live_messages))
+            found, stored = await self._database.read(partial(_both, session_id, queries.live_messages))
         else:
             stored = short
         _follow_newest(stored)
         messages = self._kept.read(session_id, stored, self.live_parts(session_id))
-        return self._parse_session(session_id, body), messages
+        return Conversation(self._parse_session(session_id, found.body), messages, found.diff_basis)
 
     async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
         body, stored = await self._read_message(session_id, message_id)
@@ -489,16 +497,16 @@ class Store:
     async def _read(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
     ) -> tuple[str, queries.StoredMessages]:
-        body, stored = await self._database.read(partial(_both, session_id, query))
-        return body, rows.without_damage(session_id, stored)
+        found, stored = await self._database.read(partial(_both, session_id, query))
+        return found.body, rows.without_damage(session_id, stored)
 
     async def _look_up(
         self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
     ) -> tuple[str, queries.StoredMessages]:
-        body, stored = await self._look_up_both(session_id, query)
-        return body, rows.without_damage(session_id, stored)
+        found, stored = await self._look_up_both(session_id, query)
+        return found.body, rows.without_damage(session_id, stored)
 
-    async def _look_up_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[str, T]:
+    async def _look_up_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[Any, T]:
         return await self._database.look_up(partial(_both, session_id, query))
 
     async def _read_as_announced(
@@ -517,12 +525,12 @@ class Store:
             self._sequencer.forget(session_id)
 
 
-def _both(session_id: str, query: Callable[[Connection, str], T], connection: Connection) -> tuple[str, T]:
-    """The body of a session that must exist, and what is asked about it."""
-    body = queries.session_body(connection, session_id)
-    if body is None:
+def _both(session_id: str, query: Callable[[Connection, str], T], connection: Connection) -> tuple[Any, T]:
+    """The row of a session that must exist, and what is asked about it."""
+    found = queries.session_and_diff_basis(connection, session_id)
+    if found is None:
         raise SessionNotFound(session_id)
-    return body, query(connection, session_id)
+    return found, query(connection, session_id)
 
 
 def _part(streaming: Part | GrowingText) -> Part:

@@ -47,8 +47,9 @@ class _TreeSpan:
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """What the stored diffs were computed from, and the digest of the session's diff. `prompt`: the id of the newest prompt with
-    a diff, and its trees. An empty text means an empty diff, None that no diff is stored."""
+    """What the stored diffs were computed from, and the digest of the session's diff. `session`: its trees and patches, one tree
+    if nothing changed; `prompt`: the id of the newest prompt with a diff, and its trees. An empty text means an empty diff, None
+    that no diff is stored."""
 
     session: str | None = None
     prompt: str = ""
@@ -60,9 +61,6 @@ class _Basis:
 
     def json(self) -> str:
         return orjson.dumps([self.session, self.prompt, self.digest]).decode()
-
-
-NO_CHANGES = _Basis("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +96,17 @@ class Summaries:
         async with self._updating.setdefault(session_id, asyncio.Lock()):
             return await self._update(location, trees, session_id, prompt_id)
 
-    async def put_empty(self, location: Location, session_id: str) -> int:
-        """Stores and announces the first diff of a session: its only step, with which this is stored, changed no file. Returns
-        the number of bytes announced."""
+    async def put_empty(self, location: Location, session_id: str, tree: str | None) -> str:
+        """Stores and announces the first diff of a session, whose only step left `tree` as it was. Returns its basis."""
+        basis = _Basis(tree or "", "", "").json()
         async with self._store.lock(session_id):
             session = await self._store.session(session_id)
             change = self._store.change(session_id, location.directory)
             _put_totals(change, session, [])
             change.announce_diff(b"[]")
-            change.put_diff_basis(NO_CHANGES.json())
+            change.put_diff_basis(basis)
             await self._store.commit(change)
-        return _announced_bytes(change)
+        return basis
 
     async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
         facts = await self._store.look_up(_facts, session_id, prompt_id)
@@ -126,7 +124,7 @@ class Summaries:
                 change.put_message(_summarised(prompt, {"diffs": diffs.prompt}))
             change.put_diff_basis(replace(facts.current, digest=digest).json())
             await self._store.commit(change)
-        return _announced_bytes(change)
+        return sum(len(event.payload) for event in change.change.events if isinstance(event, Event))
 
     async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str, usage: StepUsage) -> None:
         """Sets the title of a session that has its default title, and of its first prompt's summary; counts what the title took.
@@ -158,10 +156,6 @@ def _put_totals(change: SessionChange, session: Session, diffs: Sequence[FileDif
     if session.summary != summary:
         time = session.time.model_copy(update={"updated": clock.now_ms()})
         change.update_session(session.model_copy(update={"summary": summary, "time": time}))
-
-
-def _announced_bytes(change: SessionChange) -> int:
-    return sum(len(event.payload) for event in change.change.events if isinstance(event, Event))
 
 
 def _stored_diffs(prompt: UserMessage) -> list[FileDiff]:
@@ -196,10 +190,16 @@ async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
 def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
     edges = queries.edge_snapshots(connection, session_id, prompt_id)
     stored, session, prompt = _Basis.read(edges.basis), _TreeSpan(*edges.session), _TreeSpan(*edges.prompt)
-    basis = f"{session} {queries.patches_version(connection, session_id)}" if str(session) else ""
+    basis = f"{session} {queries.patches_version(connection, session_id)}" if str(session) else session.after or ""
     current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
-    touched = _touched(connection, session_id) if current.session not in ("", stored.session) else set()
+    touched = _touched(connection, session_id) if str(session) and basis != stored.session else set()
     return _Facts(stored, current, session, prompt, touched)
+
+
+def goes_up_to(diff_basis: str | None, tree: str | None) -> bool:
+    """Whether the stored diffs were computed when `tree` was what the session's newest step had left."""
+    session = _Basis.read(diff_basis).session
+    return session is not None and (session == (tree or "") or f"..{tree} " in session)
 
 
 def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:

@@ -91,6 +91,13 @@ _ONE_SESSION = select(SESSION_JSON).where(SESSION.c.id == bindparam("id"))
 _SESSION_BODY = PreparedStatement(_ONE_SESSION)
 
 
+def session_and_diff_basis(connection: Connection, session_id: str) -> Row[Any] | None:
+    return connection.execute(_SESSION_AND_DIFF_BASIS, {"id": session_id}).one_or_none()
+
+
+_SESSION_AND_DIFF_BASIS = PreparedStatement(_ONE_SESSION.add_columns(SESSION.c.diff_basis))
+
+
 def session_bodies(connection: Connection, wanted: SessionFilter) -> list[str]:
     """Newest created first."""
     return list(connection.execute(_sessions(wanted, SESSION_JSON)).scalars())
@@ -472,7 +479,7 @@ def session_and_prompt(connection: Connection, session_id: str, prompt_id: str) 
     return connection.execute(_SESSION_AND_PROMPT, {"session": session_id, "message": prompt_id}).one_or_none()
 
 
-_SESSION_AND_PROMPT = (
+_SESSION_AND_PROMPT = PreparedStatement(
     select(SESSION_JSON, SESSION.c.diff_basis, MESSAGE.c.body.label("prompt"))
     .outerjoin(MESSAGE, and_(MESSAGE.c.session_id == SESSION.c.id, MESSAGE.c.id == bindparam("message")))
     .where(SESSION.c.id == bindparam("session"))

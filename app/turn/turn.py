@@ -75,7 +75,7 @@ class Turn:
         while True:
             self._scope.set_status(Busy())
             self._joined()
-            self._session, history = await self._scope.store.conversation(self._scope.session_id)
+            self._session, history, self._diffs.basis = await self._scope.store.conversation(self._scope.session_id)
             self._scope.deadline.follow(history)
             if not await self._act(decide.next_action(history), history):
                 return

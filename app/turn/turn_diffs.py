@@ -4,14 +4,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.part import PatchPart
+from app.session.summary import goes_up_to
 from app.turn.step import StepTrees
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MIN_PAUSE_SECONDS = 1.0
 BYTES_PER_SECOND = 200_000
@@ -19,15 +22,15 @@ BYTES_PER_SECOND = 200_000
 
 
 class TurnDiffs:
-    """`update` updates the diffs of the session and of one prompt, `put_empty` stores a session's first diff, an empty one; both
-    return the number of bytes announced. `start` makes a task that may outlive the turn.
+    """`update` updates the diffs of the session and of one prompt and returns the number of bytes announced. `put_empty` stores a
+    session's first diff, an empty one as of a tree, and returns its basis. `start` makes a task that may outlive the turn.
 
     One update runs at a time. Requests that arrive during it, or during the pause after it, share the next one."""
 
     def __init__(
         self,
         update: Callable[[str], Awaitable[int]],
-        put_empty: Callable[[], Awaitable[int]],
+        put_empty: Callable[[str | None], Awaitable[str]],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._update = update
@@ -36,17 +39,18 @@ class TurnDiffs:
         self._requested: dict[str, None] = {}
         self._finishing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._unchanged: StepTrees | None = None
-        """The trees of all steps of the session so far, if they changed nothing and the diffs say so."""
+        self.basis: str | None = None
+        """That of the stored diffs, as the newest step found it."""
 
     async def begin(self, trees: StepTrees) -> None:
         """Call when the session's first step closes: a diff of nothing goes into the commit of its end."""
-        if trees.before == trees.after and await _logged(self._put_empty()):
-            self._unchanged = trees
+        if trees.before == trees.after:
+            self.basis = await _logged(self._put_empty(trees.after))
 
     def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
-        """Call at the end of a step of the prompt, with its trees if they are known. Returns at once."""
-        if trees is not None and trees == self._unchanged:
+        """Call at the end of a step of the prompt, with its trees if they are known. Returns at once: where the step changed
+        nothing that the diffs do not have, without an update."""
+        if trees is not None and trees.before == trees.after and goes_up_to(self.basis, trees.after):
             return
         self._requested[prompt_id] = None
         if self._task is None or self._task.done():
@@ -62,7 +66,7 @@ class TurnDiffs:
             requested, self._requested = self._requested, {}
             sent = 0
             for prompt_id in requested:
-                sent += await _logged(self._update(prompt_id))
+                sent += await _logged(self._update(prompt_id)) or 0
             if sent:
                 await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
 
@@ -72,16 +76,15 @@ class TurnDiffs:
                 await self._finishing.wait()
 
 
-async def _logged(update: Awaitable[int]) -> int:
+async def _logged(update: Awaitable[T]) -> T | None:
     """Logs an error, which must not end the turn."""
     try:
         return await update
     except NotFound as gone:
         log.debug("a diff is dropped: %s", gone)
-        return 0
     except Exception:
         log.exception("could not bring the session's diff up to date")
-        return 0
+    return None
 
 
 def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:

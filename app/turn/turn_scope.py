@@ -119,9 +119,9 @@ class TurnScope:
         """Updates the diffs of the session and the prompt. Returns the bytes announced."""
         return await self.services.summaries.update(self.instance.location, self.instance.trees, self.session_id, prompt_id)
 
-    async def put_empty_diff(self) -> int:
-        """The session's first diff. Returns the bytes announced."""
-        return await self.services.summaries.put_empty(self.instance.location, self.session_id)
+    async def put_empty_diff(self, tree: str | None) -> str:
+        """The session's first diff. Returns its basis."""
+        return await self.services.summaries.put_empty(self.instance.location, self.session_id, tree)
 
     def write_message(
         self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False

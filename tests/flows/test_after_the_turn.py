@@ -198,6 +198,17 @@ async def test_a_slow_diff_holds_the_answer_up_for_a_second_at_most_and_is_store
     assert [[diff["file"] for diff in prompt["summary"]["diffs"]] for prompt in prompts] == [["one.txt"], ["two.txt"]]
 
 
+async def test_a_diff_of_an_answer_that_is_deleted_is_gone_after_the_next_turn(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[bash("echo b > b.txt")], [say("Done.")], [say("So be it.")]]) as app:
+        session = (await app.create_session(title="T"))["id"]
+        await app.prompt(session, "Write")
+        assert [file["file"] for file in await app.get(f"/session/{session}/diff")] == ["b.txt"]
+        wrote = (await app.messages(session))[1]["info"]["id"]
+        await app.call("DELETE", f"/session/{session}/message/{wrote}")
+        await app.prompt(session, "Go on")
+        assert await app.get(f"/session/{session}/diff") == []
+
+
 async def test_diffs_that_a_restart_lost_are_made_in_the_next_turn(tmp_path: Path, hanging: Path) -> None:
     async with running_app(tmp_path, turns=[[bash("echo one > one.txt")], [say("One.")]]) as app:
         session = (await app.create_session(title="T"))["id"]

@@ -10,7 +10,7 @@ from session_parts import DIRECTORY, PLACE, TITLE_USAGE, Sessions, assistant, us
 from app.schema.errors import NotFound
 from app.schema.part import PatchPart, StepFinishPart, StepStartPart, Tokens
 from app.schema.session import FileDiff
-from app.session.summary import Summaries, totals
+from app.session.summary import Summaries, goes_up_to, totals
 
 
 @dataclass
@@ -63,12 +63,36 @@ async def test_a_first_diff_of_nothing_is_what_the_trees_give(sessions: Sessions
     await sessions.put(user("msg_p"))
     await step(sessions, "msg_p", 1, "T0", "T0")
     sessions.storage.bus.published.clear()
-    assert await Summaries(sessions.store).put_empty(PLACE, "ses_1") > 0
+    basis = await Summaries(sessions.store).put_empty(PLACE, "ses_1", "T0")
+    assert basis == (await sessions.store.conversation("ses_1")).diff_basis
     assert [event["type"] for event in sessions.announced] == ["session.updated", "session.diff"]
     assert (await sessions.store.session("ses_1")).summary == totals([]) and await diff(sessions) == b"[]"
     assert await update(sessions, trees) == []
     await step(sessions, "msg_p", 2, "T0", "T1", "a")
     assert await update(sessions, trees) == ["session.updated", "session.diff", "message.updated"]
+
+
+async def test_the_stored_diffs_go_up_to_the_tree_of_the_newest_step(sessions: Sessions) -> None:
+    async def trees() -> list[str]:
+        basis = (await sessions.store.conversation("ses_1")).diff_basis
+        return [tree for tree in ("T0", "T1", "T2") if goes_up_to(basis, tree)]
+
+    await sessions.put(user("msg_p"))
+    assert await trees() == []
+    await step(sessions, "msg_p", 1, "T0", "T0")
+    await update(sessions, Trees(["a"]))
+    assert await trees() == ["T0"]
+    await step(sessions, "msg_p", 2, "T0", "T1", "a")
+    assert await trees() == ["T0"]
+    await update(sessions, Trees(["a"]))
+    assert await trees() == ["T1"]
+    await step(sessions, "msg_p", 3, "T1", "T0", "a")
+    await update(sessions, Trees(["a"]))
+    assert await trees() == ["T0"]
+    change = sessions.store.change("ses_1", DIRECTORY)
+    change.put_diff([])
+    await sessions.store.commit(change)
+    assert await trees() == []
 
 
 async def test_a_changed_tree_is_announced_once(sessions: Sessions) -> None:

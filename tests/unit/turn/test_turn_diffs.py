@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
@@ -47,11 +48,11 @@ class Empties:
         self.fails = fails
         self.stored = 0
 
-    async def __call__(self) -> int:
+    async def __call__(self, tree: str | None) -> str:
         if self.fails:
             raise RuntimeError("no")
         self.stored += 1
-        return 100
+        return json.dumps([tree, "", ""])
 
 
 UNCHANGED = StepTrees("T0", "T0")
@@ -119,6 +120,16 @@ async def test_a_first_step_that_changed_nothing_stores_an_empty_diff_at_once() 
     diffs.request("msg_1", UNCHANGED)
     assert empties.stored == 1 and diffs.finish() is None
     diffs.request("msg_1", StepTrees("T0", "T1"))
+    assert diffs.finish() is not None
+
+
+async def test_a_step_that_changed_nothing_since_the_stored_diffs_needs_no_update() -> None:
+    updates = Updates()
+    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
+    diffs.basis = json.dumps(["T0..T1 1:7", "", ""])
+    diffs.request("msg_1", StepTrees("T1", "T1"))
+    assert diffs.finish() is None
+    diffs.request("msg_1", StepTrees("T2", "T2"))
     assert diffs.finish() is not None
 
 
