@@ -24,6 +24,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from app.storage.locks import Locks, locks_of
 from app.storage.prepared import PreparedStatement
 from app.storage.writer_lock import WriterLock, has_reset_bug
+from app.util.worker_thread import WorkerThread
 
 T = TypeVar("T")
 
@@ -155,7 +156,7 @@ class Database:
         self.url = url
         self.engine = make_engine(url)
         self._writes, self._reads, self._here = _transactions(self.engine)
-        self._writer = ThreadPoolExecutor(1, "database-writer")
+        self._writer = WorkerThread("database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
         self.locks: Locks = locks_of(self.engine)
@@ -178,11 +179,11 @@ class Database:
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
+        return await self._writer.do(lambda: self._write(work))
 
     def close(self) -> None:
         self.locks.close()
-        self._writer.shutdown()
+        self._writer.close()
         self._readers.shutdown()
         for transactions in (self._writes, self._reads, self._here):
             if transactions is not None:
