@@ -7,7 +7,7 @@ from app.provider.wire.connection import IDLE_SECONDS, ProviderAddress, Provider
 
 
 class HttpAdapter(ABC):
-    """`options` are the provider's own: `timeout` (ms of silence, false: for ever)."""
+    """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: for ever."""
 
     def __init__(
         self,
