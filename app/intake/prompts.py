@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from app.intake.subagent import SubagentSessions
 from app.intake.user_message import Intake, PreparedPrompt, StoredPrompt
@@ -11,7 +12,9 @@ from app.schema.errors import NotFound, SessionBusy
 from app.schema.message import Message, MessageWithParts, PromptInput, UserMessage
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
+from app.session.prompt_lease import PromptLease
 from app.session.prompted_session import PromptedSession
+from app.session.status import busy_in
 from app.storage.writer import StaleLease
 from app.telemetry.records import TurnEnd, TurnRecord
 from app.turn.deadline import Deadline
@@ -83,13 +86,27 @@ class Prompts:
         async with self._gate.hold(session_id, HoldKind.PROMPT):
             if prepared.message is not None and prompt.when_busy in ("reject", "queue"):
                 await self._require_idle(session_id)
-            stored = await self._intake.store(
-                instance, session_id, prepared, rules_from_tools=rules_from_tools, queued_id=queued_id
-            )
-            wants_run = not prompt.no_reply and await self._is_unanswered(session_id, stored)
-            run = self.start(session_id, instance, nested=nested) if wants_run else None
+            async with self._turn_lease(instance, session_id, prompt) as lease:
+                stored = await self._intake.store(
+                    instance, session_id, prepared, lease, rules_from_tools=rules_from_tools, queued_id=queued_id
+                )
+                wants_run = not prompt.no_reply and await self._is_unanswered(session_id, stored)
+                run = self.start(session_id, instance, nested=nested, lease=lease) if wants_run else None
             self._limit(session_id, stored.message.info)
         return AcceptedPrompt(stored.message, stored.known, run)
+
+    @asynccontextmanager
+    async def _turn_lease(self, instance: Instance, session_id: str, prompt: PromptInput) -> AsyncIterator[PromptLease | None]:
+        """For the turn that the prompt starts within the block. None where it joins one, or wants none."""
+        if prompt.no_reply or self.is_running(session_id):
+            yield None
+            return
+        lease = PromptLease(self._leases, session_id, busy_in(instance.location.directory))
+        try:
+            yield lease
+        finally:
+            if not self._runner.is_running(session_id):
+                lease.give_back()
 
     def _limit(self, session_id: str, prompt: Message) -> None:
         """The turn that runs has another prompt to answer."""
@@ -101,9 +118,10 @@ class Prompts:
         if self.is_running(session_id) or await self._leases.is_held_elsewhere(session_id):
             raise SessionBusy(session_id)
 
-    def start(self, session_id: str, instance: Instance, *, nested: bool = False) -> Run:
+    def start(self, session_id: str, instance: Instance, *, nested: bool = False, lease: PromptLease | None = None) -> Run:
         """Answer what is stored, as `Runner.start` does."""
-        return self._runner.start(session_id, instance, self._run_turn, nested=nested)
+        acquired = lease.lease if lease else None
+        return self._runner.start(session_id, instance, self._run_turn, nested=nested, lease=acquired)
 
     def is_running(self, session_id: str) -> bool:
         """Or has still to store the end of its turn."""

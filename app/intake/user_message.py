@@ -12,6 +12,7 @@ from app.schema.message import JsonSchemaFormat, MessageWithParts, PromptInput, 
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
+from app.session.prompt_lease import PromptLease
 from app.session.prompted_session import PromptedSession
 from app.session.quota import ProjectQuota
 from app.session.revert import Reverts
@@ -93,13 +94,14 @@ class Intake:
         instance: Instance,
         session_id: str,
         prepared: PreparedPrompt,
+        lease: PromptLease | None = None,
         *,
         rules_from_tools: bool = True,
         queued_id: str | None = None,
     ) -> StoredPrompt:
         """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller holds the
-        session. Raises NotFound, also for a known message that was deleted meanwhile, Conflict, TooManyPrompts; NotQueued if it
-        waits no more under `queued_id`."""
+        session. `lease`: acquired in the same commit. Raises NotFound, also for a known message that was deleted meanwhile,
+        Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
         prompt, message = prepared.input, prepared.message
         async with self._store.lock(session_id):
             if message is None or await self._is_known(session_id, prompt, prepared.content):
@@ -107,7 +109,8 @@ class Intake:
                 if queued_id is not None:
                     await self.dequeue(session_id, instance.location.directory, queued_id)
                 return StoredPrompt(await self._store.message(session_id, prompt.message_id), known=True)
-            await self._commit(instance.location.directory, prepared, message, queued_id, rules_from_tools=rules_from_tools)
+            directory = instance.location.directory
+            await self._commit(directory, prepared, message, queued_id, lease, rules_from_tools=rules_from_tools)
         return StoredPrompt(message)
 
     async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
@@ -146,6 +149,7 @@ class Intake:
         prepared: PreparedPrompt,
         message: MessageWithParts,
         queued_id: str | None,
+        lease: PromptLease | None = None,
         *,
         rules_from_tools: bool,
     ) -> None:
@@ -167,7 +171,7 @@ class Intake:
         for part in message.parts:
             change.put_part(part)
         change.update_session(session)
-        await self._store.commit(change)
+        await (lease.acquire_with(change, self._store) if lease else self._store.commit(change))
 
 
 def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> UserMessage:

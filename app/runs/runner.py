@@ -16,12 +16,12 @@ from app.schema.message import MessagePath
 from app.schema.session import Busy as BusyStatus
 from app.schema.session import Idle
 from app.session.gate import Hold, HoldKind, SessionGate
-from app.session.lease import POLL_SECONDS, Leases, LeaseStatus
-from app.session.status import Statuses
+from app.session.lease import POLL_SECONDS, Leases
+from app.session.status import Statuses, busy_in
 from app.session.store import Store
 from app.storage import queries
 from app.storage.engine import StorageError
-from app.storage.writer import StaleLease
+from app.storage.writer import Lease, StaleLease
 from app.telemetry.log_lines import SESSION_OF_LINES
 from app.turn import stored_error
 from app.turn.errors import aborted
@@ -52,6 +52,8 @@ class Run:
     directory: str
     hold: Hold
     instance: Instance | None = None
+    lease: Lease | None = None
+    """That came with its prompt."""
     joined: bool = False
     nested: bool = False
     started: bool = False
@@ -150,16 +152,20 @@ class Runner:
     def sessions_of(self, directory: str) -> list[str]:
         return [session_id for session_id, runs in self._runs.items() if any(run.directory == directory for run in runs)]
 
-    def start(self, session_id: str, instance: Instance, run_turn: RunTurn, *, nested: bool = False) -> Run:
+    def start(
+        self, session_id: str, instance: Instance, run_turn: RunTurn, *, nested: bool = False, lease: Lease | None = None
+    ) -> Run:
         """Answer what is stored: join the turn that runs, or start one when what holds the session ends. Cancelling who waits
-        for the run does not stop it. `nested`: the caller is a turn itself.
+        for the run does not stop it. `nested`: the caller is a turn itself. `lease`: the session's, if there is one already.
 
         A turn runs with one instance to its end: that of a prompt that joins it serves the next turn."""
         newest = self._runs[session_id][-1] if session_id in self._runs else None
         if newest is not None and not newest.ending:
             newest.join(instance)
             return newest
-        run = Run(instance.location.directory, self._gate.request(session_id, HoldKind.TURN), instance, nested=nested)
+        run = Run(
+            instance.location.directory, self._gate.request(session_id, HoldKind.TURN), instance, lease=lease, nested=nested
+        )
         self._runs.setdefault(session_id, []).append(run)
         self._statuses.mark_busy(session_id, run.directory)
         run.task = asyncio.create_task(self._run(session_id, run, run_turn), name=f"turn {session_id}")
@@ -329,7 +335,10 @@ class Runner:
             await self._turns(session_id, run, run_turn)
 
     async def _acquire_lease(self, session_id: str, run: Run) -> None:
-        status = LeaseStatus(run.directory, BusyStatus().wire_json().decode())
+        if run.lease is not None and self._leases.held(session_id) is run.lease:
+            self._store.hold(run.lease)
+            return
+        status = busy_in(run.directory)
         try:
             lease = await self._leases.acquire(session_id, status)
         except SessionBusy:

@@ -187,13 +187,24 @@ class Leases:
     async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
         acquired: list[Lease] = []
         await self._writer.commit(Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status))))
-        self._remember(acquired[-1])
+        self.keep(acquired[-1])
         return acquired[-1]
 
+    def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
+        """In the transaction of another change, if no server has it; to be kept when that is stored."""
+        return None if session_id in self._held or session_id in self._recovering else self._next(connection, session_id, status)
+
     def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
-        """The next generation, unless this server holds the lease already: a request that keeps others out may start a run."""
         if session_id in self._recovering:
             raise LateLease(session_id)
+        lease = self._next(connection, session_id, status)
+        if lease is None:
+            raise self._refusal(connection, session_id)
+        return lease
+
+    def _next(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease | None:
+        """The next generation, unless this server holds the lease already: a request that keeps others out may start a run.
+        None while another server has it, and where there is no such session."""
         mine = self._held.get(session_id)
         row = {
             "session_id": session_id,
@@ -203,9 +214,7 @@ class Leases:
             "status": status.status_json if status else None,
         }
         generation = connection.execute(self._sql.acquire_lease, row).scalar_one_or_none()
-        if generation is None:
-            raise self._refusal(connection, session_id)
-        return Lease(session_id, self.owner, generation)
+        return None if generation is None else Lease(session_id, self.owner, generation)
 
     def _refusal(self, connection: Connection, session_id: str) -> ServiceError:
         held = queries.lease_of(connection, session_id)
@@ -213,7 +222,8 @@ class Leases:
             return SessionNotFound(session_id)
         return LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
 
-    def _remember(self, lease: Lease) -> None:
+    def keep(self, lease: Lease) -> None:
+        """It is this server's, with a heartbeat, until it is released."""
         if not self._held:
             self._confirmed = time.monotonic()
         self._held[lease.session_id] = lease
@@ -248,7 +258,7 @@ class Leases:
             raise
         for held in dead:
             if held.session_id in acquired:
-                self._remember(Lease(held.session_id, self.owner, held.generation + 1))
+                self.keep(Lease(held.session_id, self.owner, held.generation + 1))
         self._unblock(sessions - acquired.keys())
         return acquired
 

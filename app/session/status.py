@@ -6,12 +6,18 @@ from pydantic import TypeAdapter
 
 from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
 from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
+from app.session.lease import LeaseStatus
 from app.session.store import Store
 from app.storage import queries
 
 _STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
 SHOWN_FOR_MS = 60_000
 """A session whose server is dead stays busy until another has taken it over, but not for ever."""
+
+
+def busy_in(directory: str) -> LeaseStatus:
+    """What other servers show of a session that is being answered."""
+    return LeaseStatus(directory, Busy().wire_json().decode())
 
 
 class Statuses:

@@ -81,10 +81,10 @@ class Change:
     """What is written together and what is announced of it.
 
     `work` runs before the rest of the change and sees what was posted earlier. It may raise to refuse the change, or leave out
-    some of `events`; it may run more than once. `events_after`: what is announced of what the database itself has written of it,
-    behind `events`. `lease`: refused if that generation no longer holds the session; `releases_lease`: nobody
-    holds it from then on. Deltas of a session wait for what announces something of it, and for a change that is
-    `ahead_of_deltas_of` it.
+    some of `events`; it may run more than once. `beforehand` does the same, but does not see what was posted just before: such
+    changes are written together. `events_after`: what is announced of what the database itself has written of it, behind
+    `events`. `lease`: refused if that generation no longer holds the session; `releases_lease`: nobody holds it from then on.
+    Deltas of a session wait for what announces something of it, and for a change that is `ahead_of_deltas_of` it.
     """
 
     writes: list[tuple[Executable, Rows]] = field(default_factory=list)
@@ -92,6 +92,7 @@ class Change:
     lease: Lease | None = None
     releases_lease: bool = False
     work: Callable[[Connection], None] | None = None
+    beforehand: Callable[[Connection], None] | None = None
     events_after: Callable[[Connection], list[Event]] | None = None
     ahead_of_deltas_of: str | None = None
     chain: Chain | None = None
@@ -266,6 +267,8 @@ class Writer:
             if group[0].work:
                 group[0].work(connection)
             self._check_leases(connection, group)
+            for before_writes in (change.beforehand for change in group if change.beforehand):
+                before_writes(connection)
             for statement, rows in _grouped(group, self._sql.rank):
                 if id(statement) in self._sql.showing_sessions:
                     sessions |= _stored_sessions(connection, statement, rows)

@@ -13,12 +13,14 @@ _STEP = 100
 @dataclass
 class Spent:
     """`work` counts SQLite's instructions, in hundreds; `read` the bytes of the texts that were read, `written` the characters of
-    the values given to statements that write; `statements` all but those that begin and end transactions."""
+    the values given to statements that write; `statements` all but those that begin and end transactions; `commits` those of
+    transactions that write."""
 
     statements: int = 0
     read: int = 0
     written: int = 0
     work: int = 0
+    commits: int = 0
 
     def since(self, before: "Spent") -> "Spent":
         return Spent(
@@ -26,6 +28,7 @@ class Spent:
             self.read - before.read,
             self.written - before.written,
             self.work - before.work,
+            self.commits - before.commits,
         )
 
     def copy(self) -> "Spent":
@@ -42,6 +45,7 @@ def metered() -> Iterator[Spent]:
     spent = Spent()
 
     def count_statement(_connection: Any, _cursor: Any, statement: str, values: Any, _context: Any, is_many: bool) -> None:
+        spent.commits += statement == "BEGIN IMMEDIATE"
         spent.statements += not statement.startswith(("BEGIN", "COMMIT"))
         if statement.startswith(("INSERT", "UPDATE")):
             spent.written += sum(len(str(value)) for row in (values if is_many else [values]) for value in _values(row))
