@@ -1,7 +1,7 @@
 """The adapter for a model, created on first use and cached."""
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -9,17 +9,15 @@ from typing import Any, Literal
 
 import orjson
 
-from app.provider.base import ModelRequest, Provider, ProviderFailure, StreamEvent
+from app.provider.base import ModelRequest, Provider, StreamEvent
 from app.provider.metered import MeteredProvider
 from app.provider.models import known_providers as npm
 from app.provider.observed import ObservedProvider
-from app.provider.secrets import redact
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.telemetry.observer import NOBODY, Observer
 from app.users.accounts import ModelAccount
 from app.util.dataclass import dataclass
-from app.util.secrets import secrets_of
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 
@@ -48,9 +46,6 @@ class Endpoint:
         facts = (self.adapter, self.provider_id, self.api_key, self.base_url, self.headers, self.options)
         return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
 
-    def secrets(self) -> list[str]:
-        return list(secrets_of({"key": self.api_key, "url": self.base_url, "headers": self.headers, "options": self.options}))
-
 
 def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
     """Options of the config take precedence over the catalogue and the key store."""
@@ -66,20 +61,14 @@ def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
 
 
 class Prepared:
-    """Adapts each request to what the provider and the model accept, and redacts secrets in failures."""
+    """Adapts each request to what the provider and the model accept."""
 
-    def __init__(self, adapter: Provider, options: Mapping[str, Any], secrets: Sequence[str] = ()) -> None:
+    def __init__(self, adapter: Provider, options: Mapping[str, Any]) -> None:
         self._adapter = adapter
         self._options = options
-        self._secrets = secrets
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        try:
-            async for event in self._adapter.stream(prepare(request, self._options)):
-                yield event
-        except ProviderFailure as failure:
-            redact(failure, [*self._secrets, *secrets_of(request.model.headers, headers=True)])
-            raise
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        return self._adapter.stream(prepare(request, self._options))
 
     async def close(self) -> None:
         await self._adapter.close()
@@ -122,7 +111,7 @@ class Providers:
     def _make(self, endpoint: Endpoint) -> Provider:
         if endpoint.adapter == "scripted":
             return self._scripted()
-        return Prepared(_make_adapter(endpoint), endpoint.options, endpoint.secrets())
+        return Prepared(_make_adapter(endpoint), endpoint.options)
 
 
 def _make_adapter(endpoint: Endpoint) -> Provider:

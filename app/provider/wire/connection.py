@@ -6,7 +6,7 @@ times over and make each chunk into typed objects, of which nothing but an addre
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,10 +16,12 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from app import __version__
-from app.provider.base import StreamEvent, StreamStart
+from app.provider.base import ProviderFailure, StreamEvent, StreamStart
+from app.provider.secrets import redact
 from app.provider.wire import errors
 from app.provider.wire.sse import SseDecoder, parse_json
 from app.util.dataclass import dataclass
+from app.util.secrets import secrets_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -67,8 +69,10 @@ def _closed() -> ProviderAddress:
 class ProviderConnection:
     """Opens at the first request, in a thread: importing aiohttp, which reads the certificates, takes a tenth of a second."""
 
-    def __init__(self, make: MakeAddress, *, idle_seconds: float | None) -> None:
+    def __init__(self, make: MakeAddress, *, idle_seconds: float | None, secrets: Sequence[str] = ()) -> None:
+        """`secrets`: what a failure must not tell."""
         self._make = make
+        self.secrets = secrets
         self._idle_seconds = idle_seconds
         self._open: tuple[aiohttp.ClientSession, ProviderAddress] | None = None
         self._opening = asyncio.Lock()
@@ -247,14 +251,19 @@ class Reader(Protocol):
 async def converse(
     connection: ProviderConnection, path: str, body: Payload, headers: dict[str, str], reader: Reader
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Emits no StreamStart if the first event is an error."""
-    answer = await connection.post(path, body, headers)
+    """Emits no StreamStart if the first event is an error. What it raises tells no secret."""
+    answer: ProviderStream | None = None
     try:
+        answer = await connection.post(path, body, headers)
         while not (answer.ended or reader.finished):
             for event in answer.translate(await answer.read(), reader):
                 yield event
         await answer.drain()
+    except ProviderFailure as failure:
+        redact(failure, [*connection.secrets, *secrets_of(headers, headers=True)])
+        raise
     finally:
-        answer.close()
+        if answer is not None:
+            answer.close()
     for event in (*answer.start(), *reader.end()):
         yield event

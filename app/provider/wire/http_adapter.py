@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from app.provider.wire.connection import IDLE_SECONDS, ProviderAddress, ProviderConnection, idle_seconds
+from app.util.secrets import secrets_of
 
 
 class HttpAdapter(ABC):
@@ -24,7 +25,8 @@ class HttpAdapter(ABC):
         self._base_url = base_url
         self._headers = headers
         self._options = options
-        self._connection = ProviderConnection(self._address, idle_seconds=idle_seconds(options, idle))
+        secrets = secrets_of({"key": api_key, "url": base_url, "headers": headers, "options": options})
+        self._connection = ProviderConnection(self._address, idle_seconds=idle_seconds(options, idle), secrets=list(secrets))
 
     async def close(self) -> None:
         await self._connection.close()

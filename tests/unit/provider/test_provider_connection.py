@@ -292,3 +292,16 @@ async def test_a_closed_provider_is_freed_without_the_garbage_collector() -> Non
         assert freed() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("status", [401, 200])
+async def test_a_failure_quotes_neither_key_nor_secret_headers(server: FakeServer, status: int) -> None:
+    refusal = b'{"error": {"message": "Wrong: sk-secret-1, secret-of-gateway, secret-of-model"}}'
+    server.reply = Reply([refusal if status == 401 else b"data: " + refusal + b"\n\n"], status)
+    provider = OpenAIChat(
+        "fake", api_key="sk-secret-1", base_url=server.url, headers={"X-Gateway-Token": "secret-of-gateway"}, options={}
+    )
+    with pytest.raises(ApiFailure) as failed:
+        await events_of(provider, ask(headers={"X-Model-Key": "secret-of-model"}))
+    assert failed.value.message.endswith("Wrong: ********, ********, ********")
+    assert "secret" not in f"{failed.value} {failed.value.body}"
