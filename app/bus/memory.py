@@ -65,10 +65,10 @@ class MemoryBus:
 
     def publish(self, event: Event) -> None:
         """A client for which it fails is disconnected, and may resume. The streams of a directory end behind its disposal."""
-        self._begin_burst()
         if event.session_id is not None:
             self.flush(event.session_id)
         if self._listeners:
+            self._begin_burst()
             frame = EventFrame(event, event.id(self.newest))
             for deltas in (False, True):
                 self._send(frame, deltas)
@@ -80,9 +80,9 @@ class MemoryBus:
 
     def publish_delta(self, delta: PartDelta) -> None:
         """Without a listener there is nothing to render; what a later one needs is in the store."""
-        self._begin_burst()
         for deltas in (False, True):
             if (delta.directory, deltas) in self._listeners or (None, deltas) in self._listeners:
+                self._begin_burst()
                 self._merger.add(delta, deltas=deltas)
 
     def flush(self, session_id: str) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import orjson
@@ -121,7 +121,8 @@ class Summaries:
             change = self._store.change(session_id, location.directory)
             digest = _put_session_diff(change, session, diffs.session, facts.stored.digest)
             if diffs.prompt is not None and diffs.prompt != _stored_diffs(prompt):
-                change.put_message(_summarised(prompt, {"diffs": diffs.prompt}))
+                _summary_of(prompt).diffs = diffs.prompt
+                change.put_message(prompt)
             change.put_diff_basis(replace(facts.current, digest=digest).json())
             await self._store.commit(change)
         return sum(len(event.payload) for event in change.change.events if isinstance(event, Event))
@@ -133,8 +134,10 @@ class Summaries:
             session, prompt, _ = await self._store.session_and_prompt(session_id, prompt_id)
             change = self._store.change(session_id, location.directory)
             if is_default(session.title):
-                change.update_session(session.model_copy(update={"title": title}))
-            change.put_message(_summarised(prompt, {"title": title}))
+                session.title = title
+                change.update_session(session)
+            _summary_of(prompt).title = title
+            change.put_message(prompt)
             change.add_usage(usage)
             await self._store.commit(change)
 
@@ -152,19 +155,21 @@ def _put_session_diff(change: SessionChange, session: Session, diffs: list[FileD
 
 
 def _put_totals(change: SessionChange, session: Session, diffs: Sequence[FileDiff]) -> None:
+    """Changes the session."""
     summary = totals(diffs)
     if session.summary != summary:
-        time = session.time.model_copy(update={"updated": clock.now_ms()})
-        change.update_session(session.model_copy(update={"summary": summary, "time": time}))
+        session.summary, session.time.updated = summary, clock.now_ms()
+        change.update_session(session)
 
 
 def _stored_diffs(prompt: UserMessage) -> list[FileDiff]:
     return prompt.summary.diffs if prompt.summary else []
 
 
-def _summarised(prompt: UserMessage, update: dict[str, Any]) -> UserMessage:
-    summary = (prompt.summary or UserSummary(diffs=[])).model_copy(update=update)
-    return prompt.model_copy(update={"summary": summary})
+def _summary_of(prompt: UserMessage) -> UserSummary:
+    """An empty one is given to a prompt without any."""
+    prompt.summary = prompt.summary or UserSummary(diffs=[])
+    return prompt.summary
 
 
 def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
