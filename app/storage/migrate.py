@@ -65,8 +65,9 @@ def upgrade(engine: Engine) -> None:
 
 def _create(connection: Connection) -> None:
     """What all migrations would make, in a tenth of their time; a test compares them."""
-    import app.storage.partial_indexes  # noqa: F401  declares them
+    from app.storage.partial_indexes import declare_conditions
 
+    declare_conditions(connection.dialect.name)
     METADATA.create_all(connection, checkfirst=False)
     create_text_index(connection)
     counters = {"journal": 0, "identity": secrets.randbits(60), "unsearched_parts": 0}
