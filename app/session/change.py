@@ -31,7 +31,7 @@ from app.schema.part import Part
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
 from app.session.searched_text import created_time, text_row
-from app.session.session_sums import NOTHING, Sums, sums_of_rows
+from app.session.session_sums import NOTHING, Sums, sums_of_bodies
 from app.session.step_usage import StepUsage
 from app.storage import queries
 from app.storage.engine import Connection
@@ -190,11 +190,12 @@ class SessionChange:
 
     def _count_and_announce_history(self, connection: Connection) -> list[Event]:
         stored = rows.without_damage(self.session_id, queries.copied_history(connection, self.session_id))
-        statement, added = self._sql.add_to_sums(self.session_id, sums_of_rows(stored.parts).columns())
+        steps = [body for _, _, body, kind in stored.parts if kind == "step-finish"]
+        statement, added = self._sql.add_to_sums(self.session_id, sums_of_bodies(steps).columns())
         session: str = connection.execute(statement, added[0]).one()[1]
-        created = (event.around_info(self.session_id, session.encode()) for event in (EventSessionCreated, EventSessionUpdated))
-        announced = (*created, *_history_events(self.session_id, stored))
-        return [Event.of(event, self._directory, self.session_id) for event in announced]
+        created = [event.around_info(self.session_id, session.encode()) for event in (EventSessionCreated, EventSessionUpdated)]
+        payloads = (*(event.payload for event in created), *_history_payloads(self.session_id, stored))
+        return [Event(payload, self._directory, self.session_id) for payload in payloads]
 
     def put_history(
         self,
@@ -263,14 +264,9 @@ class SessionChange:
         self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))
 
 
-def _history_events(session_id: str, stored: queries.StoredMessages) -> Iterator[RenderedEvent]:
-    of_message: dict[str, list[bytes]] = {}
-    for part in stored.parts:
-        message_id = part.message_id
-        of_message.setdefault(message_id, []).append(rows.part_json(session_id, message_id, part.id, part.body))
-    for message in stored.messages:
-        message_id = message.id
-        info = rows.message_json(session_id, message_id, message.parent_id, message.body)
-        yield EventMessageUpdated.around_info(session_id, info)
-        for text in of_message.get(message_id, ()):
-            yield EventMessagePartUpdated.around_part(session_id, text)
+def _history_payloads(session_id: str, stored: queries.StoredMessages) -> Iterator[bytes]:
+    of_message, of_part = EventMessageUpdated.info_template(session_id), EventMessagePartUpdated.template(session_id)
+    for info, parts in rows.spliced_messages(session_id, stored):
+        yield of_message.around(info.encode())
+        for part in parts:
+            yield of_part.around(part.encode())

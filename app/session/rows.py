@@ -4,9 +4,8 @@ A damaged row does not hide others: a damaged message is skipped, a damaged part
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -29,6 +28,7 @@ _MESSAGE_IDS = {"id", "session_id", "parent_id"}
 _PART_IDS = {"id", "session_id", "message_id"}
 _SUMS = {"cost", "tokens"}
 """They stand in the head of the row."""
+_NOTHING_LIVE: Mapping[str, Part] = {}
 
 
 def session_row(session: Session) -> dict[str, Any]:
@@ -98,9 +98,7 @@ def _live_body(part: Part) -> str | None:
 
 
 def message_json(session_id: str, message_id: str, parent_id: str | None, body: str) -> bytes:
-    parent = b'"parentID":%b,' % orjson.dumps(parent_id) if parent_id is not None else b""
-    head = b'{"id":%b,"sessionID":%b,%b' % (orjson.dumps(message_id), orjson.dumps(session_id), parent)
-    return head + body.encode()[1:]
+    return _message_json(_quoted(session_id), _quoted(message_id), parent_id, body).encode()
 
 
 def read_prompt(session_id: str, message_id: str, body: str) -> UserMessage:
@@ -112,28 +110,59 @@ def read_prompt(session_id: str, message_id: str, body: str) -> UserMessage:
 
 
 def part_json(session_id: str, message_id: str, part_id: str, body: str) -> bytes:
-    ids = (orjson.dumps(part_id), orjson.dumps(session_id), orjson.dumps(message_id))
-    return b'{"id":%b,"sessionID":%b,"messageID":%b,' % ids + body.encode()[1:]
+    return _part_json(_ids_of_part(_quoted(session_id), _quoted(message_id)), part_id, body).encode()
+
+
+def _message_json(session: str, message: str, parent_id: str | None, body: str) -> str:
+    parent = f'"parentID":{_quoted(parent_id)},' if parent_id is not None else ""
+    return f'{{"id":{message},"sessionID":{session},{parent}{body[1:]}'
+
+
+def _part_json(ids: str, part_id: str, body: str) -> str:
+    return f'{{"id":{_quoted(part_id)}{ids}{body[1:]}'
+
+
+def _ids_of_part(session: str, message: str) -> str:
+    return f',"sessionID":{session},"messageID":{message},'
+
+
+def _quoted(value: str) -> str:
+    return orjson.dumps(value).decode()
 
 
 def messages_json(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[bytes]:
     """Each message with its parts as JSON, spliced from the rows without parsing. `live` are streaming parts: they replace their
     rows, which may lag behind."""
-    parts: dict[str, list[bytes]] = {row.id: [] for row in stored.messages}
-    written = set()
-    for row in stored.parts:
-        written.add(row.id)
-        now = live.get(row.id)
-        text = now.wire_json() if now else part_json(session_id, row.message_id, row.id, row.body)
-        if row.message_id in parts:
-            parts[row.message_id].append(text)
-    for part in live.values():
-        if part.id not in written and part.message_id in parts:
-            parts[part.message_id].append(part.wire_json())
     return [
-        b'{"info":%b,"parts":[%b]}' % (message_json(session_id, row.id, row.parent_id, row.body), b",".join(parts[row.id]))
-        for row in stored.messages
+        f'{{"info":{info},"parts":[{",".join(parts)}]}}'.encode() for info, parts in spliced_messages(session_id, stored, live)
     ]
+
+
+def spliced_messages(
+    session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE
+) -> Iterator[tuple[str, list[str]]]:
+    """The same, each message apart from its parts."""
+    session, bodies = _quoted(session_id), _bodies_by_message(stored, live)
+    for _, message_id, _, parent_id, body, *_ in stored.messages:
+        message = _quoted(message_id)
+        ids = _ids_of_part(session, message)
+        parts = [
+            live[part_id].wire_json().decode() if part_id in live else _part_json(ids, part_id, part_body)
+            for part_id, part_body in bodies.get(message_id, ())
+        ]
+        yield _message_json(session, message, parent_id, body), parts
+
+
+def _bodies_by_message(stored: StoredMessages, live: Mapping[str, Part]) -> dict[str, list[tuple[str, str]]]:
+    """Of each part its id and its body, which is empty for a streaming one that has no row."""
+    bodies: dict[str, list[tuple[str, str]]] = {}
+    for message_id, part_id, body, *_ in stored.parts:
+        bodies.setdefault(message_id, []).append((part_id, body))
+    written = {part_id for _, part_id, *_ in stored.parts} if live else set()
+    for part in live.values():
+        if part.id not in written:
+            bodies.setdefault(part.message_id, []).append((part.id, ""))
+    return bodies
 
 
 def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
@@ -187,12 +216,15 @@ def without_damage(session_id: str, stored: StoredMessages) -> StoredMessages:
         if not is_valid_body(row.body):
             log.error("%s of session %s is damaged", row.id, session_id)
     messages = [row for row in stored.messages if is_valid_body(row.body)]
-    parts = [row if is_valid_body(row.body) else _damaged_part_row(row) for row in stored.parts]
+    parts = [row if is_valid_body(row.body) else _DamagedPart(row.message_id, row.id) for row in stored.parts]
     return StoredMessages(messages, parts, stored.more)
 
 
-def _damaged_part_row(row: Any) -> Any:
-    return SimpleNamespace(**{**row._asdict(), "type": "text", "body": _DAMAGED_BODY})
+class _DamagedPart(NamedTuple):
+    message_id: str
+    id: str
+    body: str = _DAMAGED_BODY
+    type: str = "text"
 
 
 def json_array(items: Sequence[bytes]) -> bytes:

@@ -52,9 +52,9 @@ class _DriverStatement:
         values = [self._completed(row) for row in rows] if len(rows) > 1 else self._completed(rows[0])
         return self._on_sqlite(connection, values) if self._is_embedded else connection.exec_driver_sql(self._sql, values)
 
-    def _completed(self, row: _Values) -> dict[str, Any]:
+    def _completed(self, row: _Values) -> _Values:
         if not self._current:
-            return {**self._fixed, **row}
+            return {**self._fixed, **row} if self._fixed else row
         return {**self._fixed, **{name: value() for name, value in self._current.items()}, **row}
 
     def _on_sqlite(self, connection: Connection, values: Any) -> "_FoundRows":

@@ -334,7 +334,8 @@ _PART_COLUMNS = (PART.c.message_id, PART.c.id, PART.c.body)
 
 @dataclass(frozen=True, slots=True)
 class StoredMessages:
-    """Messages oldest first, and their parts in order. `more`: older messages exist."""
+    """Messages oldest first, and their parts in order; the rows begin with _MESSAGE_COLUMNS and _PART_COLUMNS. `more`: older
+    messages exist."""
 
     messages: Sequence[Any]
     parts: Sequence[Any]
@@ -402,16 +403,25 @@ def history_extent(connection: Connection, session_id: str, message_id: str | No
 
 
 def _extent_of(connection: Connection, table: Any, session_id: str) -> tuple[int, int]:
-    extent = select(func.min(table.c.seq), func.max(table.c.seq)).where(table.c.session_id == session_id)
-    first, last = connection.execute(extent).one()
+    first, last = connection.execute(_EXTENTS[table], {"session": session_id}).one()
     return first or 0, last or 0
+
+
+_EXTENTS = {
+    table: PreparedStatement(
+        select(func.min(table.c.seq), func.max(table.c.seq)).where(table.c.session_id == bindparam("session"))
+    )
+    for table in (MESSAGE, PART)
+}
 
 
 def copied_history(connection: Connection, session_id: str) -> StoredMessages:
     """All messages, and the parts with their types."""
     wanted = {"session": session_id}
-    parts = connection.execute(_PARTS_IN_ORDER.add_columns(PART.c.type), wanted).all()
-    return StoredMessages(connection.execute(_ALL_MESSAGES, wanted).all(), parts)
+    return StoredMessages(connection.execute(_ALL_MESSAGES, wanted).all(), connection.execute(_PARTS_AND_TYPES, wanted).all())
+
+
+_PARTS_AND_TYPES = PreparedStatement(_PARTS_IN_ORDER.add_columns(PART.c.type))
 
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:

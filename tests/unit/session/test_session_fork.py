@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from database_meter import metered
 from session_parts import PLACE, Sessions, assistant, session, text_part, user
 
 from app.schema.errors import NotFound
@@ -140,6 +141,31 @@ async def test_events_tell_the_session_then_each_message_with_its_parts(talked: 
         "message.part.updated",
         "message.part.updated",
     ]
+
+
+async def test_events_tell_what_a_read_of_the_fork_shows(talked: Sessions) -> None:
+    await talked.put(user("msg_5"), text_part("prt_5", 'a "quoted" text\n\u2028 of \U0001f600', "msg_5"))
+    talked.storage.bus.published.clear()
+    fork = await talked.forks.fork(PLACE, "ses_1", None)
+    told = [event["properties"] for event in talked.announced]
+    read = await talked.read(fork.id)
+    assert {properties["sessionID"] for properties in told} == {fork.id}
+    assert [properties["info"] for properties in told[2:] if "info" in properties] == [message["info"] for message in read]
+    assert [properties["part"] for properties in told if "part" in properties] == [
+        part for message in read for part in message["parts"]
+    ]
+
+
+async def test_a_longer_history_takes_no_more_statements(talked: Sessions) -> None:
+    async def statements() -> int:
+        with metered() as spent:
+            await talked.forks.fork(PLACE, "ses_1", None)
+        return spent.statements
+
+    of_four_messages = await statements()
+    for n in range(5, 45):
+        await talked.put(user(f"msg_{n:03}"), text_part(f"prt_{n}", "more", f"msg_{n:03}"))
+    assert await statements() <= of_four_messages <= 16
 
 
 @pytest.mark.parametrize(("session_id", "message_id"), [("ses_none", None), ("ses_1", "msg_none")])

@@ -1,7 +1,7 @@
 """Between rows and values: nothing is lost, whatever stands in an id or a text."""
 
 import json
-from types import SimpleNamespace
+from collections import namedtuple
 from typing import Any
 
 import pytest
@@ -24,10 +24,15 @@ HOSTILE = [
 ]
 
 
+MessageRow = namedtuple("MessageRow", ["seq", "id", "role", "parent_id", "body"])
+PartRow = namedtuple("PartRow", ["message_id", "id", "body"])
+
+
 def stored(messages: list[Message], parts: list[Part]) -> StoredMessages:
+    of_messages, of_parts = map(rows.message_row, messages), map(rows.part_row, parts)
     return StoredMessages(
-        [SimpleNamespace(seq=n, **rows.message_row(message)) for n, message in enumerate(messages)],
-        [SimpleNamespace(seq=n, **rows.part_row(part)) for n, part in enumerate(parts)],
+        [MessageRow(seq, row["id"], row["role"], row["parent_id"], row["body"]) for seq, row in enumerate(of_messages)],
+        [PartRow(row["message_id"], row["id"], row["body"]) for row in of_parts],
     )
 
 
