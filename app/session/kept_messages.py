@@ -2,24 +2,23 @@
 is as it was."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part
 from app.session import rows
-from app.storage.queries import StoredMessages
+from app.storage.queries import LiveHistory, StoredMessages
 from app.util.dataclass import dataclass
 
 MOST_CHARACTERS = 2_000_000
 """Of the stored texts of all conversations that are kept."""
 
-_StoredTexts = tuple[str, ...]
-"""All that is stored of a message: equal texts are equal messages."""
-
 
 class _Kept(NamedTuple):
-    texts: _StoredTexts
+    """`text`: all that is stored of it."""
+
+    text: str
     message: MessageWithParts
 
 
@@ -37,28 +36,36 @@ class KeptMessages:
         self._sessions: OrderedDict[str, _KeptConversation] = OrderedDict()
         self._characters = 0
 
-    def read(self, session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
-        """As `rows.read_messages` does, without what is damaged. `stored` is the whole conversation as queries give it, `live`
-        its streaming parts."""
-        texts = _stored_texts(stored)
-        before = self._sessions[session_id].messages if session_id in self._sessions else {}
-        known = {message_id: kept for message_id, kept in before.items() if texts.get(message_id) == kept.texts}
+    def of(self, session_id: str, live: Mapping[str, Part]) -> dict[str, _Kept]:
+        """By id, without those that have `live` parts."""
+        kept = dict(self._sessions[session_id].messages) if session_id in self._sessions else {}
         for part in live.values():
-            known.pop(part.message_id, None)
-        changed = rows.without_damage(session_id, _without(known, texts, stored))
-        known |= {read.info.id: _Kept(texts[read.info.id], read) for read in rows.read_messages(session_id, changed, live)}
-        found = [known[message_id] for message_id in texts if message_id in known]
-        self._keep(session_id, found[:-1])
-        return [kept.message for kept in found]
+            kept.pop(part.message_id, None)
+        return kept
 
-    def count(self, session_id: str) -> int:
-        """How many messages of a conversation are kept."""
-        return len(self._sessions[session_id].messages) if session_id in self._sessions else 0
+    def read(
+        self, session_id: str, history: LiveHistory, kept: Mapping[str, _Kept], live: Mapping[str, Part]
+    ) -> list[MessageWithParts]:
+        """As `rows.read_messages` does, without what is damaged. `history` has the rows of what differs from `kept`, `live` are
+        the streaming parts."""
+        texts = history.texts
+        known = {message_id: each for message_id, each in kept.items() if texts.get(message_id) == each.text}
+        changed = rows.without_damage(session_id, _without(known, history.stored))
+        read = {message.info.id: message for message in rows.read_messages(session_id, changed, live)}
+        found = {
+            message_id: known.get(message_id) or _Kept(text, read[message_id])
+            for message_id, text in texts.items()
+            if message_id in known or message_id in read
+        }
+        self._keep(session_id, found, read)
+        return [each.message for each in found.values()]
 
-    def _keep(self, session_id: str, found: list[_Kept]) -> None:
+    def _keep(self, session_id: str, found: Mapping[str, _Kept], read: Mapping[str, MessageWithParts]) -> None:
+        """What is complete, but for the newest. `read`: what was not kept before."""
         self.forget(session_id)
-        complete = {kept.message.info.id: kept for kept in found if _is_complete(kept.message)}
-        characters = sum(sum(map(len, kept.texts)) for kept in complete.values())
+        left_out = {message_id for message_id, message in read.items() if not _is_complete(message)} | set(list(found)[-1:])
+        complete = {message_id: each for message_id, each in found.items() if message_id not in left_out}
+        characters = sum(len(each.text) for each in complete.values())
         if not complete or characters > self._most:
             return
         self._sessions[session_id] = _KeptConversation(complete, characters)
@@ -72,21 +79,9 @@ class KeptMessages:
             self._characters -= forgotten.characters
 
 
-def _stored_texts(stored: StoredMessages) -> dict[str, _StoredTexts]:
-    """Rows are unpacked: to ask them for one column by name takes as long."""
-    texts: dict[str, list[str]] = {}
-    for _, message_id, _, parent_id, body, *_ in stored.messages:
-        texts[message_id] = [parent_id or "", body]
-    for message_id, part_id, body in stored.parts:
-        if message_id in texts:
-            texts[message_id] += (part_id, body)
-    return {message_id: tuple(of_message) for message_id, of_message in texts.items()}
-
-
-def _without(known: Mapping[str, _Kept], ids: Iterable[str], stored: StoredMessages) -> StoredMessages:
-    """`ids`: of the messages, in their order."""
-    messages = [row for message_id, row in zip(ids, stored.messages, strict=True) if message_id not in known]
-    return StoredMessages(messages, [row for row in stored.parts if row[0] not in known])
+def _without(known: Mapping[str, _Kept], stored: StoredMessages) -> StoredMessages:
+    messages = [row for row in stored.messages if row.id not in known]
+    return StoredMessages(messages, [row for row in stored.parts if row.message_id not in known])
 
 
 def _is_complete(message: MessageWithParts) -> bool:

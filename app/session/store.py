@@ -6,7 +6,7 @@ seconds, a long text less often; a read meanwhile sees it as it stands.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import count
@@ -420,16 +420,20 @@ class Store:
 
     async def conversation(self, session_id: str) -> Conversation:
         """As of one moment. Messages that are complete are not to be changed."""
-        short = None
-        if self._kept.count(session_id) <= SHORT_HISTORY:
-            found, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
-        if short is None:
-            found, stored = await self._database.read(partial(_both, session_id, queries.live_messages))
-        else:
-            stored = short
-        _follow_newest(stored)
-        messages = self._kept.read(session_id, stored, self.live_parts(session_id))
+        live = self.live_parts(session_id)
+        kept = self._kept.of(session_id, live)
+        found, history = await self._live_history(session_id, {message_id: each.text for message_id, each in kept.items()})
+        _follow_newest(history.stored)
+        messages = self._kept.read(session_id, history, kept, live)
         return Conversation(self._parse_session(session_id, found.body), messages, found.diff_basis)
+
+    async def _live_history(self, session_id: str, known: Mapping[str, str]) -> tuple[Any, queries.LiveHistory]:
+        """And the session's row."""
+        if len(known) <= SHORT_HISTORY:
+            found, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
+            if short is not None:
+                return found, queries.LiveHistory.whole(short)
+        return await self._database.read(partial(_both, session_id, partial(queries.live_history, known=known)))
 
     async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
         body, stored = await self._read_message(session_id, message_id)

@@ -1,6 +1,6 @@
 """The read queries. Portable between SQLite and PostgreSQL."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -435,6 +435,52 @@ def short_history(connection: Connection, session_id: str, most: int) -> StoredM
     return _with_live_parts(connection, session_id, messages) if len(messages) <= most else None
 
 
+@dataclass(frozen=True, slots=True)
+class LiveHistory:
+    """The `texts` of all live messages by id, oldest first, and the rows of some. A text has all that is stored of a message and
+    its parts: equal texts are equal messages."""
+
+    texts: Mapping[str, str]
+    stored: StoredMessages
+
+    @classmethod
+    def whole(cls, stored: StoredMessages) -> "LiveHistory":
+        """With the same texts as the database makes."""
+        parts: dict[str, list[str]] = {}
+        for message_id, part_id, body in stored.parts:
+            parts.setdefault(message_id, []).append(f"{part_id}{body}")
+        texts = {
+            message_id: f"{parent_id or ''}{body}{_BETWEEN.join(parts.get(message_id, ()))}"
+            for _, message_id, _, parent_id, body, *_ in stored.messages
+        }
+        return cls(texts, stored)
+
+
+def live_history(connection: Connection, session_id: str, known: Mapping[str, str]) -> LiveHistory:
+    """With the rows of messages that have another text than `known` says. A text is less work than the rows that it is of."""
+    if not known:
+        return LiveHistory.whole(live_messages(connection, session_id))
+    rows = connection.execute(_LIVE_TEXTS[connection.dialect.name], {"session": session_id})
+    texts = {row.id: row.text for row in rows}
+    changed = [message_id for message_id, text in texts.items() if known.get(message_id) != text]
+    if len(changed) > MOST_CHANGED:
+        return LiveHistory(texts, live_messages(connection, session_id))
+    of_changed = [{"session": session_id, "message": message_id} for message_id in changed]
+    messages = [connection.execute(_ONE_LIVE_MESSAGE, wanted).one() for wanted in of_changed]
+    parts = [row for wanted in of_changed for row in connection.execute(_LIVE_PARTS_OF_ONE, wanted).all()]
+    return LiveHistory(texts, StoredMessages(messages, parts))
+
+
+MOST_CHANGED = 20
+"""Messages that are read one by one, rather than all."""
+_BETWEEN = "\n"
+"""Stands in no stored body, which is JSON in one line."""
+_JOINED = {
+    "sqlite": lambda part: func.group_concat(part, literal_column("char(10)"), type_=Text),  # in the order of `part_by_message`
+    "postgresql": lambda part: func.string_agg(part, literal_column("chr(10) ORDER BY part.seq"), type_=Text),
+}
+
+
 def _with_live_parts(connection: Connection, session_id: str, messages: Sequence[Any]) -> StoredMessages:
     boundary = messages[0].boundary if messages else None
     parts = _LIVE_PARTS if boundary is None else _LIVE_PARTS_FROM
@@ -451,18 +497,31 @@ _BOUNDARY = (
     .correlate(None)
     .scalar_subquery()
 )
+_LIVE_MESSAGE_BODY: ColumnElement[str] = func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body)
+_LIVE_PART_BODY: ColumnElement[str] = func.coalesce(PART.c.live_body, PART.c.body)
 _SINCE_BOUNDARY = _IN_ORDER.where(MESSAGE.c.seq >= func.coalesce(_BOUNDARY, 0)).with_only_columns(
-    *_MESSAGE_COLUMNS[:-1], func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("body"), _BOUNDARY.label("boundary")
+    *_MESSAGE_COLUMNS[:-1], _LIVE_MESSAGE_BODY.label("body"), _BOUNDARY.label("boundary")
 )
 _LIVE_MESSAGES = PreparedStatement(_SINCE_BOUNDARY)
 _FEW_LIVE_MESSAGES = PreparedStatement(_SINCE_BOUNDARY.limit(bindparam("limit")))
-_LIVE_BODIES = _PARTS_IN_ORDER.with_only_columns(
-    PART.c.message_id, PART.c.id, func.coalesce(PART.c.live_body, PART.c.body).label("body")
-)
+_LIVE_BODIES = _PARTS_IN_ORDER.with_only_columns(PART.c.message_id, PART.c.id, _LIVE_PART_BODY.label("body"))
 _LIVE_PARTS = PreparedStatement(_LIVE_BODIES)
 _LIVE_PARTS_FROM = PreparedStatement(
     _LIVE_BODIES.where(PART.c.message_id.in_(select(MESSAGE.c.id).where(_OF_SESSION, MESSAGE.c.seq >= bindparam("start"))))
 )
+_ONE_LIVE_MESSAGE = PreparedStatement(_SINCE_BOUNDARY.where(MESSAGE.c.id == bindparam("message")))
+_LIVE_PARTS_OF_ONE = PreparedStatement(_LIVE_BODIES.where(PART.c.message_id == bindparam("message")))
+
+
+def _live_texts(dialect: str) -> PreparedStatement:
+    of_message = and_(PART.c.session_id == bindparam("session"), PART.c.message_id == MESSAGE.c.id)
+    parts = select(_JOINED[dialect](PART.c.id + _LIVE_PART_BODY)).where(of_message).scalar_subquery()
+    nothing: ColumnElement[str] = literal_column("''", Text)
+    whole = func.coalesce(MESSAGE.c.parent_id, nothing) + _LIVE_MESSAGE_BODY + func.coalesce(parts, nothing)
+    return PreparedStatement(_SINCE_BOUNDARY.with_only_columns(MESSAGE.c.id, whole.label("text")))
+
+
+_LIVE_TEXTS = {dialect: _live_texts(dialect) for dialect in _JOINED}
 
 
 def newest_messages(connection: Connection, session_id: str, limit: int, before: int | None) -> StoredMessages:

@@ -75,17 +75,56 @@ async def test_a_conversation_that_was_long_is_not_taken_for_a_short_one(session
     assert spent.statements - looked_at < looked_at
 
 
+async def test_of_a_long_conversation_only_what_has_changed_is_read(sessions: Sessions) -> None:
+    for number in range(1, SHORT_HISTORY):
+        await put_turn(sessions, number)
+    await conversation(sessions)
+    known = {message_id: kept.text for message_id, kept in sessions.store._kept.of("ses_1", {}).items()}
+    await sessions.put(text_part("prt_msg_7", "said otherwise", "msg_7"))
+    history = await sessions.store.query(queries.live_history, "ses_1", known=known)
+    assert [row.id for row in history.stored.messages] == ["msg_7", [*history.texts][-1]]
+    assert {row.message_id for row in history.stored.parts} == {"msg_7", [*history.texts][-1]}
+    assert await conversation(sessions) == await sessions.store.messages("ses_1")
+
+
+async def test_a_long_conversation_of_which_much_has_changed_is_read_whole(sessions: Sessions) -> None:
+    for number in range(1, SHORT_HISTORY):
+        await put_turn(sessions, number)
+    before = await conversation(sessions)
+    for number in range(1, queries.MOST_CHANGED + 2):
+        await sessions.put(text_part(f"prt_msg_{2 * number}", "ask otherwise", f"msg_{2 * number}"))
+    after = await conversation(sessions)
+    assert after == await sessions.store.messages("ses_1") != before
+    assert after[1] is before[1]
+
+
+async def test_what_is_removed_of_a_long_conversation_is_gone(sessions: Sessions) -> None:
+    for number in range(1, SHORT_HISTORY):
+        await put_turn(sessions, number)
+    before = await conversation(sessions)
+    removal = sessions.store.change("ses_1", DIRECTORY)
+    removal.remove_message(before[4].info.id)
+    removal.remove_part(before[6].info.id, before[6].parts[0].id)
+    await sessions.store.commit(removal)
+    after = await conversation(sessions)
+    assert after == await sessions.store.messages("ses_1")
+    assert len(after) == len(before) - 1 and after[5].parts == []
+
+
 async def test_no_more_is_kept_than_may_be(sessions: Sessions) -> None:
     for number in range(1, 4):
         await put_turn(sessions, number)
-    stored = await sessions.store.query(queries.live_messages, "ses_1")
-    characters = sum(len(row.body) + len(row.id) for row in (*stored.messages, *stored.parts))
-    kept, too_small = KeptMessages(characters), KeptMessages(100)
-    first = kept.read("ses_1", stored, {})
-    assert kept.read("ses_1", stored, {})[0] is first[0]
-    kept.read("ses_2", stored, {})
-    assert kept.read("ses_1", stored, {})[0] is not first[0], "another conversation has taken its room"
-    assert too_small.read("ses_1", stored, {})[0] is not too_small.read("ses_1", stored, {})[0]
+    history = await sessions.store.query(queries.live_history, "ses_1", known={})
+
+    def read(kept: KeptMessages, session_id: str = "ses_1") -> MessageWithParts:
+        return kept.read(session_id, history, kept.of(session_id, {}), {})[0]
+
+    kept, too_small = KeptMessages(sum(map(len, history.texts.values()))), KeptMessages(100)
+    first = read(kept)
+    assert read(kept) is first
+    read(kept, "ses_2")
+    assert read(kept) is not first, "another conversation has taken its room"
+    assert read(too_small) is not read(too_small)
 
 
 async def test_messages_of_a_deleted_session_are_not_kept(sessions: Sessions) -> None:

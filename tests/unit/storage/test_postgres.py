@@ -28,6 +28,8 @@ import app.storage.partial_indexes  # noqa: F401  declares them
 from app import cli
 from app.schema.errors import SessionBusy
 from app.session.lease import Leases
+from app.session.store import SHORT_HISTORY
+from app.storage import queries
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
 from app.storage.tables import EVENT, METADATA, SESSION
@@ -366,6 +368,21 @@ async def test_sessions_are_listed_searched_paged_forked_and_deleted(tmp_path: P
         assert [found["id"] for found in await app.get("/session")] == [fork["id"]]
         await app.call("DELETE", f"/session/{fork['id']}")
     assert await left_in(url) == set()
+
+
+async def test_of_a_long_conversation_a_turn_reads_what_has_changed(tmp_path: Path, url: str) -> None:
+    turns = [[{"text": f"answer {n}"}] for n in range(SHORT_HISTORY)]
+    async with running_app(tmp_path, turns=turns, database_url=url) as app:
+        session = (await app.create_session(title="Long"))["id"]
+        for n in range(SHORT_HISTORY - 10):
+            await app.prompt(session, f"prompt {n}")
+        store = app.services.sessions.store
+        history = await store.conversation(session)
+        known = await store.query(queries.live_history, session, known={})
+        again = await store.query(queries.live_history, session, known=known.texts)
+        assert len(known.texts) > SHORT_HISTORY
+        assert again.texts == known.texts and again.stored.messages == again.stored.parts == []
+        assert await store.conversation(session) == history
 
 
 def text_of(message: dict[str, Any]) -> list[str]:
