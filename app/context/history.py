@@ -38,6 +38,8 @@ SUBTASK_RUN = "The user ran the following tool."
 _AS_TEXT = ("text/plain", "application/x-directory")
 """The content of files of these types is in synthetic text parts."""
 
+_OutputBlock = TextBlock | ReasoningBlock | ToolCallBlock
+
 
 def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
     return tuple(_with_distinct_calls(turn for message in messages for turn in _turns(message, model)))
@@ -52,40 +54,36 @@ def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage
 
     repeated = False
     for turn in turns:
-        if isinstance(turn, AssistantTurn):
-            calls = [block.call_id for block in turn.content if isinstance(block, ToolCallBlock)]
+        calls = [block.call_id for block in turn.content if isinstance(block, ToolCallBlock)]
+        if calls:
             times.update(calls)
             repeated = repeated or any(times[call_id] > 1 for call_id in calls)
         yield rename_calls((turn,), distinct)[0] if repeated else turn
 
 
-def _turns(message: MessageWithParts, model: Model) -> Iterator[ModelMessage]:
+def _turns(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
     info = message.info
     if isinstance(info, UserMessage):
-        content = tuple(block for part in message.parts for block in _user_blocks(part))
-        if content:
-            yield UserTurn(content)
-    elif isinstance(info, AssistantMessage):
-        if _is_worth_sending(info, message.parts):
-            same_model = (info.provider_id, info.model_id) == (model.provider_id, model.id)
-            for step in _steps(message.parts):
-                yield from _step_turns(step, same_model)
-    else:
-        assert_never(info)
+        content = tuple([block for part in message.parts if (block := _user_block(part)) is not None])
+        return (UserTurn(content),) if content else ()
+    if isinstance(info, AssistantMessage):
+        same_model = (info.provider_id, info.model_id) == (model.provider_id, model.id)
+        return _answer_turns(message.parts, same_model) if _is_worth_sending(info, message.parts) else ()
+    assert_never(info)
 
 
-def _user_blocks(part: Part) -> Iterator[TextBlock | FileBlock]:
+def _user_block(part: Part) -> TextBlock | FileBlock | None:
     match part:
-        case TextPart() if not part.ignored and part.text:
-            yield TextBlock(part.text)
+        case TextPart():
+            return TextBlock(part.text) if part.text and not part.ignored else None
         case FilePart() if part.mime not in _AS_TEXT:
-            yield FileBlock(part.mime, part.url, part.filename)
+            return FileBlock(part.mime, part.url, part.filename)
         case CompactionPart():
-            yield TextBlock(prompt_text("compaction-question"))
+            return TextBlock(prompt_text("compaction-question"))
         case SubtaskPart():
-            yield TextBlock(SUBTASK_RUN)
+            return TextBlock(SUBTASK_RUN)
         case _:
-            pass
+            return None
 
 
 def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
@@ -97,39 +95,36 @@ def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
     )
 
 
-def _steps(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Splits the parts at each step-start."""
-    step: list[Part] = []
+def _answer_turns(parts: Sequence[Part], same_model: bool) -> list[ModelMessage]:
+    """Each step's output, then a result for every tool call. Parts are told by `type`: the classes of thousands take longer."""
+    turns: list[ModelMessage] = []
+    content: list[_OutputBlock] = []
+    results: list[ToolResultBlock] = []
     for part in parts:
-        if isinstance(part, StepStartPart) and step:
-            yield step
-            step = []
-        step.append(part)
-    if step:
-        yield step
+        if part.type == "step-start":
+            turns += _step_turns(content, results)
+            content, results = [], []
+        elif (block := _output_block(part, same_model)) is not None:
+            content.append(block)
+        if part.type == "tool":
+            results.append(_tool_result(part))
+    return [*turns, *_step_turns(content, results)]
 
 
-def _step_turns(step: Sequence[Part], same_model: bool) -> Iterator[ModelMessage]:
-    """The assistant's output, then a result for every tool call."""
-    content = tuple(block for part in step for block in _assistant_blocks(part, same_model))
-    if content:
-        yield AssistantTurn(content)
-    results = tuple(_tool_result(part) for part in step if isinstance(part, ToolPart))
-    if results:
-        yield ToolTurn(results)
+def _step_turns(content: list[_OutputBlock], results: list[ToolResultBlock]) -> list[ModelMessage]:
+    output: list[ModelMessage] = [AssistantTurn(tuple(content))] if content else []
+    return [*output, ToolTurn(tuple(results))] if results else output
 
 
-def _assistant_blocks(part: Part, same_model: bool) -> Iterator[TextBlock | ReasoningBlock | ToolCallBlock]:
+def _output_block(part: Part, same_model: bool) -> _OutputBlock | None:
     """Sends provider metadata (signatures, item ids) only to the model that it came from."""
-    match part:
-        case TextPart() if part.text:
-            yield TextBlock(part.text, part.metadata if same_model else None)
-        case ReasoningPart():
-            yield ReasoningBlock(part.text, part.metadata if same_model else None)
-        case ToolPart():
-            yield ToolCallBlock(part.call_id, part.tool, part.state.input, part.metadata if same_model else None)
-        case _:
-            pass
+    if part.type == "text":
+        return TextBlock(part.text, part.metadata if same_model else None) if part.text else None
+    if part.type == "reasoning":
+        return ReasoningBlock(part.text, part.metadata if same_model else None)
+    if part.type == "tool":
+        return ToolCallBlock(part.call_id, part.tool, part.state.input, part.metadata if same_model else None)
+    return None
 
 
 def _tool_result(part: ToolPart) -> ToolResultBlock:

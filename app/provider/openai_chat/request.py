@@ -41,10 +41,8 @@ _EPHEMERAL = {"type": "ephemeral"}
 
 
 def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Json:
-    messages = [
-        *_system(request),
-        *(entry for turn in request.messages for entry in _entries(turn, _reasoning_field(request.model))),
-    ]
+    reasoning_field = _reasoning_field(request.model)
+    messages = [*_system(request), *(entry for turn in request.messages for entry in _entries(turn, reasoning_field))]
     if _caches_by_marks(request.model):
         _mark_for_cache(messages)
     return {
@@ -113,6 +111,9 @@ def _text(text: str) -> Json:
 
 
 def _assistant(turn: AssistantTurn, reasoning_field: str | None) -> list[Json]:
+    match turn.content:
+        case (TextBlock(text),):  # as most are
+            return [{"role": "assistant", "content": text}] if text else []
     text = "".join(block.text for block in turn.content if isinstance(block, TextBlock))
     calls = [_call(block) for block in turn.content if isinstance(block, ToolCallBlock)]
     reasoning = "".join(block.text for block in turn.content if isinstance(block, ReasoningBlock))
