@@ -65,4 +65,4 @@ async def test_an_aborted_turn_leaves_nothing_behind(tmp_path: Path) -> None:
             await app.prompt_async(session["id"], "Hi")
             await events.until("message.part.updated")
             await app.post(f"/session/{session['id']}/abort")
-        await until(lambda: held() == before, "freedom")
+        await until(lambda: held_but_for_kept(app) == before, "freedom")
