@@ -209,27 +209,46 @@ def _transactions(engine: Engine) -> tuple[_Transactions, _Transactions, _Transa
     """Those that write, those that read on threads, and those that read on the event loop's thread."""
     writing = engine.execution_options(immediate=True)
     if engine.dialect.name == "sqlite":
-        return _KeptConnection(writing), _KeptConnections(engine), _KeptConnection(engine, "PRAGMA busy_timeout=0")
+        return _WritingConnection(writing), _KeptConnections(engine), _KeptConnection(engine, "PRAGMA busy_timeout=0")
     reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)  # a consistent view
     return _Reconnecting(writing), _Reconnecting(reading), None
 
 
-_BEGIN, _BEGIN_IMMEDIATE, _COMMIT = (PreparedStatement(text(sql)) for sql in ("BEGIN", "BEGIN IMMEDIATE", "COMMIT"))
-
-
 class _KeptConnection:
-    """A connection to SQLite that stays open. For SQLAlchemy all that is done on it is one transaction; each is begun and ended
-    past it, because its own bookkeeping takes longer than a small transaction."""
+    """A connection to SQLite that stays open, for reads. For SQLAlchemy all that is done on it is one transaction; each is begun
+    and ended past it, because its own bookkeeping takes longer than a small transaction."""
 
     def __init__(self, engine: Engine, *pragmas: str) -> None:
         self._engine = engine.execution_options(begun=True)
-        self._begin = _BEGIN_IMMEDIATE if engine.get_execution_options().get("immediate") else _BEGIN
         self._pragmas = pragmas
         self._connection: Connection | None = None
+        self._driver: Any = None
 
     def run(self, work: Callable[[Connection], T]) -> T:
         connection = self._connection or self._open()
-        connection.execute(self._begin)
+        self._driver.execute("BEGIN")
+        try:
+            return work(connection)
+        finally:
+            self._driver.rollback()
+
+    def _open(self) -> Connection:
+        self._connection = self._engine.connect()
+        self._driver = self._connection.connection.driver_connection
+        for pragma in self._pragmas:
+            self._driver.execute(pragma)
+        return self._connection
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class _WritingConnection(_KeptConnection):
+    def run(self, work: Callable[[Connection], T]) -> T:
+        connection = self._connection or self._open()
+        connection.execute(_BEGIN)
         try:
             result = work(connection)
             connection.execute(_COMMIT)
@@ -238,24 +257,16 @@ class _KeptConnection:
             raise
         return result
 
-    def _open(self) -> Connection:
-        self._connection = self._engine.connect()
-        for pragma in self._pragmas:
-            self._connection.exec_driver_sql(pragma)
-        return self._connection
-
     def _roll_back(self, connection: Connection) -> None:
         """The next transaction has another connection if this one fails at that too."""
         try:
-            connection.connection.rollback()
+            self._driver.rollback()
         except sqlite3.Error:
             connection.invalidate()
             self.close()
 
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+
+_BEGIN, _COMMIT = PreparedStatement(text("BEGIN IMMEDIATE")), PreparedStatement(text("COMMIT"))
 
 
 class _KeptConnections:
