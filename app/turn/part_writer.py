@@ -33,7 +33,7 @@ class PartWriter:
         self._tools: dict[str, ToolPart] = {}
         self._attempt: list[Part] = []
         self._chain = Chain()
-        self._writes: set[asyncio.Future[None]] = set()
+        self._newest_write: asyncio.Future[None] | None = None
         self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[None]]] = {}
         """By id, the values that are not stored yet, with their newest write."""
         self._withdrawn: list[Part] = []
@@ -59,8 +59,8 @@ class PartWriter:
 
     async def stored(self) -> None:
         """Waits until everything enqueued so far is stored. Raises StorageError."""
-        if self._writes:
-            await asyncio.wait(self._writes)
+        if self._newest_write is not None:
+            await self._newest_write  # of a chain, which is stored in its order
         self.raise_failure()
 
     def raise_failure(self) -> None:
@@ -92,14 +92,12 @@ class PartWriter:
         return self._store.change(self.message.session_id, self._directory, self._chain)
 
     def _post(self, change: SessionChange, values: Sequence[Part | AssistantMessage] = ()) -> asyncio.Future[None]:
-        write = self._store.post(change)
-        self._writes.add(write)
+        write = self._newest_write = self._store.post(change)
         self._unstored.update({value.id: (value, write) for value in values})
         write.add_done_callback(lambda _: self._on_written(write, values))
         return write
 
     def _on_written(self, write: asyncio.Future[None], values: Sequence[Part | AssistantMessage]) -> None:
-        self._writes.discard(write)
         for value in values if write.exception() is None else ():
             if self._unstored.get(value.id, (value, None))[1] is write:
                 del self._unstored[value.id]
