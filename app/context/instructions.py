@@ -84,7 +84,7 @@ def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
 
 
 def _first_of(folder: Path) -> Path | None:
-    return next((folder / name for name in LOCAL_NAMES if _is_file(f"{folder}/{name}")), None)
+    return next((Path(path) for path in _files((folder, name) for name in LOCAL_NAMES)), None)
 
 
 def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
 
 def _read(path: str | Path, most: int = MAX_BYTES) -> str:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  as in `_is_file`
+        with open(path, "rb") as file:  # noqa: PTH123  as in `_files`
             return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
@@ -106,23 +106,21 @@ def _local(scope: InstructionScope) -> list[str]:
     if scope.flags.disable_project_config:
         return []
     folders = list(map(str, scope.upward))
-    for name in LOCAL_NAMES:
-        if matches := [path for folder in folders if _is_file(path := f"{folder}/{name}")]:
-            return matches
-    return []
+    return next((found for name in LOCAL_NAMES if (found := _files((folder, name) for folder in folders))), [])
 
 
-def _is_file(path: str) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113  before each step, and a Path costs as much as the call
+def _files(candidates: Iterable[tuple[str | Path, str]]) -> list[str]:
+    """Those that exist, of folders and names. As texts: this is done before each step, and a Path costs as much as the look."""
+    return [path for folder, name in candidates if os.path.isfile(path := os.path.join(folder, name))]  # noqa: PTH113, PTH118
 
 
 def _global(flags: Flags) -> list[str]:
-    candidates = [f"{paths.opencode_config_dir()}/AGENTS.md"]
+    candidates: list[tuple[str | Path, str]] = [(paths.opencode_config_dir(), "AGENTS.md")]
     if not flags.disable_claude_code_prompt:
-        candidates.append(f"{paths.home()}/.claude/CLAUDE.md")
+        candidates.append((paths.home(), ".claude/CLAUDE.md"))
     if flags.config_dir:
-        candidates.append(f"{flags.config_dir}/AGENTS.md")
-    return [path for path in candidates if _is_file(path)][:1]
+        candidates.append((flags.config_dir, "AGENTS.md"))
+    return _files(candidates)[:1]
 
 
 def _configured(scope: InstructionScope) -> Iterable[str]:
@@ -132,7 +130,7 @@ def _configured(scope: InstructionScope) -> Iterable[str]:
         for folder in _bases(pattern, scope):
             relative = pattern.removeprefix("~/").removeprefix("/")
             matches = glob.glob(relative, root_dir=folder, recursive=True, include_hidden=True)  # noqa: PTH207  hidden files count
-            yield from sorted(path for match in matches if _is_file(path := str(folder / match)))
+            yield from sorted(_files((folder, match) for match in matches))
 
 
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:
