@@ -99,6 +99,7 @@ class Statements:
                     self.put_project,
                     self.add_session,
                     self.put_session,
+                    self.put_diff_basis,
                     self.put_message,
                     self._put_part,
                     self._count_step,

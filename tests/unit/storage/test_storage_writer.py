@@ -1,12 +1,14 @@
 """The writer: grouped commits, announced in order, one bad change alone."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from database_meter import metered
 from sqlalchemy.exc import OperationalError
-from storage_parts import HeldDatabase, Storage, delta, event, message_row, part_row, put_lease, saying, session_row
+from storage_parts import HeldDatabase, Storage, delta, event, message_row, open_storage, part_row, put_lease, saying, session_row
 
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
@@ -233,6 +235,28 @@ async def test_rows_of_many_changes_keep_the_order_of_posting(storage: Storage) 
     messages = sorted(await storage.rows(MESSAGE), key=lambda row: row.seq)
     assert [row.id for row in messages] == ["msg_0", "msg_1", "msg_2", "msg_3"]
     assert [row.id for row in sorted(await storage.rows(PART), key=lambda row: row.seq)] == ["prt_0", "prt_1", "prt_2", "prt_3"]
+
+
+async def test_ends_of_turns_that_come_together_take_as_many_statements_as_one(tmp_path: Path, migrated_database: Path) -> None:
+    def end(storage: Storage, number: int) -> Change:
+        sql, session = storage.sql, f"ses_{number}"
+        put_message = (sql.put_message, [message_row("msg_1", session)])
+        put_basis = (sql.put_diff_basis, [{"of_session": session, "basis": "T0"}])
+        return Change([put_message, *sql.put_parts([part_row("prt_1", "msg_1", session)]), put_basis])
+
+    shutil.copy(migrated_database, tmp_path / "opensession.db")
+    with metered() as spent:
+        storage = open_storage(tmp_path / "opensession.db")
+        for number in range(11):
+            await put_session(storage, f"ses_{number}")
+        before = spent.copy()
+        await storage.writer.commit(end(storage, 0))
+        alone = spent.copy()
+        await asyncio.gather(*(storage.writer.post(end(storage, number)) for number in range(1, 11)))
+        together = spent.since(alone)
+    assert together.commits == 1 and together.statements == alone.since(before).statements
+    assert {row.diff_basis for row in await storage.rows(SESSION)} == {"T0"}
+    storage.database.close()
 
 
 async def test_a_row_put_again_keeps_its_place(storage: Storage) -> None:
