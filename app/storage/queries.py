@@ -685,7 +685,11 @@ def patches_version(connection: Connection, session_id: str) -> str:
     return f"{count}:{newest}"
 
 
-_PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(PART.c.session_id == bindparam("session"), _IS_PATCH)
+_PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(
+    PART.c.session_id == bindparam("session"), _IS_PATCH, PART.c.seq > literal_column("0")
+)
+"""All have such a sequence. Without that condition SQLite reads all parts of the session, if the index of patches was not made
+last."""
 
 
 @dataclass(frozen=True, slots=True)

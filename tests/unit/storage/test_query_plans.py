@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, part_row, session_row
 
 from app.storage import queries
@@ -81,10 +81,19 @@ async def test_a_snapshot_is_looked_up_by_message(storage: Storage) -> None:
     assert not sorted_or_scanned(plan)
 
 
+def make_last(connection: Connection, index: str) -> None:
+    """Of the indexes: their order is another one in each database, and SQLite prefers the last of two that are as good."""
+    (made,) = connection.execute(text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": index}).scalars()
+    connection.exec_driver_sql(f"DROP INDEX {index}")
+    connection.exec_driver_sql(made)
+
+
+@pytest.mark.parametrize("last", ["part_by_message", "part_patches"])
 @pytest.mark.parametrize("query", [queries.patches, queries.patches_version])
-async def test_patches_are_looked_up_among_patches(storage: Storage, query: Callable[..., Any]) -> None:
+async def test_patches_are_looked_up_among_patches(storage: Storage, query: Callable[..., Any], last: str) -> None:
+    await storage.database.write(lambda connection: make_last(connection, last))
     (line,) = of_parts(await plans(storage, query))
-    assert line.replace("COVERING ", "") == "SEARCH part USING INDEX part_patches (session_id=?)"
+    assert line.replace("COVERING ", "").startswith("SEARCH part USING INDEX part_patches (session_id=?")
 
 
 @pytest.mark.parametrize("before", [None, 7])
