@@ -25,13 +25,14 @@ DENSE_CHARACTERS_PER_TOKEN = 1.5
 FILE_TOKENS = 1_500
 """For an image or a page of a document. Providers' counts depend little on the size in bytes."""
 
-_DENSE = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+_DENSE = r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+"""Compiled with the first text that is not plain ASCII: it is a long one."""
 
 _Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 
 
 def estimate(text: str) -> int:
-    dense = len(_DENSE.findall(text)) if not text.isascii() else 0
+    dense = len(re.findall(_DENSE, text)) if not text.isascii() else 0
     return round((len(text) - dense) / CHARACTERS_PER_TOKEN + dense / DENSE_CHARACTERS_PER_TOKEN)
 
 

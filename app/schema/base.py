@@ -55,6 +55,7 @@ class Wire(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
         extra="ignore",
+        protected_namespaces=(),  # or each name is compared with those of Pydantic's methods, at each start
         **WHEN_USED,
     )
 
