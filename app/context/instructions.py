@@ -10,7 +10,6 @@ from pathlib import Path
 from app.config.flags import Flags
 from app.context.instruction_pages import InstructionPages
 from app.schema.message import MessageWithParts
-from app.schema.part import ToolPart
 from app.schema.tool_state import Completed
 from app.util import paths
 from app.util.dataclass import dataclass
@@ -69,7 +68,7 @@ async def nearby(path: Path, scope: InstructionScope, seen: set[str]) -> dict[st
 
 def seen_in(history: Sequence[MessageWithParts]) -> set[str]:
     """The instruction files in the outputs of read calls that are still sent to the model."""
-    reads = (part.state for message in history for part in message.parts if isinstance(part, ToolPart) and part.tool == "read")
+    reads = (part.state for message in history for part in message.parts if part.type == "tool" and part.tool == "read")
     sent = (state for state in reads if isinstance(state, Completed) and state.time.compacted is None)
     return {path for state in sent for path in state.metadata.get("loaded", ())}
 

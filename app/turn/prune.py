@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from app.context.tokens import estimate
-from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.message import MessageWithParts
 from app.schema.part import ToolPart
 from app.schema.tool_state import Completed
 from app.turn.turn_scope import TurnScope
@@ -68,13 +68,14 @@ def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
     """Finished calls, newest first, from before the newest turns back to the last summary or the last pruning."""
     turns = 0
     for message in reversed(history):
-        turns += isinstance(message.info, UserMessage)
+        info = message.info
+        turns += info.role == "user"
         if turns < KEPT_TURNS:
             continue
-        if isinstance(message.info, AssistantMessage) and message.info.summary:
+        if info.role == "assistant" and info.summary:
             return
         for part in reversed(message.parts):
-            if not isinstance(part, ToolPart) or not isinstance(part.state, Completed) or part.tool in PROTECTED_TOOLS:
+            if part.type != "tool" or not isinstance(part.state, Completed) or part.tool in PROTECTED_TOOLS:
                 continue
             if part.state.time.compacted is not None:
                 return
