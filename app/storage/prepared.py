@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound
 from sqlalchemy.sql.base import Executable
 
 _Values = Mapping[str, Any]
@@ -94,12 +94,14 @@ class _FoundRows:
         return self._rows[0] if self._rows else None
 
     def one_or_none(self) -> Any:
-        (row,) = self._rows or (None,)
-        return row
+        if len(self._rows) > 1:
+            raise MultipleResultsFound("Several rows were found where one is expected")
+        return self.first()
 
     def one(self) -> Any:
-        (row,) = self._rows
-        return row
+        if not self._rows:
+            raise NoResultFound("No row was found where one is required")
+        return self.one_or_none()
 
     def scalars(self) -> list[Any]:
         return [row[0] for row in self._rows]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, bindparam, event, insert, select, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, MultipleResultsFound, NoResultFound, OperationalError
+from sqlalchemy.sql.base import Executable
 from storage_parts import Storage, message_row, session_row
 
 from app.storage.now import now_ms
@@ -46,11 +47,20 @@ async def test_every_way_to_ask_is_answered_as_by_sqlalchemy(storage: Storage, p
     assert both[0] == both[1]
 
 
-@pytest.mark.parametrize("ask", [lambda found: found.one_or_none(), lambda found: found.scalar_one_or_none()])
-async def test_more_rows_than_one_are_no_answer_where_one_is_asked_for(storage: Storage, ask: Callable[[Any], Any]) -> None:
+FOR_ONE = ["one", "one_or_none", "scalar_one", "scalar_one_or_none"]
+
+
+@pytest.mark.parametrize(
+    ("project", "ask", "raised"),
+    [*(("p", ask, MultipleResultsFound) for ask in FOR_ONE), *(("none", ask, NoResultFound) for ask in FOR_ONE[::2])],
+)
+@pytest.mark.parametrize("query", [OF_PROJECT, PreparedStatement(OF_PROJECT)])
+async def test_other_rows_than_one_are_refused_as_by_sqlalchemy(
+    storage: Storage, project: str, ask: str, raised: type[Exception], query: Executable
+) -> None:
     await put_sessions(storage)
-    with pytest.raises(ValueError, match="too many values"):
-        await storage.database.read(lambda c: ask(c.execute(PreparedStatement(OF_PROJECT), {"project": "p"})))
+    with pytest.raises(raised):
+        await storage.database.read(lambda c: getattr(c.execute(query, {"project": project}), ask)())
 
 
 async def test_rows_have_the_defaults_of_their_table(storage: Storage) -> None:
