@@ -111,6 +111,18 @@ async def test_what_is_removed_of_a_long_conversation_is_gone(sessions: Sessions
     assert len(after) == len(before) - 1 and after[5].parts == []
 
 
+async def test_a_long_conversation_begins_at_its_compaction(sessions: Sessions) -> None:
+    for number in range(1, SHORT_HISTORY):
+        await put_turn(sessions, number)
+    await conversation(sessions)
+    await sessions.put(user("msg_compact"), assistant("msg_summary", "msg_compact", summary=True, finish="stop"))
+    await put_turn(sessions, SHORT_HISTORY)
+    after = await conversation(sessions)
+    prompt = f"msg_{2 * SHORT_HISTORY}"
+    assert [message.info.id for message in after] == ["msg_compact", "msg_summary", prompt, f"msg_{2 * SHORT_HISTORY + 1}"]
+    assert after == (await sessions.store.messages("ses_1"))[-4:]
+
+
 async def test_no_more_is_kept_than_may_be(sessions: Sessions) -> None:
     for number in range(1, 4):
         await put_turn(sessions, number)
