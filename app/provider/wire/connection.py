@@ -83,7 +83,9 @@ class ProviderConnection:
 
     async def close(self) -> None:
         """Drops what makes the client, too: in a cycle, megabytes would wait for the garbage collector."""
-        opened, self._open, self._make = self._open, None, _closed
+        self._make = _closed
+        async with self._opening:
+            opened, self._open = self._open, None
         if opened is not None:
             await opened[0].close()
 
@@ -133,9 +135,10 @@ def _connector() -> "Callable[[], aiohttp.TCPConnector]":
 
 
 def proxy_for(url: str) -> str | None:
-    """As the environment says: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY."""
+    """As the environment says: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY. As other programs take it, `host:port` is enough."""
     address, proxies = urlsplit(url), getproxies()
-    return None if proxy_bypass(address.netloc) else proxies.get(address.scheme) or proxies.get("all")
+    proxy = None if proxy_bypass(address.netloc) else proxies.get(address.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def _sendable(given: Mapping[str, str], own: Mapping[str, str], url: str) -> "CIMultiDict[str]":

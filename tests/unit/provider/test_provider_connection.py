@@ -1,8 +1,10 @@
 import asyncio
 import contextlib
 import gc
+import threading
 import weakref
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of, sse
@@ -12,6 +14,8 @@ from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_responses.adapter import OpenAIResponses
+from app.provider.wire import connection
+from app.provider.wire.connection import ProviderAddress, ProviderConnection
 
 
 def chat(server: FakeServer, **options: object) -> OpenAIChat:
@@ -217,10 +221,12 @@ async def test_an_address_of_the_environment(
     assert server.received[0].path.startswith("/v1/")
 
 
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
-async def test_a_proxy_of_the_environment(server: FakeServer, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("variable", "scheme"), [("HTTP_PROXY", "http://"), ("ALL_PROXY", "http://"), ("HTTP_PROXY", "")])
+async def test_a_proxy_of_the_environment(
+    server: FakeServer, variable: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.plays(STOP, "[DONE]")
-    monkeypatch.setenv(variable, f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv(variable, f"{scheme}127.0.0.1:{server.port}")
     await events_of(OpenAIChat("fake", api_key="key", base_url="http://models.invalid/v1", headers={}, options={}))
     assert server.received[0].path == "http://models.invalid/v1/chat/completions"
 
@@ -245,7 +251,7 @@ async def test_a_proxy_that_refuses_is_told_of_without_its_password(
 
 
 async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "user:hunter2@127.0.0.1:1")
+    monkeypatch.setenv("HTTPS_PROXY", "user:hunter2@127.0.0.1:none")
     with pytest.raises(ApiFailure) as failed:
         await events_of(OpenAIChat("fake", api_key="key", base_url="https://models.invalid/v1", headers={}, options={}))
     assert failed.value.message == "The address https://models.invalid/v1/chat/completions, or that of the proxy, is not valid"
@@ -280,6 +286,26 @@ async def test_openai_and_anthropic_need_a_key(adapter: type[OpenAIChat]) -> Non
     with pytest.raises(MissingKey) as failed:
         await events_of(adapter("theirs", api_key=None, base_url=None, headers={}, options={}))
     assert failed.value.provider_id == "theirs"
+
+
+async def test_one_that_is_closed_while_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_open = threading.Event()
+
+    def connector() -> Any:
+        assert may_open.wait(10)
+        return lambda: None
+
+    session = AsyncMock()
+    monkeypatch.setattr(connection, "_connector", connector)
+    monkeypatch.setattr(ProviderConnection, "_session", lambda *_: session)
+    provider = ProviderConnection(lambda: ProviderAddress("http://127.0.0.1:9", {}), idle_seconds=1)
+    opening = asyncio.create_task(provider._opened())
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(provider.close())
+    await asyncio.sleep(0)
+    may_open.set()
+    await asyncio.gather(opening, closing)
+    session.close.assert_awaited_once()
 
 
 async def test_a_closed_provider_is_freed_without_the_garbage_collector() -> None:
