@@ -376,7 +376,7 @@ class Runner:
         if run.fenced or run.discarded:
             return
         try:
-            if self._leases.held(session_id) is None:
+            if self._store.lease(session_id) is None:
                 await self._acquire_lease(session_id, run)
             unanswered: str | None = await self._store.look_up(queries.unanswered_prompt, session_id)
         except NotFound:
