@@ -84,6 +84,26 @@ async def test_a_prompt_that_joins_another_is_answered_too(client: AsyncOpensess
     assert (await first).text and second.text.split() == ["tok0", "tok1", "tok2"]
 
 
+async def test_a_prompt_that_comes_before_an_answer_is_read_is_no_part_of_it(
+    client: AsyncOpensession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await client.create_session()
+    call = client.call
+
+    async def call_and_ask(operation: Any, **options: Any) -> Any:
+        result = await call(operation, **options)
+        if operation.path == "/session/status" and session.id not in result:
+            await call(operations.session_prompt_async(session.id, prompt_of("ask Which colour: red, blue")))
+            while not await call(operations.question_list(directory=session.directory)):
+                await asyncio.sleep(0.01)
+        return result
+
+    monkeypatch.setattr(client, "call", call_and_ask)
+    answer = await client.prompt(session.id, "long 3")
+    assert answer.text.split() == ["tok0", "tok1", "tok2"]
+    await client.abort(session.id)
+
+
 async def test_a_cancelled_prompt_leaves_nothing_open(client: AsyncOpensession) -> None:
     session = await client.create_session()
     with pytest.raises(TimeoutError):

@@ -52,6 +52,7 @@ def _enter(folder: int, name: str, create: bool) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=folder)
     except NotADirectoryError:
-        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a directory only by now
             raise OSError(errno.ELOOP, f"a symbolic link was put into the way: {name}") from None
         raise

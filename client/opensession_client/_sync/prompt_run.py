@@ -191,12 +191,12 @@ class PromptRun:
         return False
 
     def _replies(self) -> list[MessageWithParts]:
-        """The assistant's messages since the prompt, oldest first."""
+        """The assistant's messages since the prompt, oldest first. One that is not complete answers a later prompt."""
         found: list[MessageWithParts] = []
         for message in self._client.messages(self._session_id, page_size=20, retry_seconds=self._retry_seconds):
             if message.info.id == self._prompt.message_id:
                 break
-            if isinstance(message.info, AssistantMessage):
+            if isinstance(message.info, AssistantMessage) and message.info.time.completed is not None:
                 found.append(message)
         return found[::-1]
 
