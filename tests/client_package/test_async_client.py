@@ -129,8 +129,7 @@ def fold(texts: dict[str, str], event: Any) -> None:
 async def test_a_stream_misses_and_doubles_nothing_while_its_connection_breaks(server: RunningServer) -> None:
     texts: dict[str, str] = {}
     ids: list[int] = []
-    not_told = 0
-    """Sessions that were created and of which no event has come."""
+    is_over, not_told = False, 0  # `not_told`: sessions that were created and of which no event has come
     with cable(server.port) as wire:
         async with AsyncOpensession(wire.base) as client, asyncio.timeout(SECONDS):
             direct = AsyncOpensession(server.base)
@@ -145,7 +144,8 @@ async def test_a_stream_misses_and_doubles_nothing_while_its_connection_breaks(s
                         not_told += 1
                         await direct.create_session()
                     not_told -= isinstance(event, EventSessionCreated)
-                    if isinstance(event, EventSessionIdle) and not_told == 0:
+                    is_over = is_over or isinstance(event, EventSessionIdle)
+                    if is_over and not_told == 0:
                         break
             stored = await stored_texts(direct, session.id)
             await direct.aclose()
