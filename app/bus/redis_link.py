@@ -11,6 +11,7 @@ import orjson
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+    from redis.asyncio.client import PubSub
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +82,7 @@ class RedisLink:
             while True:
                 message = await subscriber.get_message(ignore_subscribe_messages=True, timeout=ANSWER_SECONDS)
                 if message is None:
-                    async with asyncio.timeout(ANSWER_SECONDS):
-                        await subscriber.ping()
+                    await _require_answer(subscriber)
                 elif message["type"] == "message":
                     self._take(message["data"])
 
@@ -100,6 +100,11 @@ class RedisLink:
         from redis.asyncio import Redis
 
         return Redis.from_url(self._url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=None, health_check_interval=0)
+
+
+async def _require_answer(subscriber: "PubSub") -> None:
+    async with asyncio.timeout(ANSWER_SECONDS):
+        await subscriber.ping()
 
 
 def _errors() -> tuple[type[Exception], ...]:
