@@ -47,11 +47,14 @@ async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) ->
 
 
 def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServerParameters:
-    env = {**target.environment, **config.environment, marks.VARIABLE: mark}
+    env = {**target.environment, **config.environment}
     cwd = _working_directory(target, config.cwd) if config.cwd else None
     program = target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
     command, *arguments = program.argv
-    return StdioServerParameters(command=command, args=arguments, env=env, cwd=program.cwd, encoding_error_handler="replace")
+    outside = {**(program.env or {}), marks.VARIABLE: mark}
+    return StdioServerParameters(
+        command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace"
+    )
 
 
 def _working_directory(target: McpTarget, cwd: str) -> Path:

@@ -45,13 +45,10 @@ class TerminalPrograms:
         _check_words([command, *args], wanted.env)
         cwd = _working_directory(wanted.cwd, workspace, enters)
         environment = {**self._environment(), **_OWN_VARIABLES}
-        if self._sandbox.is_on:
-            # The client's variables are set within: the dynamic linker would obey LD_PRELOAD before there is a sandbox.
-            variables = [f"{name}={value}" for name, value in wanted.env.items()]
-            argv = ["/usr/bin/env", *variables, *_TAKE_TERMINAL, command, *args]
-        else:
+        if not self._sandbox.is_on:
             _require_program(command, cwd, environment)
-            argv, environment = [command, *args], {**environment, **wanted.env}
+        argv = [*(_TAKE_TERMINAL if self._sandbox.is_on else ()), command, *args]
+        environment = {**environment, **wanted.env}
         return TerminalProgram(command, args, cwd, self._sandbox.program(argv, workspace, environment, cwd=cwd))
 
 

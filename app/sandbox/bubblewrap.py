@@ -1,6 +1,6 @@
 """The arguments of `bwrap` for a scope. Nothing here looks at the machine."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from app.sandbox.scope import MachineFacts, Mask, SandboxScope
@@ -11,8 +11,15 @@ trap : TERM
 ulimit -c 0
 ulimit -d "$1" 2>/dev/null
 ulimit -u "$2" 2>/dev/null || ulimit -p "$2" 2>/dev/null
-shift 2
-"$@"
+n=$3
+shift 3
+while [ $n -gt 0 ]; do
+  n=$((n - 1))
+  eval "value=\\$OPENSESSION_INSIDE_$n"
+  unset OPENSESSION_INSIDE_$n
+  set -- "$value" "$@"
+done
+/usr/bin/env -- "$@"
 code=$?
 n=0
 while [ $n -lt 20 ] && kill -0 -1 2>/dev/null; do n=$((n + 1)); sleep 0.01; done
@@ -20,16 +27,23 @@ exit $code
 """
 """Process 1 of the namespace, which runs the command as its child: the limits hold inside only, a SIGTERM lets the command end,
 and what is left in the background gets the 0.2 seconds for its last output that it has without a sandbox. The out-of-memory
-killer takes these processes before the server's."""
+killer takes these processes before the server's. The command's variables come numbered and are set here: bubblewrap, which starts
+outside, would obey some of them (`LD_PRELOAD`)."""
 
 _ROOT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What is left to root: to work with files of other owners, as `tar` and `su` do. It can neither mount nor make devices."""
 _Mounts = dict[Path, list[str]]
 
 
-def arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
-    """Everything of the command line before the command's own words."""
-    return [machine.bwrap, *_namespaces(machine, scope), *_file_system(machine, scope), *_ending(machine, scope)]
+def arguments(machine: MachineFacts, scope: SandboxScope, variables: int = 0) -> list[str]:
+    """Everything of the command line before the command's own words. `variables`: how many `numbered` ones there are."""
+    return [machine.bwrap, *_namespaces(machine, scope), *_file_system(machine, scope), *_ending(machine, scope, variables)]
+
+
+def numbered(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment that brings the command's variables into the sandbox: under names that no program obeys, and not as words,
+    which every user of the machine could read."""
+    return {f"OPENSESSION_INSIDE_{at}": f"{name}={value}" for at, (name, value) in enumerate(variables.items())}
 
 
 def _namespaces(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
@@ -52,6 +66,8 @@ def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
     for destination in sorted(mounts, key=lambda path: len(path.parts)):
         yield from mounts[destination]
     yield from ("--proc", "/proc", "--dev", "/dev")
+    for path in machine.kernel_files:
+        yield from ("--ro-bind-try", str(path), str(path))
     for place in (Path("/"), *_above(machine, scope)):
         yield from ("--remount-ro", str(place))
 
@@ -92,6 +108,7 @@ def _is_shown(path: Path, shown: tuple[Path, ...], own: set[Path]) -> bool:
     return path not in shown and bool(above) and above[0] in shown
 
 
-def _ending(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
+def _ending(machine: MachineFacts, scope: SandboxScope, variables: int) -> Iterator[str]:
     yield from ("--chdir", str(scope.directory), "--")
-    yield from (machine.shell, "-c", SUPERVISOR, "sandbox", str(machine.memory_kilobytes), str(machine.processes))
+    limits = (machine.memory_kilobytes, machine.processes, variables)
+    yield from (machine.shell, "-c", SUPERVISOR, "sandbox", *map(str, limits))

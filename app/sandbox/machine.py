@@ -44,7 +44,16 @@ def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: 
         masks=(*_unreadable_for_others(), *(Mask(_real(path), is_directory=True) for path in others)),
         memory_kilobytes=int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1024 * _MEMORY_SHARE),
         processes=PROCESSES,
+        kernel_files=tuple(_kernel_files()),
     )
+
+
+def _kernel_files() -> Iterator[Path]:
+    """Settings of the kernel: root needs no capability to write them, and they hold for the whole machine."""
+    for entry in sorted(os.scandir("/proc"), key=attrgetter("name")) if os.access("/proc", os.R_OK) else ():
+        is_of_process = entry.name.isdigit() or entry.is_symlink()
+        if not is_of_process and (entry.is_dir() or entry.stat().st_mode & 0o222):
+            yield Path(entry.path)
 
 
 def _resolver() -> Iterator[Path]:

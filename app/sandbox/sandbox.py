@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from app.sandbox.bubblewrap import arguments
+from app.sandbox.bubblewrap import arguments, numbered
 from app.sandbox.machine import find_facts, prefix_of
 from app.sandbox.program import Program
 from app.sandbox.scope import MachineFacts, SandboxWorkspace, is_private, may_be_granted, opened_for, scope_of
@@ -48,7 +48,7 @@ class Sandbox:
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
             _make(scope.private / name, mode)
         inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
-        return Program([*arguments(self._machine, scope), *argv], Path("/"), inside, scope)
+        return Program([*arguments(self._machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
 
 
 def named_by(argv: Sequence[str], machine: MachineFacts) -> list[Path]:

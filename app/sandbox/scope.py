@@ -30,7 +30,8 @@ class Mask:
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
     """What is the same for every command. `links`: top-level links of the file system (`/bin` to `usr/bin`). `toolchains`: where
-    programs of `PATH` are that are not the system's. `outputs`: the one directory of `data_dir` whose files may be shown."""
+    programs of `PATH` are that are not the system's. `outputs`: the one directory of `data_dir` whose files may be shown.
+    `kernel_files`: what is writable below /proc and belongs to no process."""
 
     bwrap: str
     shell: str
@@ -45,6 +46,7 @@ class MachineFacts:
     masks: tuple[Mask, ...]
     memory_kilobytes: int
     processes: int
+    kernel_files: tuple[Path, ...] = ()
 
 
 DEFAULTS = SandboxConfig()

@@ -13,6 +13,8 @@ from app.sandbox.scope import MachineFacts, SandboxWorkspace, scope_of
 
 SECONDS = 10
 _MESSAGE_CHARACTERS = 300
+_PROOF = "test ! -w /proc/sys/kernel/core_pattern && test ! -w /proc/sysrq-trigger && echo works"
+"""Fails also where the kernel's settings can be written: a `core_pattern` is run outside of all namespaces."""
 
 
 class SandboxUnusable(Exception):
@@ -45,7 +47,7 @@ def _failure(machine: MachineFacts) -> str:
         apart = replace(machine, data_dir=directory / "data")
         for folder in ("home", "tmp"):
             (scope_of(apart, workspace, directory).private / folder).mkdir(parents=True)
-        command = [*arguments(apart, scope_of(apart, workspace, directory)), machine.shell, "-c", "echo works"]
+        command = [*arguments(apart, scope_of(apart, workspace, directory)), machine.shell, "-c", _PROOF]
         try:
             tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:

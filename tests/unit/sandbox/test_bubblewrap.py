@@ -42,7 +42,7 @@ def test_the_project_is_writable_and_the_system_is_not() -> None:
     assert mounts["/home/u/p"] == ("--bind-try", "/home/u/p")
     assert mounts["/usr"] == ("--ro-bind-try", "/usr")
     assert mounts["/bin"] == ("--symlink", "usr/bin")
-    assert arguments(MACHINE, SCOPE)[-9:-4] == ["--chdir", "/home/u/p/src", "--", "/bin/sh", "-c"]
+    assert arguments(MACHINE, SCOPE)[-10:-5] == ["--chdir", "/home/u/p/src", "--", "/bin/sh", "-c"]
 
 
 def test_home_and_tmp_are_the_projects_own() -> None:
