@@ -13,7 +13,8 @@ from app.config.flags import Flags
 from app.config.loader import load
 from app.doctor_servers import check_servers
 from app.project.discovery import discover
-from app.sandbox.sandbox import open_sandbox
+from app.sandbox.git import Git
+from app.sandbox.sandbox import OFF, open_sandbox
 from app.sandbox.trial import SandboxUnusable
 from app.schema.errors import ServiceError
 from app.settings import Settings
@@ -22,7 +23,7 @@ from app.storage import checkup as database
 from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable
 from app.storage.locks import locks_of
 from app.util.finding import Finding
-from app.util.git import git
+from app.util.held_directory import HeldDirectory
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")
 
@@ -65,7 +66,7 @@ async def _versions() -> list[Finding]:
     ours = f"opensession {__version__}, Python {platform.python_version()}"
     if shutil.which("git") is None:
         return [Finding("versions", "fine", ours), Finding("versions", "fault", "git is not installed: no snapshots, no revert")]
-    return [Finding("versions", "fine", f"{ours}, {(await git(['version'], Path.cwd())).text}")]
+    return [Finding("versions", "fine", f"{ours}, {(await Git(OFF, HeldDirectory(Path.cwd())).run('version')).text}")]
 
 
 def _sandbox(settings: Settings) -> Finding:

@@ -469,6 +469,7 @@ def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) ->
         settings.max_snapshot_bytes,
         storage.database.locks,
         storage.states,
+        core.sandbox,
         lambda: not users.exist(),
     )
     return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, users.roots)
@@ -501,8 +502,9 @@ def _transfer(core: _Core) -> TransferServices:
 
 def _vcs(core: _Core, directories: DirectoryServices, runs: RunServices) -> VcsServices:
     busy = BusyDirectories(runs.runner, core.storage.store)
-    repository_init = RepositoryInit(directories.instances, directories.projects, busy, runs.disposal)
-    return VcsServices(Patching(busy, directories.toolbox.locks), repository_init, _worktrees(core, directories, runs, busy))
+    repository_init = RepositoryInit(directories.instances, directories.projects, busy, runs.disposal, core.sandbox)
+    patching = Patching(busy, directories.toolbox.locks, core.sandbox)
+    return VcsServices(patching, repository_init, _worktrees(core, directories, runs, busy))
 
 
 def _worktrees(core: _Core, directories: DirectoryServices, runs: RunServices, busy: BusyDirectories) -> Worktrees:

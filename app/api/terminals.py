@@ -16,7 +16,6 @@ from app.pty.shells import installed_shells
 from app.schema.errors import ServiceError
 from app.schema.pty import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.session.rows import json_array
-from app.workspace.instance import sandbox_workspace
 
 routes = router(prefix="/pty", tags=["pty"])
 
@@ -69,7 +68,7 @@ async def open_terminal(request: ServerRequest, where: str | None, wanted: PtyIn
     workspace = await workspace_of(request, where)
     config = (await workspace.config()).config
     with_program = wanted if wanted.command else wanted.model_copy(update={"command": config.shell})
-    confined = sandbox_workspace(workspace.location, config)
+    confined = workspace.sandboxed(config)
     made = await request.services.terminals.create(request.principal, with_program, confined, stays=stays)
     request.scope[CREATED] = made.id
     return made

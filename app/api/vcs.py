@@ -25,7 +25,7 @@ async def info(request: ServerRequest, where: Directory) -> Response:
     """An empty branch: HEAD is detached, or the directory lies outside git."""
     workspace = await workspace_of(request, where)
     branch = await request.services.directories.branches.current(workspace)
-    default = await default_branch(workspace.found.checkout) if workspace.location.is_git else None
+    default = await default_branch(workspace.location.git) if workspace.location.git else None
     return wire(VcsInfo(branch=branch, default_branch=default.name if default else None))
 
 

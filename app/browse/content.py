@@ -10,10 +10,10 @@ import stat
 from pathlib import Path
 
 from app.browse.reach import AllowedPaths, FileForbidden
+from app.sandbox.git import Git
 from app.schema.browse import FilePatch, PatchHunk, ViewedFile
 from app.schema.errors import ServiceError
 from app.tool.files.file_kind import SNIFFED_BYTES, attachment_mime, is_binary
-from app.util.git import git, without_filters
 
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
@@ -36,7 +36,7 @@ async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
     mime = _mime_of_bytes(Path(name), data)
     if mime is not None:
         return ViewedFile(content=base64.b64encode(data).decode(), encoding="base64", mime_type=mime)
-    hunks = await _hunks_since_head(Path(reach.directory), reach.real(name)) if reach.is_git else []
+    hunks = await _hunks_since_head(reach.git, reach.real(name)) if reach.git else []
     text = data.decode("utf-8-sig", "replace").strip()
     if not hunks:
         return ViewedFile(content=text)
@@ -77,14 +77,13 @@ def _mime_of_bytes(path: Path, data: bytes) -> str | None:
     return None
 
 
-async def _hunks_since_head(directory: Path, real: str) -> list[PatchHunk]:
+async def _hunks_since_head(git: Git, real: str) -> list[PatchHunk]:
     """One hunk that shows the whole file; none when nothing differs, git does not know the file or there is no commit yet.
 
     git is started where the request works and not where the file is: there it follows no link, also one that is put there now.
     """
-    result = await git(
-        ["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real], directory, env=await without_filters(directory)
-    )
+    args = ["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real]
+    result = await git.run(*args, env=await git.without_filters())
     return parse_hunks(result.stdout.decode("utf-8", "replace")) if result.ok else []
 
 

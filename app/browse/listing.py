@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.browse.reach import AllowedPaths, FileForbidden
+from app.sandbox.git import Git
 from app.schema.browse import FileNode
 from app.tool.search import ripgrep
 from app.util.dataclass import dataclass
-from app.util.git import git
 
 _LEFT_OUT = {".git", ".DS_Store"}
 
@@ -23,7 +23,7 @@ class _DirectoryEntry:
 async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
     """Directories first, then by name; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
     entries = await asyncio.to_thread(_entries, reach, name)
-    ignored = await _ignored(reach.real(name), entries) if entries and reach.is_git else set()
+    ignored = await _ignored(reach.git, reach.real(name), entries) if entries and reach.git else set()
     folder = reach.full(name)
     return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
 
@@ -46,10 +46,10 @@ def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> 
     return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()
 
 
-async def _ignored(folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
+async def _ignored(git: Git, folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
     """`./` keeps git from reading a name as a pathspec."""
     asked = b"\0".join(b"./" + os.fsencode(entry.name) for entry in entries)
-    result = await git(["check-ignore", "-z", "--stdin"], Path(folder), stdin=asked)
+    result = await git.run("check-ignore", "-z", "--stdin", cwd=Path(folder), stdin=asked)
     return {os.fsdecode(name).removeprefix("./") for name in result.stdout.split(b"\0") if name}
 
 

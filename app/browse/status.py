@@ -8,11 +8,11 @@ from typing import Literal
 
 from app.browse.content import FileTooLarge, read
 from app.browse.reach import AllowedPaths, FileForbidden
+from app.sandbox.git import Git
 from app.schema.browse import ChangedFile
 from app.tool.files.file_kind import SNIFFED_BYTES, is_binary
 from app.tool.search import ripgrep
 from app.util.dataclass import dataclass
-from app.util.git import git, without_filters
 
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands."""
@@ -34,19 +34,18 @@ class GitChange:
 
 async def changed_files(reach: AllowedPaths) -> list[ChangedFile]:
     """By path, files that git does not know yet included; nothing outside git. The counts of a binary are 0."""
-    if not reach.is_git:
+    if reach.git is None:
         return []
-    checkout = Path(reach.worktree)
-    diff, others = await asyncio.gather(_diff(checkout), git(_UNTRACKED, checkout))
+    diff, others = await asyncio.gather(_diff(reach.git), reach.git.run(*_UNTRACKED))
     return await asyncio.to_thread(_described, reach, diff, others.stdout)
 
 
-async def _diff(checkout: Path) -> bytes:
-    env = await without_filters(checkout)
-    result = await git([*_DIFF, "HEAD"], checkout, env=env)
+async def _diff(git: Git) -> bytes:
+    env = await git.without_filters()
+    result = await git.run(*_DIFF, "HEAD", env=env)
     if not result.ok:  # before the first commit
-        nothing = await git(["hash-object", "-t", "tree", "--stdin"], checkout)
-        result = await git([*_DIFF, nothing.text], checkout, env=env)
+        nothing = await git.run("hash-object", "-t", "tree", "--stdin")
+        result = await git.run(*_DIFF, nothing.text, env=env)
     return result.stdout
 
 

@@ -62,7 +62,6 @@ class _AttachedFile:
 
     def context(self) -> ToolContext:
         """The user named the file, so reading it needs no permission."""
-        location = self.instance.location
         model = self.instance.models.find(self.message.model)
         return ToolContext(
             session_id=self.message.session_id,
@@ -70,8 +69,7 @@ class _AttachedFile:
             call_id=self.id,
             agent=self.instance.agents[self.message.agent],
             model=model,
-            directory=Path(location.directory),
-            worktree=Path(location.worktree),
+            sandbox_workspace=self.instance.sandbox_workspace,
             host=UnattendedHost(),
             bypass_directory_check=True,
         )

@@ -1,7 +1,6 @@
 """A command that the user runs in a session, stored as a call of the bash tool, so that the model sees it."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from app.agent.definitions import find as find_agent
@@ -75,10 +74,8 @@ async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: Par
         call_id=part.call_id,
         agent=agent,
         model=model,
-        directory=Path(scope.instance.location.directory),
-        worktree=Path(scope.instance.location.worktree),
+        sandbox_workspace=scope.instance.sandbox_workspace,
         host=host,
-        sandbox=scope.instance.config.sandbox,
     )
     arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
     try:

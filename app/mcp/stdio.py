@@ -52,16 +52,14 @@ def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServe
     program = target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
     command, *arguments = program.argv
     outside = {**(program.env or {}), marks.VARIABLE: mark}
-    return StdioServerParameters(
-        command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace"
-    )
+    return StdioServerParameters(command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace")
 
 
 def _working_directory(target: McpTarget, cwd: str) -> Path:
     """Raises McpFailure for one that is not there, or neither in the directory nor in its checkout."""
     path = Path(os.path.normpath(target.workspace.directory / cwd))
     real = Path(os.path.realpath(path))
-    if not any(real.is_relative_to(os.path.realpath(allowed)) for allowed in target.workspace.directories):
+    if not any(real.is_relative_to(allowed) for allowed in target.workspace.real_directories()):
         raise McpFailure(f"cwd: {path} is not in {target.workspace.top}")
     if not real.is_dir():
         raise McpFailure(f"cwd: there is no directory {path}")

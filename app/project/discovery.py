@@ -1,12 +1,16 @@
 """Finds the project that a directory belongs to."""
 
 import asyncio
+import os
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from app.sandbox.git import Git, git_of
+from app.sandbox.git_repository import GitRepository, find_repository
+from app.sandbox.sandbox import OFF, Sandbox
 from app.util.dataclass import dataclass
-from app.util.git import git
 
 NO_PROJECT = "global"
 _ROOT = Path("/")
@@ -16,68 +20,65 @@ _ROOT = Path("/")
 class ProjectInfo:
     """`id`: the smallest root commit of the repository, `global` outside git and before the first commit.
     `worktree`: the repository's main checkout; `checkout`: the checkout that contains the directory. Both are `/` outside git.
-    `git_dir`: the checkout's git directory, None outside git.
+    `git`: how git runs in the checkout, None outside git.
     """
 
     id: str
     worktree: Path
     checkout: Path
     vcs: Literal["git"] | None
-    git_dir: Path | None = field(default=None, compare=False)
+    git: Git | None = field(default=None, compare=False)
+
+    @property
+    def git_dir(self) -> Path | None:
+        """The checkout's git directory, None outside git."""
+        return self.git.repository.git_dir if self.git and self.git.repository else None
 
 
 OUTSIDE_GIT = ProjectInfo(NO_PROJECT, _ROOT, _ROOT, None)
 
 
-async def discover(directory: Path) -> ProjectInfo:
+async def discover(directory: Path, sandbox: Sandbox = OFF, admits: Callable[[str], bool] = lambda _: True) -> ProjectInfo:
     """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside
-    git."""
-    places, roots = await asyncio.gather(_places(directory), _root_commits(directory, "--all"))
-    if places is None or not await asyncio.to_thread(places.is_of_checkout):
+    git. `admits`: whether a path without symlinks is one where who works there may work."""
+    found = await asyncio.to_thread(_find, directory, sandbox, admits)
+    if found is None:
+        return OUTSIDE_GIT
+    git, repository = found
+    is_its_own, roots = await asyncio.gather(_is_as_git_sees_it(git, repository, directory), _root_commits(git, "--all"))
+    if not is_its_own:
         return OUTSIDE_GIT
     # Some CI checkouts have only a detached HEAD that no ref reaches.
-    roots = roots or await _root_commits(directory, "HEAD")
-    return ProjectInfo(min(roots, default=NO_PROJECT), places.main_checkout(), places.checkout, "git", places.git_dir)
+    roots = roots or await _root_commits(git, "HEAD")
+    return ProjectInfo(min(roots, default=NO_PROJECT), repository.main_checkout, repository.checkout, "git", git)
 
 
-async def branch(directory: Path) -> str | None:
-    """The current branch, also before its first commit; None if HEAD is detached or the directory is outside git."""
-    result = await git(["symbolic-ref", "--quiet", "--short", "HEAD"], directory)
+async def branch(git: Git) -> str | None:
+    """The current branch, also before its first commit; None if HEAD is detached."""
+    result = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
     return result.text if result.ok else None
 
 
-@dataclass(frozen=True)
-class _CheckoutPaths:
-    checkout: Path
-    git_dir: Path
-    common_dir: Path
-
-    def is_of_checkout(self) -> bool:
-        """Whether the checkout's own `.git` leads to the git directory. `core.worktree` can name any directory, and is set by
-        whoever may write the repository's configuration, such as a command in the sandbox."""
-        entry = self.checkout / ".git"
-        if entry.is_file():
-            named = entry.read_text("utf-8", "surrogateescape").partition("gitdir: ")[2].strip()
-            entry = self.checkout / named
-        return entry.resolve() == self.git_dir.resolve()
-
-    def main_checkout(self) -> Path:
-        """The parent of the common git directory, except where that is elsewhere: submodules, `--separate-git-dir`."""
-        is_linked_worktree = self.git_dir != self.common_dir
-        if is_linked_worktree or self.common_dir.name == ".git":
-            return self.common_dir.parent
-        return self.checkout
-
-
-async def _places(directory: Path) -> _CheckoutPaths | None:
-    asked = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
-    result = await git(["rev-parse", *asked], directory)
-    if not result.ok:
+def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool]) -> tuple[Git, GitRepository] | None:
+    if not directory.is_dir():
         return None
-    checkout, git_dir, common_dir = (Path(line) for line in result.stdout.decode(errors="surrogateescape").splitlines())
-    return _CheckoutPaths(checkout, git_dir, (directory / common_dir).resolve())
+    repository = find_repository(directory, admits)
+    try:
+        return (git_of(sandbox, repository), repository) if repository else None
+    except OSError:
+        return None
 
 
-async def _root_commits(directory: Path, revisions: str) -> list[str]:
-    result = await git(["rev-list", "--max-parents=0", revisions], directory, timeout=300)
+async def _is_as_git_sees_it(git: Git, repository: GitRepository, directory: Path) -> bool:
+    """Git finds the repository by itself, too. It refuses one of another user of the machine (`safe.directory`)."""
+    asked = ["--show-toplevel", "--absolute-git-dir"]
+    result = await git.looking_for_itself().run("rev-parse", *asked, cwd=Path(os.path.realpath(directory)))  # noqa: ASYNC240
+    return result.ok and [*map(Path, result.stdout.decode(errors="surrogateescape").splitlines())] == [
+        repository.checkout,
+        repository.git_dir,
+    ]
+
+
+async def _root_commits(git: Git, revisions: str) -> list[str]:
+    result = await git.run("rev-list", "--max-parents=0", revisions, timeout=300)
     return result.text.split() if result.ok else []

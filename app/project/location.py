@@ -1,19 +1,23 @@
 """The directory that a request works in, and its project."""
 
 import os
+from dataclasses import field
 from functools import lru_cache
 
+from app.sandbox.git import Git
 from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`worktree` is the root of this checkout, `/` outside git."""
+    """`worktree` is the root of this checkout, `/` outside git. `git` runs there, None outside git, and where the directory is
+    not on this machine."""
 
     directory: str
     project_id: str
     worktree: str
     is_git: bool
+    git: Git | None = field(default=None, repr=False, compare=False)
 
     @property
     def path(self) -> str:

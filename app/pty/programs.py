@@ -65,8 +65,7 @@ def _working_directory(wanted: str | None, workspace: SandboxWorkspace, enters: 
         raise BadRequest("cwd must not contain NUL", ["cwd"])
     path = Path(os.path.normpath(workspace.directory / (wanted or ".")))
     real = Path(os.path.realpath(path))
-    allowed = [Path(os.path.realpath(each)) for each in workspace.directories]
-    if not any(real.is_relative_to(each) for each in allowed) or not enters(str(real)):
+    if not any(real.is_relative_to(each) for each in workspace.real_directories()) or not enters(str(real)):
         raise DirectoryForbidden(f"{path} is not in {workspace.directory}: name it as the request's directory.", directory=wanted)
     if not real.is_dir():
         raise BadRequest(f"There is no directory {path}", ["cwd"], wanted)

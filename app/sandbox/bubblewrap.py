@@ -1,9 +1,10 @@
 """The arguments of `bwrap` for a scope. Nothing here looks at the machine."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from app.sandbox.scope import MachineFacts, Mask, SandboxScope
+from app.util.held_directory import Identity
 
 SUPERVISOR = """
 trap : TERM
@@ -13,6 +14,7 @@ ulimit -d "$1" 2>/dev/null
 ulimit -u "$2" 2>/dev/null || ulimit -p "$2" 2>/dev/null
 n=$3
 shift 3
+{check}
 while [ $n -gt 0 ]; do
   n=$((n - 1))
   eval "value=\\$OPENSESSION_INSIDE_$n"
@@ -29,6 +31,16 @@ exit $code
 and what is left in the background gets the 0.2 seconds for its last output that it has without a sandbox. The out-of-memory
 killer takes these processes before the server's. The command's variables come numbered and are set here: bubblewrap, which starts
 outside, would obey some of them (`LD_PRELOAD`)."""
+_CHECK = """
+if [ "$({stat} -Lc %d:%i -- {places} 2>&1)" != "{identities}" ]; then
+  echo "opensession: another file or directory stands at one of these paths than when the work began:" {places} >&2
+  exit {code}
+fi
+shift {count}
+"""
+"""A path is named to bubblewrap and may lead elsewhere by then: what was bound is compared with what was judged."""
+REPLACED = 126
+"""The exit code of a command that was not begun because of it."""
 
 _ROOT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What is left to root: to work with files of other owners, as `tar` and `su` do. It can neither mount nor make devices."""
@@ -75,16 +87,24 @@ def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
 def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
     """By destination: what is named later wins."""
     shown = (*machine.system, *machine.toolchains, *scope.read, *scope.write)
-    own = {machine.home: scope.private / "home", Path("/tmp"): scope.private / "tmp", Path("/var/tmp"): scope.private / "tmp"}
+    own = {machine.home: "home", Path("/tmp"): "tmp", Path("/var/tmp"): "tmp"}
     return {
         **{path: _bind("--ro-bind-try", path) for path in machine.system},
-        **{place: ["--bind", str(source), str(place)] for place, source in own.items()},
+        **{place: _own(place, scope.private and scope.private / name) for place, name in own.items()},
         **{place: ["--tmpfs", str(place)] for place in _above(machine, scope)},
         **{path: _bind("--ro-bind-try", path) for path in (*machine.toolchains, *scope.read)},
         **{mask.path: _hide(mask) for mask in (*machine.masks, *scope.masks) if _is_shown(mask.path, shown, set(own))},
         **{path: _bind("--bind-try", path) for path in scope.write},
-        **{path: ["--bind-try", str(source), str(path)] for source, path in scope.spellings},
+        **{path: [_option(source, scope), str(source), str(path)] for source, path in scope.spellings},
     }
+
+
+def _own(place: Path, source: Path | None) -> list[str]:
+    return ["--bind", str(source), str(place)] if source else ["--tmpfs", str(place)]
+
+
+def _option(path: Path, scope: SandboxScope) -> str:
+    return "--bind-try" if path in scope.write else "--ro-bind-try"
 
 
 def _above(machine: MachineFacts, scope: SandboxScope) -> list[Path]:
@@ -111,4 +131,14 @@ def _is_shown(path: Path, shown: tuple[Path, ...], own: set[Path]) -> bool:
 def _ending(machine: MachineFacts, scope: SandboxScope, variables: int) -> Iterator[str]:
     yield from ("--chdir", str(scope.directory), "--")
     limits = (machine.memory_kilobytes, machine.processes, variables)
-    yield from (machine.shell, "-c", SUPERVISOR, "sandbox", *map(str, limits))
+    script = SUPERVISOR.replace("{check}", _check(machine, [identity for _, identity in scope.identities]))
+    yield from (machine.shell, "-c", script, "sandbox", *map(str, limits), *(str(path) for path, _ in scope.identities))
+
+
+def _check(machine: MachineFacts, identities: Sequence[Identity]) -> str:
+    """The part of the script that looks at the paths which are its next words."""
+    if not identities:
+        return ""
+    places = " ".join(f'"${{{number}}}"' for number in range(1, len(identities) + 1))
+    expected = "\n".join(f"{device}:{inode}" for device, inode in identities)
+    return _CHECK.format(stat=machine.stat, places=places, identities=expected, code=REPLACED, count=len(identities))

@@ -6,11 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from app.sandbox.bubblewrap import arguments, numbered
-from app.sandbox.machine import find_facts, prefix_of
+from app.sandbox.machine import find_facts, for_own_programs, prefix_of
 from app.sandbox.program import Program
-from app.sandbox.scope import MachineFacts, SandboxWorkspace, is_private, may_be_granted, opened_for, scope_of
+from app.sandbox.scope import (
+    NO_WALLS,
+    MachineFacts,
+    SandboxScope,
+    SandboxWorkspace,
+    Walls,
+    is_private,
+    may_be_granted,
+    opened_for,
+    private_directory,
+    scope_of,
+    server_scope,
+)
 from app.sandbox.trial import SandboxUnusable, usable
 from app.settings import Settings
+from app.util.held_directory import DirectoryReplaced, HeldDirectory
 
 RETENTION_SECONDS = 7 * 24 * 3600
 
@@ -20,6 +33,7 @@ class Sandbox:
 
     def __init__(self, machine: MachineFacts | None, state: str) -> None:
         self._machine = machine
+        self._server_machine = machine and for_own_programs(machine)
         self.state = state
 
     @property
@@ -39,26 +53,63 @@ class Sandbox:
     ) -> Program:
         """`cwd`: where it starts, if not in the workspace's directory. `granted`: what the user allows it outside of the project;
         `approved`: directories that they allow every command. `shows_named`: it sees, read-only, what `argv` names.
-        Raises OSError if its own home and /tmp cannot be made."""
+        Raises OSError if the workspace is gone, DirectoryReplaced if something else stands there, and if its own home and /tmp
+        cannot be made."""
         directory = cwd or workspace.directory
         if self._machine is None:
+            _require_in_place(workspace.held)
             return Program(argv, directory, env)
-        named = named_by(argv, self._machine) if shows_named else ()
+        named = named_by(argv, self._machine, workspace.walls) if shows_named else ()
         scope = scope_of(self._machine, workspace, directory, granted, approved, named)
+        private = private_directory(self._machine.data_dir, workspace)
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
-            _make(scope.private / name, mode)
-        inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
-        return Program([*arguments(self._machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
+            _make(private / name, mode)
+        return _confined(self._machine, scope, argv, env)
+
+    def server_program(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        directory: Path,
+        shown: Sequence[HeldDirectory],
+        *,
+        read: Iterable[Path] = (),
+        walls: Walls = NO_WALLS,
+    ) -> Program:
+        """A program of the server's own that works with what others wrote, such as git. It has no network and sees `shown`, and
+        `read` beside the system. Raises OSError, DirectoryReplaced."""
+        _require_in_place(shown)
+        if self._server_machine is None:
+            return Program(argv, directory, env)
+        return _confined(self._server_machine, server_scope(self._server_machine, directory, shown, read, walls), argv, env)
 
 
-def named_by(argv: Sequence[str], machine: MachineFacts) -> list[Path]:
+def _confined(machine: MachineFacts, scope: SandboxScope, argv: Sequence[str], env: Mapping[str, str]) -> Program:
+    inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
+    return Program([*arguments(machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
+
+
+def _require_in_place(held: Iterable[HeldDirectory]) -> None:
+    for one in held:
+        if not one.is_in_place():
+            raise DirectoryReplaced(one.path)
+
+
+def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS) -> list[Path]:
     """What a configured program is made of: where it is installed, and the files and directories that its words name. Not what
-    belongs to others, nor keys."""
+    belongs to others, nor keys: judged by where a path leads."""
     program, *words = map(Path, argv)
     installed = {prefix_of(path.parent, machine.home) for path in (program, Path(os.path.realpath(program)))}
     named = (opened_for(path, machine) for path in words if path.is_absolute() and path.exists())
     found = [*(installed if program.is_absolute() and program.exists() else ()), *(path for path in named if path)]
-    return [path for path in found if may_be_granted(path, machine) and not is_private(path, machine)]
+    return [path for path in found if _may_be_named(Path(os.path.realpath(path)), machine, walls)]
+
+
+def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:
+    if any(real.is_relative_to(root) for root in walls.hidden()):
+        return False
+    is_shown_to_all = any(real.is_relative_to(place) for place in (*machine.system, *machine.toolchains))
+    return is_shown_to_all or (may_be_granted(real, machine) and not is_private(real, machine) and walls.admits(str(real)))
 
 
 def remove_unused(data_dir: Path, now: float) -> None:

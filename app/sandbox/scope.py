@@ -1,14 +1,17 @@
 """What a sandboxed command may reach: values, and how they follow from the directory, the configuration and what was granted."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 
-from app.sandbox.git_directories import git_directories
+from app.sandbox.git_repository import repository_of
 from app.schema.config import SandboxConfig
 from app.util import paths
 from app.util.dataclass import dataclass
+from app.util.held_directory import DirectoryReplaced, HeldDirectory, Identity, identity_of
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """The sandbox has its own of these, or none."""
@@ -35,6 +38,7 @@ class MachineFacts:
 
     bwrap: str
     shell: str
+    stat: str
     is_root: bool
     user_namespace: bool
     home: Path
@@ -53,28 +57,52 @@ DEFAULTS = SandboxConfig()
 
 
 @dataclass(frozen=True, slots=True)
+class Walls:
+    """What is kept from each other on a server with users, asked anew for each program. Paths without symlinks. `hidden`: the
+    roots of others. `admits`: whether a path may be opened for who works here."""
+
+    hidden: Callable[[], Iterable[str]] = tuple
+    admits: Callable[[str], bool] = lambda _: True
+
+
+NO_WALLS = Walls()
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxWorkspace:
-    """The directory that a command works for, with its configuration. `worktree` is `/` outside git."""
+    """The directory that a command works for, with its configuration. `worktree` is `/` outside git. `held`: the directories that
+    it works in, as they were when they were opened; none: as they are now."""
 
     directory: Path
     worktree: Path
     config: SandboxConfig = DEFAULTS
+    held: tuple[HeldDirectory, ...] = ()
+    walls: Walls = field(default=NO_WALLS, compare=False)
 
     @property
     def top(self) -> Path:
         return self.directory if self.worktree == Path("/") else self.worktree
 
-    @property
-    def directories(self) -> list[Path]:
-        """What the command works in. A directory of the worktree that has become a link out of it, as by a command, is not."""
-        was_replaced = self.directory.is_relative_to(self.top) and not _real(self.directory).is_relative_to(_real(self.top))
-        return [self.top] if was_replaced else [self.top, self.directory]
+    def real_directories(self) -> list[Path]:
+        """The top and the directory, without symlinks. Raises OSError."""
+        return [one.real for one in (self.held or hold(self.directory, self.worktree))[:2]]
+
+
+def hold(directory: Path, worktree: Path) -> tuple[HeldDirectory, ...]:
+    """What commands of a directory work in: the top of the checkout, the directory itself, and the git directory of a linked
+    worktree or a submodule. Raises OSError."""
+    top = HeldDirectory(directory if worktree == Path("/") else worktree)
+    below, found = HeldDirectory(directory), repository_of(top.real)
+    if directory.is_relative_to(top.path) and not below.real.is_relative_to(top.real):
+        raise DirectoryReplaced(directory)  # a link out of the checkout, as by a command
+    return (top, below, *map(HeldDirectory, found.outside if found else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxScope:
     """`directory` is where the command starts, `project` the top of the checkout. `write` and `read` are real paths; `spellings`
-    are names of some that contain a symbolic link. `private` holds the own home and /tmp of the project's commands."""
+    are names of some that contain a symbolic link. `identities`: what must stand at real paths that others could replace.
+    `private` holds the own home and /tmp of the project's commands; None: both are empty."""
 
     directory: Path
     project: Path
@@ -83,7 +111,8 @@ class SandboxScope:
     spellings: tuple[tuple[Path, Path], ...]
     masks: tuple[Mask, ...]
     network: bool
-    private: Path
+    private: Path | None
+    identities: tuple[tuple[Path, Identity], ...] = ()
 
 
 def scope_of(
@@ -96,23 +125,63 @@ def scope_of(
 ) -> SandboxScope:
     """`granted`: paths outside of the project that the user has allowed this command, files or directories. `approved`:
     directories that they have allowed for good: wide ones and the system's are opened only where a command names them. `named`:
-    what it sees besides, read-only."""
-    config = workspace.config
-    opened_by_config = [*workspace.directories, *map(_expanded, config.write)]
-    opened = (opened_for(path, machine) for path in granted if may_be_granted(path, machine))
-    always = (path for path in approved if path.is_dir() and may_be_granted(path, machine) and not _is_wide(path, machine))
-    write = [*map(_real, opened_by_config), *git_directories(workspace.top), *(path for path in opened if path), *always]
-    read = [_real(path) for path in (*map(_expanded, config.read), *named)]
-    spellings = [(_real(name), name) for name in opened_by_config if _real(name) != name]
+    what it sees besides, read-only. Raises OSError if the project is gone."""
+    config, admits = workspace.config, workspace.walls.admits
+    held = workspace.held or hold(workspace.directory, workspace.worktree)
+
+    def may_open(path: Path) -> bool:
+        return may_be_granted(_real(path), machine) and admits(str(_real(path)))
+
+    configured = [path for path in map(_expanded, config.write) if may_be_granted(_real(path), machine)]
+    opened = (opened_for(path, machine) for path in granted if may_open(path))
+    always = (path for path in approved if path.is_dir() and may_open(path) and not _is_wide(_real(path), machine))
+    write = [*configured, *(path for path in opened if path and may_open(path)), *always]
+    read = [*(path for path in map(_expanded, config.read) if may_be_granted(_real(path), machine)), *named]
+    return _scope(machine, workspace, directory, held, write=write, read=read)
+
+
+def _scope(
+    machine: MachineFacts,
+    workspace: SandboxWorkspace,
+    directory: Path,
+    held: Sequence[HeldDirectory],
+    *,
+    write: Sequence[Path],
+    read: Sequence[Path],
+) -> SandboxScope:
+    identities = {path: identity for path in map(_real, (*write, *read)) if (identity := _identity(path))}
+    identities |= {one.real: one.identity for one in held}
+    all_written = [*(one.real for one in held), *map(_real, write)]
+    spelt = [*((one.real, one.path) for one in held), *((_real(path), path) for path in (*write, *read))]
+    shown = [path for path in (*all_written, *map(_real, read)) if path in identities]
     return SandboxScope(
         directory=directory,
-        project=_real(workspace.top),
-        write=tuple(dict.fromkeys(write)),
-        read=tuple(dict.fromkeys(read)),
-        spellings=tuple(dict.fromkeys(spellings)),
-        masks=tuple(_masks(machine, [*write, *read])),
-        network=config.network is not False,
+        project=held[0].real,
+        write=tuple(dict.fromkeys(path for path in all_written if path in identities)),
+        read=tuple(dict.fromkeys(path for path in map(_real, read) if path in identities)),
+        spellings=tuple(dict.fromkeys((real, name) for real, name in spelt if real != name and real in identities)),
+        masks=(*_masks(machine, shown), *_others(workspace.walls, shown)),
+        network=workspace.config.network is not False,
         private=private_directory(machine.data_dir, workspace),
+        identities=tuple(identities.items()),
+    )
+
+
+def server_scope(
+    machine: MachineFacts, directory: Path, write: Sequence[HeldDirectory], read: Iterable[Path], walls: Walls = NO_WALLS
+) -> SandboxScope:
+    """What a program of the server's own sees, such as git. Raises OSError."""
+    shown = [one.real for one in write]
+    return SandboxScope(
+        directory=directory,
+        project=shown[0],
+        write=tuple(dict.fromkeys(shown)),
+        read=tuple(dict.fromkeys(read)),
+        spellings=tuple(dict.fromkeys((one.real, one.path) for one in write if one.real != one.path)),
+        masks=(*_masks(machine, shown), *_others(walls, shown)),
+        network=False,
+        private=None,
+        identities=tuple({one.real: one.identity for one in write}.items()),
     )
 
 
@@ -128,7 +197,7 @@ def may_be_granted(path: Path, machine: MachineFacts) -> bool:
 
 
 def is_private(path: Path, machine: MachineFacts) -> bool:
-    """Keys of the home directory, or other users' directories."""
+    """Keys of the home directory, or the server's other roots."""
     stores = (machine.home / name for name in _CREDENTIAL_STORES.split())
     return any(path.is_relative_to(hidden) for hidden in (*stores, *(mask.path for mask in machine.masks)))
 
@@ -156,6 +225,19 @@ def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
         store = machine.home / name
         if any(store.is_relative_to(path) for path in shown) and store.exists():
             yield Mask(store, store.is_dir())
+
+
+def _others(walls: Walls, shown: Sequence[Path]) -> Iterator[Mask]:
+    """The roots of others that lie in something that is shown."""
+    for root in map(Path, walls.hidden()):
+        if any(root.is_relative_to(path) and root != path for path in shown) and root.is_dir():
+            yield Mask(root, is_directory=True)
+
+
+def _identity(path: Path) -> Identity | None:
+    with suppress(OSError):
+        return identity_of(path)
+    return None
 
 
 def _expanded(name: str) -> Path:

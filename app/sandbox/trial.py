@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from app.sandbox.bubblewrap import arguments
-from app.sandbox.scope import MachineFacts, SandboxWorkspace, scope_of
+from app.sandbox.scope import MachineFacts, SandboxWorkspace, private_directory, scope_of
 
 SECONDS = 10
 _MESSAGE_CHARACTERS = 300
@@ -46,7 +46,7 @@ def _failure(machine: MachineFacts) -> str:
         workspace = SandboxWorkspace(directory, directory)
         apart = replace(machine, data_dir=directory / "data")
         for folder in ("home", "tmp"):
-            (scope_of(apart, workspace, directory).private / folder).mkdir(parents=True)
+            (private_directory(apart.data_dir, workspace) / folder).mkdir(parents=True)
         command = [*arguments(apart, scope_of(apart, workspace, directory)), machine.shell, "-c", _PROOF]
         try:
             tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)

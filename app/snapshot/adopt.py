@@ -4,8 +4,10 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from app.sandbox.git import Git, GitResult
+from app.sandbox.sandbox import OFF
 from app.snapshot.errors import SnapshotFailed
-from app.util.git import GitResult, git
+from app.util.held_directory import HeldDirectory
 
 _TIMEOUT_SECONDS = 600
 _HASH = re.compile("[0-9a-f]{40}")
@@ -31,7 +33,7 @@ async def _is_complete(git_dir: Path, trees: Collection[str]) -> bool:
 async def _git(git_dir: Path, args: list[str], lines: Collection[str]) -> GitResult:
     environment = {"GIT_DIR": str(git_dir), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
     stdin = "".join(f"{line}\n" for line in lines).encode()
-    result = await git(args, git_dir, env=environment, stdin=stdin, timeout=_TIMEOUT_SECONDS)
+    result = await Git(OFF, HeldDirectory(git_dir)).run(*args, env=environment, stdin=stdin, timeout=_TIMEOUT_SECONDS)
     if not result.ok:
         raise SnapshotFailed(f"git {args[0]} in {git_dir}: {result.stderr}")
     return result

@@ -3,10 +3,12 @@
 from functools import partial
 from pathlib import Path
 
+from app.sandbox.git import Git
+from app.sandbox.sandbox import OFF
 from app.snapshot.lock import repository_lock
 from app.storage.locks import Locks
 from app.util.finding import Finding
-from app.util.git import git
+from app.util.held_directory import HeldDirectory
 
 SUBJECT = "snapshots"
 _TIMEOUT_SECONDS = 600
@@ -20,9 +22,8 @@ async def check(data_dir: Path, locks: Locks | None = None) -> list[Finding]:
 
 async def _check_one(place: Path, locks: Locks | None) -> Finding | None:
     async with repository_lock(place, locks).held():
-        result = await git(
-            ["fsck", "--full", "--no-dangling", "--no-progress"], place, env={"GIT_DIR": str(place)}, timeout=_TIMEOUT_SECONDS
-        )
+        args = ["fsck", "--full", "--no-dangling", "--no-progress"]
+        result = await Git(OFF, HeldDirectory(place)).run(*args, env={"GIT_DIR": str(place)}, timeout=_TIMEOUT_SECONDS)
     if result.ok:
         return None
     reason = (result.stderr or result.text).splitlines()

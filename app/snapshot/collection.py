@@ -3,9 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from app.sandbox.git import Git
+from app.sandbox.sandbox import OFF
 from app.snapshot.lock import collection_lock
 from app.snapshot.repository import Repository
 from app.storage.locks import Locks
+from app.util.held_directory import HeldDirectory
 
 
 async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks: Locks) -> None:
@@ -14,4 +17,5 @@ async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks
         for git_dir in sorted((data_dir / "snapshot" / project_id).glob("*")):
             if (git_dir / "refs" / "keep").is_dir():
                 async with collection_lock(git_dir.absolute(), locks).held():
-                    await Repository(git_dir.absolute(), git_dir.absolute(), "", []).collect()
+                    place = git_dir.absolute()
+                    await Repository(place, Git(OFF, HeldDirectory(place)), place, "", []).collect()

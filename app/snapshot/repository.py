@@ -10,14 +10,16 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from app.sandbox.git import Git, GitResult
 from app.snapshot.diffs import TreeChange, changes, names
 from app.snapshot.errors import SnapshotFailed
 from app.util import clock
 from app.util.dataclass import dataclass
-from app.util.git import GitResult, git
+from app.util.held_directory import HeldDirectory
 
 KEPT_SECONDS = 7 * 24 * 3600
 _KEEP_AGAIN_SECONDS = 3600
@@ -73,9 +75,11 @@ class Entry:
 class Repository:
     """Git's plumbing, one method per command. Paths are relative to the worktree. Every failure raises SnapshotFailed."""
 
-    def __init__(self, git_dir: Path, worktree: Path, scope: str, exclude: Iterable[str]) -> None:
-        """`scope`: the covered directory below the worktree, "" for all of it. `exclude`: directories to exclude."""
+    def __init__(self, git_dir: Path, project: Git, worktree: Path, scope: str, exclude: Iterable[str]) -> None:
+        """`project`: git in the checkout, with its own repository. `scope`: the covered directory below the worktree, "" for all
+        of it. `exclude`: directories to exclude."""
         self.git_dir = git_dir
+        self._project = project
         self._worktree = worktree
         self._pathspec = ["--", scope] if scope else []
         self._exclude = [_ignore_line(path) for path in exclude]
@@ -108,7 +112,8 @@ class Repository:
         self._kept.clear()
         self._project_exclude_read = None
         self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        result = await git(["init", "--quiet", "--bare", "--template=", self.git_dir], self.git_dir, env=_INIT_ENVIRONMENT)
+        made = replace(self._project, directory=HeldDirectory(self.git_dir), besides=(), repository=None)
+        result = await made.run("init", "--quiet", "--bare", "--template=", self.git_dir, env=_INIT_ENVIRONMENT)
         if not result.ok:
             raise SnapshotFailed(f"git init: {result.stderr}")
         (self.git_dir / "info").mkdir(exist_ok=True)
@@ -121,8 +126,8 @@ class Repository:
     async def _read_project_configuration(self) -> None:
         """Reads the project's ignore rules outside of .gitignore files."""
         ignore_file, exclude = await asyncio.gather(
-            git(["config", "--path", "--get", "core.excludesFile"], self._worktree),
-            git(["rev-parse", "--git-path", "info/exclude"], self._worktree),
+            self._project.run("config", "--path", "--get", "core.excludesFile"),
+            self._project.run("rev-parse", "--git-path", "info/exclude"),
         )
         if ignore_file.ok:
             self._ignore_file = self._worktree / ignore_file.text
@@ -165,7 +170,7 @@ class Repository:
     async def tracked_though_ignored(self) -> list[str]:
         """Files that the project's repository tracks although its ignore rules match them."""
         args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
-        result = await git(args, self._worktree, env={"GIT_LITERAL_PATHSPECS": "1"})
+        result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
         return [name for name in names(result.stdout) if _is_utf8(name)] if result.ok else []
 
     async def update(self, paths: Iterable[str], lock: int | None) -> None:
@@ -176,7 +181,7 @@ class Repository:
 
     async def _options_for_first_update(self) -> Sequence[str]:
         """Writes all contents into one pack, seven times faster than loose objects. Older git would make a pack for each."""
-        version = await git(["version"], self._worktree)
+        version = await self._project.run("version")
         numbers = [int(number) for number in re.findall(r"\d+", version.text)[:2]]
         return ("-c", "core.bigFileThreshold=1") if numbers >= [2, 37] else ()
 
@@ -255,7 +260,7 @@ class Repository:
         alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(source / "objects")}
         args = ["pack-objects", "-q", "--revs", "--delta-base-offset", str(self.git_dir / "objects" / "pack" / "pack")]
         lines = "".join(f"{tree}\n" for tree in wanted).encode()
-        await self._git(args, stdin=lines, env=alternates, timeout=_LONG_TIMEOUT_SECONDS)
+        await self._git(args, stdin=lines, env=alternates, timeout=_LONG_TIMEOUT_SECONDS, seen=[source])
         for tree in wanted:
             self.keep(tree)
 
@@ -313,6 +318,10 @@ class Repository:
                 ref.unlink()
                 self._kept.pop(ref.name, None)
 
+    def _own_git(self) -> Git:
+        """It sees the checkout, and this repository in place of the project's. Raises OSError."""
+        return replace(self._project, besides=(HeldDirectory(self.git_dir),), repository=None)
+
     async def _git(
         self,
         args: Sequence[str],
@@ -322,10 +331,16 @@ class Repository:
         env: Mapping[str, str] = {},
         options: Sequence[str] = (),
         timeout: float = _TIMEOUT_SECONDS,
+        seen: Sequence[Path] = (),
     ) -> GitResult:
-        result = await git(
-            [*self._options, *options, *args],
-            self._worktree,
+        try:
+            git = self._own_git().seeing(*seen)
+        except OSError as error:
+            raise SnapshotFailed(f"git {args[0]}: {error}") from error
+        result = await git.run(
+            *self._options,
+            *options,
+            *args,
             env={**self._environment, **env},
             stdin=stdin,
             timeout=timeout,

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, assert_never
 
+from app.sandbox.git import Git
 from app.schema.session import FileDiff
 from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
 from app.snapshot.errors import SnapshotFailed
@@ -77,22 +78,22 @@ class Snapshots:
     def __init__(
         self,
         git_dir: Path,
-        worktree: Path,
+        project: Git,
         directory: Path,
         exclude: Sequence[Path] = (),
         *,
         max_bytes: int | None = None,
         locks: Locks | None = None,
     ) -> None:
-        """`directory`, in `worktree`, is what snapshots cover; `exclude` holds directories that they leave out.
-        `max_bytes`: what all snapshots may take. `locks`: the database's."""
+        """`project`: git in the checkout. `directory`, which lies there, is what snapshots cover; `exclude`: directories they
+        leave out. `max_bytes`: what all snapshots may take. `locks`: the database's."""
         self._quota = SnapshotQuota(max_bytes)
         git_dir = git_dir.absolute()
-        self._worktree = worktree.resolve()
+        self._worktree = project.directory.real
         self._directory = directory.resolve()
         excluded = [_relative(path.resolve(), self._worktree) for path in exclude]
         scope = _relative(self._directory, self._worktree) or ""
-        self._repository = Repository(git_dir, self._worktree, scope, filter(None, excluded))
+        self._repository = Repository(git_dir, project, self._worktree, scope, filter(None, excluded))
         self._lock = repository_lock(git_dir, locks)
         self._locks = locks or ProcessLocks()
         self._known: _IndexState | None = None

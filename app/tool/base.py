@@ -10,9 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel, RootModel
 
 from app.permission.rules import Subject
-from app.sandbox.scope import DEFAULTS, SandboxWorkspace
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.agent import Agent
-from app.schema.config import SandboxConfig
 from app.schema.file import FileContent
 from app.schema.model import Model
 from app.schema.question import Answer, QuestionInfo
@@ -94,7 +93,7 @@ class ToolHost(Protocol):
 class ToolContext:
     """The facts of one call. An abort cancels the tool's task: clean up in `finally` and let CancelledError through.
 
-    `directory` is the session's directory, to which paths are relative; `worktree` is the root of the checkout (`/` outside git).
+    `sandbox_workspace`: the session's directory, to which paths are relative, and the root of the checkout, as they were opened.
     `bypass_agent_check`: the user named the subagent. `bypass_directory_check`: the user named the file.
     """
 
@@ -103,16 +102,19 @@ class ToolContext:
     call_id: str
     agent: Agent
     model: Model
-    directory: Path
-    worktree: Path
+    sandbox_workspace: SandboxWorkspace
     host: ToolHost
-    sandbox: SandboxConfig = DEFAULTS
     bypass_agent_check: bool = False
     bypass_directory_check: bool = False
 
     @property
-    def sandbox_workspace(self) -> SandboxWorkspace:
-        return SandboxWorkspace(self.directory, self.worktree, self.sandbox)
+    def directory(self) -> Path:
+        return self.sandbox_workspace.directory
+
+    @property
+    def worktree(self) -> Path:
+        """`/` outside git."""
+        return self.sandbox_workspace.worktree
 
 
 class ToolError(Exception):

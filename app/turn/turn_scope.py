@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Any
 
 from app.context.instruction_pages import InstructionPages
@@ -80,10 +79,8 @@ class CallContexts:
             call_id=part.call_id,
             agent=caller.agent,
             model=self.model,
-            directory=Path(caller.instance.location.directory),
-            worktree=Path(caller.instance.location.worktree),
+            sandbox_workspace=caller.instance.sandbox_workspace,
             host=CallHost(self.services, caller, calls, part),
-            sandbox=caller.instance.config.sandbox,
             bypass_agent_check=self.bypass_agent_check,
         )
 

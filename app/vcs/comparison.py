@@ -8,20 +8,22 @@ import ast
 import asyncio
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from app.browse.status import MAX_UNTRACKED, GitChange, parse_changes
 from app.project.discovery import branch
 from app.project.location import Location
+from app.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
 from app.schema.errors import TooLarge
 from app.schema.vcs import VcsFileDiff, VcsFileStatus
+from app.tool.files.beneath import open_file
 from app.tool.files.text_file import json_text
 from app.util.dataclass import dataclass
-from app.util.git import TOO_MUCH_OUTPUT, GitResult, git, git_at_most, without_filters
 from app.vcs.default_branch import default_branch
 from app.vcs.errors import GitFailed
 
@@ -45,6 +47,12 @@ _DIFF = (
     *("--ignore-submodules=dirty", "--src-prefix=a/", "--dst-prefix=b/"),
 )
 _NOT_ALL_REFRESHED = 1
+_MAX_INDEX_BYTES = 1_000_000_000
+_EMPTY_BLOB = {
+    40: b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    64: b"473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+}
+"""By the length of a repository's object names."""
 _CHUNK = b"diff --git "
 _RULE = "=" * 67
 
@@ -53,7 +61,7 @@ _RULE = "=" * 67
 class _Comparison:
     """`scope`: the directory from the top of the checkout on, empty for all of it. `env` names the copied index."""
 
-    checkout: Path
+    git: Git
     scope: Sequence[str]
     env: dict[str, str]
 
@@ -70,7 +78,7 @@ class _Comparison:
 
     async def _diff(self, base: str, options: Sequence[str], max_bytes: int) -> GitResult:
         args = [*_OPTIONS, *_DIFF, *options, base, "--", *self.scope]
-        result = await git_at_most(max_bytes, args, self.checkout, env=self.env)
+        result = await self.git.run(*args, env=self.env, max_bytes=max_bytes)
         if not result.ok and result.code != TOO_MUCH_OUTPUT:
             raise GitFailed("git diff-index", result.stderr)
         return result
@@ -78,22 +86,21 @@ class _Comparison:
 
 async def changed_files(location: Location) -> list[VcsFileStatus]:
     """Since HEAD, by path."""
-    if not location.is_git:
+    if location.git is None:
         return []
-    async with _comparing(location) as comparison:
-        changes = await comparison.changes(await _head(comparison.checkout))
+    base = await _head(location.git)
+    async with _comparing(location, location.git, base) as comparison:
+        changes = await comparison.changes(base)
     return [VcsFileStatus(**_facts(change)) for change in changes]
 
 
 async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> list[VcsFileDiff]:
     """The same with a patch for each file; with `branch` since the directory's branch left the default branch."""
-    if not location.is_git:
+    git = location.git
+    base = await (_head(git) if mode == "git" else _fork_point(git)) if git else None
+    if git is None or base is None:
         return []
-    checkout = Path(location.worktree)
-    base = await (_head(checkout) if mode == "git" else _fork_point(checkout))
-    if base is None:
-        return []
-    async with _comparing(location) as comparison:
+    async with _comparing(location, git, base) as comparison:
         changes = await comparison.changes(base)
         patches = await comparison.patches(base, f"--unified={min(context, WHOLE_FILE)}")
     return await asyncio.to_thread(_with_patches, changes, patches)
@@ -101,39 +108,40 @@ async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> li
 
 async def raw_patch(location: Location) -> bytes:
     """Since HEAD, as `git apply` takes it, binaries too. Raises TooLarge."""
-    if not location.is_git:
+    if location.git is None:
         return b""
-    async with _comparing(location) as comparison:
-        result = await comparison.patches(await _head(comparison.checkout), "--binary")
+    base = await _head(location.git)
+    async with _comparing(location, location.git, base) as comparison:
+        result = await comparison.patches(base, "--binary")
     if len(result.stdout) > MAX_PATCH_BYTES:
         raise TooLarge(f"The patch of all changes has more than {MAX_PATCH_BYTES} bytes. Name a directory further down.")
     return result.stdout
 
 
-async def _head(checkout: Path) -> str:
+async def _head(git: Git) -> str:
     """The commit, or the empty tree before the first one."""
-    head = await git(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], checkout)
-    return head.text if head.ok else (await git(["hash-object", "-t", "tree", "--stdin"], checkout)).text
+    head = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    return head.text if head.ok else (await git.run("hash-object", "-t", "tree", "--stdin")).text
 
 
-async def _fork_point(checkout: Path) -> str | None:
+async def _fork_point(git: Git) -> str | None:
     """None on the default branch itself, and where there is none or nothing is in common."""
-    default, current = await asyncio.gather(default_branch(checkout), branch(checkout))
+    default, current = await asyncio.gather(default_branch(git), branch(git))
     if default is None or default.name == current:
         return None
-    result = await git(["merge-base", "HEAD", default.ref], checkout)
+    result = await git.run("merge-base", "HEAD", default.ref)
     return result.text if result.ok else None
 
 
 @asynccontextmanager
-async def _comparing(location: Location) -> AsyncIterator[_Comparison]:
-    checkout, scope = Path(location.worktree), _scope(location)
+async def _comparing(location: Location, git: Git, base: str) -> AsyncIterator[_Comparison]:
+    scope = _scope(location)
     with tempfile.TemporaryDirectory(prefix="opensession-index-") as folder:
         index = Path(folder) / "index"
-        await asyncio.to_thread(_copy, checkout / (await _git_path(checkout, "index")), index)
-        env = {**await without_filters(checkout), "GIT_INDEX_FILE": str(index)}
-        await _add_untracked(checkout, scope, env)
-        yield _Comparison(checkout, scope, env)
+        own, env = git.seeing(Path(folder)), await git.without_filters()
+        await asyncio.to_thread(_copy_index, git, index)
+        await _add_untracked(own, scope, {**env, "GIT_INDEX_FILE": str(index)}, _EMPTY_BLOB[len(base)])
+        yield _Comparison(own, scope, {**env, "GIT_INDEX_FILE": str(index)})
 
 
 def _scope(location: Location) -> list[str]:
@@ -141,24 +149,26 @@ def _scope(location: Location) -> list[str]:
     return [] if below == os.curdir else [below]
 
 
-async def _git_path(checkout: Path, name: str) -> str:
-    return os.fsdecode((await git(["rev-parse", "--git-path", name], checkout)).stdout.rstrip(b"\n"))
-
-
-def _copy(source: Path, target: Path) -> None:
+def _copy_index(git: Git, target: Path) -> None:
     """With its time, by which git knows of which entries it cannot trust the files' times. There is none before the first add."""
-    if source.exists():
-        shutil.copy2(source, target)
+    assert git.repository is not None
+    with suppress(FileNotFoundError):
+        descriptor = open_file(git.repository.git_dir / "index")
+        with os.fdopen(descriptor, "rb") as source, target.open("wb") as copy:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_INDEX_BYTES:
+                raise GitFailed("git diff-index", f"the index is no regular file of at most {_MAX_INDEX_BYTES} bytes")
+            shutil.copyfileobj(source, copy)
+        os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-async def _add_untracked(checkout: Path, scope: Sequence[str], env: dict[str, str]) -> None:
-    listed = await git([*_OPTIONS, "ls-files", "--others", "--exclude-standard", "-z", "--", *scope], checkout, env=env)
+async def _add_untracked(git: Git, scope: Sequence[str], env: dict[str, str], empty: bytes) -> None:
+    listed = await git.run(*_OPTIONS, "ls-files", "--others", "--exclude-standard", "-z", "--", *scope, env=env)
     # A name that ends with `/` is a repository of its own.
     names = [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")]
-    empty = (await git(["hash-object", "-t", "blob", "--stdin"], checkout)).stdout.strip()
     lines = b"".join(b"100644 %b\t%b\0" % (empty, name) for name in names[:MAX_UNTRACKED])
     args = [*_OPTIONS, "update-index", "-q", "--unmerged", "--refresh", "--replace", "-z", "--index-info"]
-    added = await git(args, checkout, env=env, stdin=lines)
+    added = await git.run(*args, env=env, stdin=lines)
     if added.code not in (0, _NOT_ALL_REFRESHED):
         raise GitFailed("git update-index", added.stderr)
 

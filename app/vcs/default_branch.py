@@ -1,9 +1,7 @@
 """The branch that others start from: what the remote calls its own, else what such a branch is usually called."""
 
-from pathlib import Path
-
+from app.sandbox.git import Git
 from app.util.dataclass import dataclass
-from app.util.git import git
 
 _REMOTES = ("origin", "upstream")
 _USUAL = ("main", "master")
@@ -17,14 +15,14 @@ class DefaultBranch:
     ref: str
 
 
-async def default_branch(checkout: Path) -> DefaultBranch | None:
+async def default_branch(git: Git) -> DefaultBranch | None:
     """None if no remote names one and there is none of the usual names, as before the first commit."""
-    return await _of_remote(checkout) or await _of_usual_name(checkout)
+    return await _of_remote(git) or await _of_usual_name(git)
 
 
-async def _of_remote(checkout: Path) -> DefaultBranch | None:
+async def _of_remote(git: Git) -> DefaultBranch | None:
     heads = {remote: f"refs/remotes/{remote}/HEAD" for remote in _REMOTES}
-    listed = (await git(["for-each-ref", "--format=%(refname) %(symref)", *heads.values()], checkout)).text
+    listed = (await git.run("for-each-ref", "--format=%(refname) %(symref)", *heads.values())).text
     targets = dict(line.partition(" ")[::2] for line in listed.splitlines())
     for remote, head in heads.items():
         prefix = f"refs/remotes/{remote}/"
@@ -33,9 +31,9 @@ async def _of_remote(checkout: Path) -> DefaultBranch | None:
     return None
 
 
-async def _of_usual_name(checkout: Path) -> DefaultBranch | None:
-    configured = (await git(["config", "--get", "init.defaultBranch"], checkout)).text
+async def _of_usual_name(git: Git) -> DefaultBranch | None:
+    configured = (await git.run("config", "--get", "init.defaultBranch")).text
     names = [name for name in (configured, *_USUAL) if name]
     refs = {name: f"refs/heads/{name}" for name in names}
-    present = (await git(["for-each-ref", "--format=%(refname)", *refs.values()], checkout)).text.splitlines()
+    present = (await git.run("for-each-ref", "--format=%(refname)", *refs.values())).text.splitlines()
     return next((DefaultBranch(name, ref) for name, ref in refs.items() if ref in present), None)

@@ -17,12 +17,14 @@ from pathlib import Path
 
 from app.browse.reach import AllowedPaths
 from app.runs.busy_directories import BusyDirectories
+from app.sandbox.git import Git
+from app.sandbox.sandbox import Sandbox
 from app.tool.base import ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import folder_of, open_file
 from app.tool.files.locks import FileLocks
 from app.util.dataclass import dataclass
-from app.util.git import git
+from app.util.held_directory import HeldDirectory
 from app.vcs.errors import PatchRefused
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024
@@ -43,9 +45,10 @@ _FileStates = Mapping[str, _FileState]
 
 
 class Patching:
-    def __init__(self, busy: BusyDirectories, locks: FileLocks) -> None:
+    def __init__(self, busy: BusyDirectories, locks: FileLocks, sandbox: Sandbox) -> None:
         self._busy = busy
         self._locks = locks
+        self._sandbox = sandbox
 
     async def apply(self, allowed: AllowedPaths, patch: str) -> None:
         """Names in the patch are from the top of the checkout on. Raises PatchRefused, DirectoryBusy."""
@@ -56,7 +59,7 @@ class Patching:
         names = [name for name in _candidates(data) if _is_below(name, allowed)]
         async with self._locks.hold_all(checkout / name for name in names):
             before = await asyncio.to_thread(_read, checkout, names)
-            after = await _applied(before, data)
+            after = await _applied(self._sandbox, before, data)
             changed = _changed(before, after)
             _require_touchable(changed, names, allowed)
             await text_file.finish_in_thread(_write, checkout, changed, before, after)
@@ -127,12 +130,13 @@ def _state(path: Path, root: Path, max_bytes: int = MAX_TOUCHED_BYTES) -> _FileS
     return _FileState(data, bool(status.st_mode & stat.S_IXUSR))
 
 
-async def _applied(files: _FileStates, patch: bytes) -> dict[str, _FileState]:
+async def _applied(sandbox: Sandbox, files: _FileStates, patch: bytes) -> dict[str, _FileState]:
     """What becomes of the files. Raises PatchRefused."""
     with tempfile.TemporaryDirectory(prefix="opensession-patch-") as folder:
         await asyncio.to_thread(_put, Path(folder), files)
         env = {**_WITHOUT_CONFIGURATION, "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)}
-        result = await git(["apply", "--whitespace=nowarn"], Path(folder), env=env, stdin=patch)
+        git = Git(sandbox, HeldDirectory(Path(folder)))
+        result = await git.run("apply", "--whitespace=nowarn", env=env, stdin=patch)
         if not result.ok:
             raise PatchRefused(f"The patch can't be applied: {result.stderr}")
         return await asyncio.to_thread(lambda: dict(_taken(Path(folder))))

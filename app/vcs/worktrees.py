@@ -14,13 +14,13 @@ from app.project.location import Location
 from app.project.registry import Projects
 from app.runs.busy_directories import BusyDirectories
 from app.runs.disposal import Disposal
+from app.sandbox.git import NOT_STARTED, Git, GitResult
 from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
 from app.schema.worktree import CreatedWorktree, WorktreeCreateInput
 from app.session import slug
 from app.session.session_tasks import SessionTasks
 from app.storage.locks import Locks
 from app.util.dataclass import dataclass
-from app.util.git import GitResult
 from app.vcs import worktree_git
 from app.vcs.default_branch import default_branch
 from app.vcs.errors import WorktreeNameTaken, WorktreeNotCreated, WorktreeNotGit, WorktreeNotRemoved, WorktreeNotReset
@@ -59,62 +59,65 @@ class Worktrees:
 
     async def create(self, location: Location, wanted: WorktreeCreateInput) -> CreatedWorktree:
         """Raises WorktreeNotGit, WorktreeNotCreated, WorktreeNameTaken."""
-        if not location.is_git:
+        git = location.git
+        if git is None:
             raise WorktreeNotGit("A worktree is made of a git repository: make the directory one by `git init`")
-        checkout = Path(location.worktree)
         async with self.locks.lock(f"worktrees {location.project_id}"):
-            directory = await self._free_directory(location, wanted.name or "")
-            directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._places.add(directory, self._places.origin(str(checkout)) or os.path.realpath(checkout))  # noqa: ASYNC240
-            added = await worktree_git.add(checkout, directory)
+            directory = await self._free_directory(location, git, wanted.name or "")
+            directory.mkdir(parents=True, mode=0o700)
+            self._places.add(directory, self._places.origin(location.worktree) or os.path.realpath(location.worktree))  # noqa: ASYNC240
+            added = await worktree_git.add(git, directory)
             if not added.ok:
                 self._places.remove(directory)
                 raise WorktreeNotCreated(added.stderr)
             await self._services.projects.add_checkout(location.project_id, str(directory))
-        self._services.tasks.start(str(directory), "worktree", self._prepare(location, directory, wanted.start_command))
+        self._services.tasks.start(str(directory), "worktree", self._prepare(location, git, directory, wanted.start_command))
         return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
 
     async def reset(self, location: Location, directory: str, may_enter: MayEnter) -> None:
         """To the default branch's commit, with nothing besides. Raises WorktreeNotReset, DirectoryBusy."""
         worktree = self._own(location, directory, may_enter)
-        if worktree is None or worktree not in await worktree_git.listed(Path(location.worktree)):
+        git = worktree_git.of_worktree(location.git, worktree) if location.git and worktree else None
+        if worktree is None or git is None:
             raise WorktreeNotReset(f"{directory} is no worktree that this server made of this project")
-        default = await default_branch(Path(location.worktree))
+        default = await default_branch(git)
         if default is None:
             raise WorktreeNotReset("The repository has no default branch: no remote names one, and there is no main or master")
         await self._services.busy.require_idle(str(worktree))
         await self._services.tasks.cancel(str(worktree))
-        for done in (await worktree_git.reset(worktree, default.ref), await worktree_git.clean(worktree)):
+        for done in (await worktree_git.reset(git, default.ref), await worktree_git.clean(git)):
             if not done.ok:
                 raise WorktreeNotReset(done.stderr)
         self._services.tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
 
     async def remove(self, location: Location, directory: str, may_enter: MayEnter) -> None:
         """With its branch; one that is gone already is removed. Raises WorktreeNotRemoved, DirectoryBusy."""
-        worktree, listed = self._own(location, directory, may_enter), await worktree_git.listed(Path(location.worktree))
-        if worktree is None or (worktree not in listed and worktree.exists()):
+        worktree, git = self._own(location, directory, may_enter), location.git
+        if worktree is None or git is None or (worktree.exists() and worktree_git.of_worktree(git, worktree) is None):
             raise WorktreeNotRemoved(
                 f"{directory} is no worktree that this server made of this project: use `git worktree remove`"
             )
         await self._services.busy.require_idle(str(worktree))
-        origin = self._places.origin(str(worktree)) or str(listed[0])
+        origin = self._places.origin(str(worktree)) or os.path.realpath(location.worktree)  # noqa: ASYNC240
         self._places.forget(worktree)  # no turn begins there from now on
         try:
-            await self._remove(location, listed[0], worktree)
+            await self._remove(location, git, worktree)
         except BaseException:
             if worktree.exists():
                 self._places.add(worktree, origin)
             raise
 
-    async def _remove(self, location: Location, checkout: Path, worktree: Path) -> None:
+    async def _remove(self, location: Location, git: Git, worktree: Path) -> None:
         """Raises WorktreeNotRemoved, StorageError."""
         await self._services.tasks.cancel(str(worktree))
         await self._services.disposal.directory(str(worktree))
         async with self.locks.lock(f"worktrees {location.project_id}"):
-            removed = await worktree_git.remove(checkout, worktree)
-            if not removed.ok and await asyncio.to_thread(worktree.exists):
-                raise WorktreeNotRemoved(removed.stderr)
+            try:
+                await asyncio.to_thread(worktree_git.forget, git, worktree)
+            except OSError as error:
+                raise WorktreeNotRemoved(f"{worktree} is not removed: {error.strerror}") from error
             await asyncio.to_thread(self._places.remove, worktree)
+            await worktree_git.remove_branch(git, worktree)
             await self._services.projects.remove_checkout(location.project_id, str(worktree))
 
     def _own(self, location: Location, directory: str, may_enter: MayEnter) -> Path | None:
@@ -128,18 +131,19 @@ class Worktrees:
         is_nobodys = self._places.origin(str(place)) is None and not place.exists()
         return place if is_nobodys or may_enter(str(place)) else None
 
-    async def _free_directory(self, location: Location, name: str) -> Path:
+    async def _free_directory(self, location: Location, git: Git, name: str) -> Path:
         wanted = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
-        folder, checkout = self._places.of_project(location.project_id), Path(location.worktree)
+        folder = self._places.of_project(location.project_id)
         for number in range(_TRIES):
             words = [wanted, slug.make()] if wanted and number else [wanted or slug.make()]
             directory = folder / "-".join(words)
-            if await worktree_git.is_free(checkout, directory):
+            if await worktree_git.is_free(git, directory):
                 return directory
         raise WorktreeNameTaken("No name is free for the worktree: choose another one")
 
-    async def _prepare(self, location: Location, directory: Path, command: str | None) -> None:
-        filled = await worktree_git.reset(directory)
+    async def _prepare(self, location: Location, git: Git, directory: Path, command: str | None) -> None:
+        own = worktree_git.of_worktree(git, directory)
+        filled = await worktree_git.reset(own) if own else GitResult(NOT_STARTED, b"", "it was changed meanwhile")
         if filled.ok:
             ready = WorktreeName(name=directory.name, branch=worktree_git.branch_of(directory))
             await self._services.announce(str(directory), EventWorktreeReady(properties=ready))

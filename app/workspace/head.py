@@ -1,20 +1,22 @@
 """The checked-out branch of a directory, read again only after git has changed the files that define it."""
 
 import asyncio
-from pathlib import Path
 
 from app.config.watch import ConfigWatch, changed
 from app.project.discovery import branch
+from app.sandbox.git import Git
 
 _KEPT_ELSEWHERE = ".invalid"
 """The branch name in `HEAD` if git stores references as reftables."""
 
 
 class Head:
-    """`git_dir`: the checkout's git directory; in a linked worktree it is not the repository's."""
+    """Read in the checkout's git directory, which in a linked worktree is not the repository's."""
 
-    def __init__(self, checkout: Path, git_dir: Path) -> None:
-        self._checkout = checkout
+    def __init__(self, git: Git) -> None:
+        assert git.repository is not None
+        self._git = git
+        git_dir = git.repository.git_dir
         self._file = git_dir / "HEAD"
         self._tables = git_dir / "reftable" / "tables.list"
         self._seen: ConfigWatch | None = None
@@ -38,7 +40,7 @@ class Head:
             name = _branch_in(self._file.read_text("utf-8", "replace"))
         except OSError:
             return ""
-        return name if name != _KEPT_ELSEWHERE else await branch(self._checkout) or ""
+        return name if name != _KEPT_ELSEWHERE else await branch(self._git) or ""
 
 
 def _branch_in(head: str) -> str:

@@ -74,6 +74,8 @@ class Instance:
     extensions: InstanceExtensions
     resources: Resources
     """Of the providers and MCP servers: whoever works with the instance for longer than a request has them in use."""
+    sandbox_workspace: SandboxWorkspace
+    """What programs that work for it see."""
     trees: Trees | None = None
     """None outside git or with `snapshot: false`."""
     snapshots: Snapshots | None = None
@@ -88,11 +90,3 @@ class Instance:
 
     def hides(self, path: Path | str) -> bool:
         return self.may_read is not None and not self.may_read(os.path.realpath(path))
-
-    @property
-    def sandbox_workspace(self) -> SandboxWorkspace:
-        return sandbox_workspace(self.location, self.config)
-
-
-def sandbox_workspace(location: Location, config: Config) -> SandboxWorkspace:
-    return SandboxWorkspace(Path(location.directory), Path(location.worktree), config.sandbox)

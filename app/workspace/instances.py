@@ -20,8 +20,9 @@ from app.provider.models.assembly import ProviderSettings, assemble
 from app.provider.models.catalogue import Known
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
-from app.sandbox.scope import SandboxWorkspace
+from app.sandbox.scope import NO_WALLS, SandboxWorkspace, Walls
 from app.schema.config import Config
+from app.schema.errors import DirectoryForbidden
 from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
@@ -32,7 +33,7 @@ from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.principal import Principal
 from app.util.dataclass import dataclass
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, sandbox_workspace
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
 from app.workspace.resources import Resources
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
@@ -113,7 +114,18 @@ class Instances:
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
         """As configuration and keys are now, those of the user `owner`. Raises what Workspaces.get and Workspace.config raise."""
         cached = await self._get(directory)
-        return self._owned(cached, await self._models.accounts.for_user(owner)) if owner else cached.instance
+        if not owner:
+            return cached.instance
+        account = await self._models.accounts.for_user(owner)
+        self._require_admitted(account.principal, cached.instance)
+        return self._owned(cached, account)
+
+    def _require_admitted(self, principal: Principal, instance: Instance) -> None:
+        """A directory may be another one than when the request, or the queued prompt, named it."""
+        *_, real = (one.real for one in instance.sandbox_workspace.held[:2])
+        if not self.workspaces.admits(principal, str(real)):
+            directory = instance.location.directory
+            raise DirectoryForbidden(f"{directory} is not a directory that you may work in.", directory=directory)
 
     async def _get(self, directory: str | None) -> _CachedInstance:
         workspace = await self.workspaces.get(directory)
@@ -141,13 +153,20 @@ class Instances:
         connected = assemble(self._models.known, settings, environ if shared else {}, auth)
         providers = Providers(connected, scripted=self._models.scripted, account=account, observer=self._models.observer)
         base.resources.add(providers)
-        may_read = None if account.principal.may_see_all else self._walls(account.principal)
-        return replace(base, models=InstanceModels(connected, self._models.known, providers), may_read=may_read)
+        models = InstanceModels(connected, self._models.known, providers)
+        if account.principal.may_see_all:
+            return replace(base, models=models, sandbox_workspace=replace(base.sandbox_workspace, walls=NO_WALLS))
+        walls = self._walls(account.principal)
+        return replace(base, models=models, may_read=walls.admits, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
 
-    def _walls(self, principal: Principal) -> Callable[[str], bool]:
+    def _walls(self, principal: Principal) -> Walls:
         """A kept output of a tool has a name that cannot be guessed; the directory of all of them is not listed."""
         outputs = os.path.realpath(self._tool_output_dir)
-        return lambda real: self.workspaces.admits(principal, real) or os.path.dirname(real) == outputs  # noqa: PTH120
+
+        def admits(real: str) -> bool:
+            return self.workspaces.admits(principal, real) or os.path.dirname(real) == outputs  # noqa: PTH120
+
+        return Walls(lambda: self.workspaces.roots_kept_from(principal), admits)
 
     async def close(self) -> None:
         await asyncio.gather(*(self.close_one(directory) for directory in [*self._cached]))
@@ -206,7 +225,7 @@ class Instances:
         connected = assemble(self._models.known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
         providers = Providers(connected, scripted=self._models.scripted, observer=self._models.observer)
-        mcp = await self._mcp(sandbox_workspace(workspace.location, config), config)
+        mcp = await self._mcp(workspace.sandboxed(config), config)
         snapshots = workspace.snapshots(config)
         return Instance(
             location=workspace.location,
@@ -216,6 +235,7 @@ class Instances:
             models=InstanceModels(connected, self._models.known, providers),
             extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
             resources=Resources(providers, mcp, self._closing),
+            sandbox_workspace=workspace.sandboxed(config),
             trees=SnapshotTrees(snapshots) if snapshots else None,
             snapshots=snapshots,
         )

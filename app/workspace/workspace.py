@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,15 @@ from app.config.patch import patch
 from app.config.well_known import OrganisationConfig, Organisations
 from app.project.discovery import ProjectInfo
 from app.project.location import Location
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxWorkspace, Walls
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage.directory_state import DirectoryStates
 from app.storage.locks import Locks
 from app.util.dataclass import dataclass
+from app.util.held_directory import DirectoryReplaced, HeldDirectory
 from app.workspace.head import Head
 
 CONFIGURATION = "configuration"
@@ -36,22 +38,38 @@ class WorkspaceSettings:
     snapshot_bytes: int
     locks: Locks
     states: DirectoryStates
+    sandbox: Sandbox
     trusts_projects: Callable[[], bool] = lambda: True
     """False on a server with users: who writes a project's configuration is not who runs the server."""
 
 
 class Workspace:
-    def __init__(self, settings: WorkspaceSettings, directory: str, found: ProjectInfo) -> None:
+    """`walls`: what its programs do not reach, whoever's they are."""
+
+    def __init__(self, settings: WorkspaceSettings, directory: HeldDirectory, found: ProjectInfo, walls: Walls) -> None:
+        """Raises DirectoryReplaced if the checkout does not hold the directory any more."""
         self._settings = settings
         self.found = found
-        self.location = Location(directory, found.id, str(found.checkout), found.vcs == "git")
-        self.head = Head(found.checkout, found.git_dir) if found.git_dir else None
+        self.location = Location(str(directory.path), found.id, str(found.checkout), found.vcs == "git", found.git)
+        self.held = (found.git.directory, directory, *found.git.besides) if found.git else (directory,)
+        if not directory.real.is_relative_to(self.held[0].real):
+            raise DirectoryReplaced(directory.path)
+        self.walls = walls
+        self.head = Head(found.git) if found.git else None
         self._snapshots: Snapshots | None = None
         self._config: LoadedConfig | None = None
         self._organisation: OrganisationConfig | None = None
         self._logged_error: str | None = None
         self._loading = asyncio.Lock()
         self.last_used = time.monotonic()
+
+    def is_in_place(self) -> bool:
+        """Whether its directories are those that were opened."""
+        return all(one.is_in_place() for one in self.held)
+
+    def sandboxed(self, config: Config) -> SandboxWorkspace:
+        location = self.location
+        return SandboxWorkspace(Path(location.directory), Path(location.worktree), config.sandbox, self.held, self.walls)
 
     @property
     def flags(self) -> Flags:
@@ -80,12 +98,12 @@ class Workspace:
 
     def snapshots(self, config: Config) -> Snapshots | None:
         """None outside git, or if the configuration disables snapshots."""
-        if not self.location.is_git or config.snapshot is False:
+        if self.location.git is None or config.snapshot is False:
             return None
         if self._snapshots is None:
             self._snapshots = Snapshots(
                 snapshot_dir(self._settings.data_dir, self.location.project_id, self.found.checkout),
-                self.found.checkout,
+                self.location.git,
                 Path(self.location.directory),
                 [self._settings.data_dir],
                 max_bytes=self._settings.snapshot_bytes,
@@ -120,7 +138,3 @@ class Workspace:
             keys = ", ".join(loaded.unused)
             log.info("the configuration of %s has keys that change nothing here: %s", self.location.directory, keys)
         return loaded
-
-
-def is_directory(path: str) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112  returns False for a path with NUL

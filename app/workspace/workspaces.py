@@ -8,9 +8,11 @@ from pathlib import Path
 
 from app.project.discovery import discover
 from app.project.registry import Projects
+from app.sandbox.scope import Walls
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.users.principal import Principal, is_within, may_enter, roots_of
-from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
+from app.util.held_directory import HeldDirectory
+from app.workspace.workspace import Workspace, WorkspaceSettings
 from app.workspace.worktree_places import WorktreePlaces
 
 
@@ -40,7 +42,9 @@ class Workspaces:
     async def get(self, directory: str | None = None) -> Workspace:
         """Raises BadRequest if it is not a directory, DirectoryForbidden outside the roots."""
         path = _normal(directory) if directory else self.home
-        workspace = self._open.get(path) or await self._open_once(path)
+        workspace = self._open.get(path)
+        if workspace is None or not workspace.is_in_place():
+            workspace = await self._open_once(path)
         workspace.last_used = time.monotonic()
         return workspace
 
@@ -53,6 +57,26 @@ class Workspaces:
     def admits(self, principal: Principal, real: str) -> bool:
         """The same for one of several users."""
         return may_enter(principal, self.worktree_places.origin(real) or real, self.roots, self._user_roots())
+
+    def roots_kept_from(self, principal: Principal) -> list[str]:
+        """The roots of other users that a member may not work in."""
+        return [root for root in self._user_roots() if not self.admits(principal, root)]
+
+    def walls_of(self, real: str) -> Walls:
+        """What all who work in a directory share: on a server with users its programs see nothing of another user's roots."""
+        place = self.worktree_places.origin(real) or real
+
+        def hidden() -> list[str]:
+            return [root for root in self._user_roots() if not is_within(place, [root])]
+
+        def admits(path: str) -> bool:
+            if self._settings.trusts_projects():
+                return True
+            own = [root for root in (*self.roots, *self._user_roots()) if is_within(place, [root])]
+            named = self.worktree_places.origin(path) or path
+            return is_within(named, own) and not is_within(named, hidden())
+
+        return Walls(hidden, admits)
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:
         """The principal's roots below a directory that they may not work in themselves. `real`: the directory without
@@ -93,28 +117,34 @@ class Workspaces:
         return await asyncio.shield(self._opening[path])
 
     async def _open_one(self, path: str) -> Workspace:
-        await asyncio.to_thread(self._check, path)
-        found = await discover(Path(path))
+        directory = await asyncio.to_thread(self._held, path)
+        walls = self.walls_of(str(directory.real))
+        found = await discover(directory.real, self._settings.sandbox, walls.admits)
         if path == self.home and str(found.checkout) != "/":
             self.roots.append(str(found.checkout))
-        workspace = Workspace(self._settings, path, found)
+        workspace = Workspace(self._settings, directory, found, walls)
         if workspace.head is not None:
             await workspace.head.refresh()
         await self._projects.register(workspace.location, found)
         self._open[path] = workspace
         return workspace
 
-    def _check(self, path: str) -> None:
+    def _held(self, path: str) -> HeldDirectory:
+        """Judged by where it is: what its name leads to later is not followed."""
         if "\0" in path or not os.path.isabs(path):  # noqa: PTH117
             raise BadRequest("directory must be an absolute path", ["directory"], path)
-        real = os.path.realpath(path)
-        if not self.allows(real):
+        try:
+            directory: HeldDirectory | None = HeldDirectory(Path(path))
+        except OSError:
+            directory = None
+        if not self.allows(str(directory.real) if directory else os.path.realpath(path)):
             raise DirectoryForbidden(
                 f"{path} is outside the directories that this server works in. Start it there, or name it in OPENSESSION_ROOTS.",
                 directory=path,
             )
-        if not is_directory(real):
+        if directory is None:
             raise BadRequest(f"There is no directory {path}", ["directory"], path)
+        return directory
 
 
 def _normal(directory: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from git_files import files
+from git_files import files, server_git
 from random_edits import edit, put
 from running_app import RunningApp, running_app
 
@@ -69,7 +69,7 @@ class Sequence:
         self.sessions = app.services.sessions.service
         self.reverts = Reverts(self.store)
         self.location = Location(str(root), "global", str(root), is_git=True)
-        self.snapshots = Snapshots(snapshot_dir(app.data_dir, "global", root), root, root)
+        self.snapshots = Snapshots(snapshot_dir(app.data_dir, "global", root), server_git(root), root)
         self.session = ""
         self.steps: list[Step] = []
         self.standing: Standing | None = None

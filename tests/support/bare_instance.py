@@ -32,4 +32,5 @@ def bare_instance(directory: str) -> Instance:
         models=InstanceModels({}, KnownCatalogue(), providers),
         extensions=InstanceExtensions(mcp),
         resources=Resources(providers, mcp, TaskSet()),
+        sandbox_workspace=SandboxWorkspace(Path(directory), Path("/")),
     )

@@ -5,6 +5,10 @@ import stat
 import subprocess
 from pathlib import Path
 
+from app.sandbox.git import Git, git_of
+from app.sandbox.git_repository import find_repository
+from app.sandbox.sandbox import OFF, Sandbox
+
 _OPTIONS = {"user.name": "Test", "user.email": "test@example.com", "commit.gpgsign": "false", "protocol.file.allow": "always"}
 
 
@@ -14,6 +18,13 @@ def git(cwd: Path, *args: str) -> str:
     options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
     result = subprocess.run(["git", *options, *args], cwd=cwd, env=env, check=True, capture_output=True, text=True)
     return result.stdout.strip()
+
+
+def server_git(checkout: Path, sandbox: Sandbox = OFF) -> Git:
+    """git as the server runs it there."""
+    found = find_repository(checkout, lambda _: True)
+    assert found is not None
+    return git_of(sandbox, found)
 
 
 def state(path: Path) -> object:

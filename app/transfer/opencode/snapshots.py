@@ -24,7 +24,7 @@ class SnapshotImport:
 
     def want(self, project_id: str, here: ProjectInfo | None, trees: set[str]) -> None:
         """`project_id` is the source's. Without a checkout here there is nothing to restore."""
-        if here is not None and here.vcs is not None and trees:
+        if here is not None and here.git is not None and trees:
             self._wanted.setdefault((project_id, here), set()).update(trees)
 
     async def run(self, report: ImportReport) -> None:
@@ -52,4 +52,5 @@ class SnapshotImport:
 
     def _snapshots(self, here: ProjectInfo) -> Snapshots:
         own = snapshot_dir(self._data_dir, here.id, here.checkout)
-        return Snapshots(own, here.checkout, here.checkout, [self._data_dir], max_bytes=self._max_bytes, locks=self._locks)
+        assert here.git is not None  # nothing else is wanted
+        return Snapshots(own, here.git, here.checkout, [self._data_dir], max_bytes=self._max_bytes, locks=self._locks)

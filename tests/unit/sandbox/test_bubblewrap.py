@@ -9,6 +9,7 @@ from app.sandbox.scope import MachineFacts, Mask, SandboxScope
 MACHINE = MachineFacts(
     bwrap="/usr/bin/bwrap",
     shell="/bin/sh",
+    stat="/usr/bin/stat",
     is_root=False,
     user_namespace=False,
     home=Path("/home/u"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from git_files import git
+from git_files import git, server_git
 
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 
@@ -29,7 +29,7 @@ class Project:
 
     def snapshots(self, directory: Path | None = None, exclude: tuple[Path, ...] = (), max_bytes: int | None = None) -> Snapshots:
         git_dir = snapshot_dir(self.data, "global", self.root)
-        return Snapshots(git_dir, self.root, directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
+        return Snapshots(git_dir, server_git(self.root), directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
 
     def relative(self, paths: list[Path]) -> set[str]:
         return {str(path.relative_to(self.root)) for path in paths}

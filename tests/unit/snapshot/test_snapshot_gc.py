@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from git_files import server_git
 from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
@@ -100,7 +101,8 @@ async def test_several_servers_collect_one_after_the_other(project: Project) -> 
     """Git fails where another git collects already."""
     project.write("a", "1")
     locks = ProcessLocks()
-    servers = [Snapshots(project.data / "shared", project.root, project.root, [project.data], locks=locks) for _ in range(3)]
+    checkout = server_git(project.root)
+    servers = [Snapshots(project.data / "shared", checkout, project.root, [project.data], locks=locks) for _ in range(3)]
     for snapshots in servers:
         await snapshots.track()
     await asyncio.gather(*(snapshots.gc() for snapshots in servers))

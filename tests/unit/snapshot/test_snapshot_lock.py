@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from git_files import server_git
 from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
@@ -72,7 +73,7 @@ async def test_servers_of_one_database_lock_by_it(project: Project) -> None:
     """Here by the locks of one process, which say that they keep servers apart."""
     shared = SharedLocks()
     name = f"snapshots {project.data / 'shared'}"
-    snapshots = Snapshots(project.data / "shared", project.root, project.root, [project.data], locks=shared)
+    snapshots = Snapshots(project.data / "shared", server_git(project.root), project.root, [project.data], locks=shared)
     async with shared.lock(name):
         taking = asyncio.create_task(snapshots.track())
         await asyncio.wait([taking], timeout=0.1)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from git_files import files, git
+from git_files import files, git, server_git
 from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
@@ -194,7 +194,7 @@ async def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
     inner.git("commit", "-qm", "first")
     outer.git("submodule", "add", "--quiet", str(inner.root), "sub")
     checkout = outer.root / "sub"
-    snapshots = Snapshots(tmp_path / "snapshots", checkout, checkout)
+    snapshots = Snapshots(tmp_path / "snapshots", server_git(checkout), checkout)
     tree = await snapshots.track()
     (checkout / "b.txt").write_text("two")
     assert await snapshots.patch(tree) == [checkout / "b.txt"]
@@ -208,7 +208,7 @@ async def test_linked_worktrees_have_snapshots_of_their_own(project: Project, sn
     project.git("commit", "-qm", "first")
     linked = project.root.parent / "linked"
     project.git("worktree", "add", "--quiet", str(linked))
-    theirs = Snapshots(project.data / "snapshot" / "linked", linked, linked)
+    theirs = Snapshots(project.data / "snapshot" / "linked", server_git(linked), linked)
     tree = await theirs.track()
     assert tree == await snapshots.track()
     (linked / "a.txt").write_text("two")

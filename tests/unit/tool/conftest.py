@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tool_host import FakeHost, MakeContext
 
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.agent import Agent
 from app.schema.model import Model, ModelApi
 from app.tool.base import ToolContext
@@ -37,11 +38,10 @@ def make_ctx(host: FakeHost, project: Path) -> MakeContext:
             "model": Model(
                 id="dummy", provider_id="test", name="Dummy", api=ModelApi(id="dummy", npm="@ai-sdk/openai-compatible")
             ),
-            "directory": project,
-            "worktree": Path("/"),
             "host": host,
         }
-        return ToolContext(**(fields | changes))
+        directory, worktree = changes.pop("directory", project), changes.pop("worktree", Path("/"))
+        return ToolContext(**(fields | {"sandbox_workspace": SandboxWorkspace(directory, worktree)} | changes))
 
     return make
 

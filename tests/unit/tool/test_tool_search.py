@@ -8,6 +8,7 @@ import pytest
 
 from app.permission.errors import PermissionRejected
 from app.sandbox.program import Program
+from app.sandbox.scope import SandboxWorkspace
 from app.tool.base import ToolContext, ToolError
 from app.tool.builtin.glob import GlobParameters, GlobTool
 from app.tool.builtin.grep import GrepParameters, GrepTool
@@ -76,7 +77,7 @@ class TestGlob:
 
     async def test_the_title_is_the_place_relative_to_the_worktree(self, ctx: ToolContext, project: Path) -> None:
         (project / "sub").mkdir()
-        checkout = replace(ctx, worktree=project)
+        checkout = replace(ctx, sandbox_workspace=SandboxWorkspace(project, project))
         assert [(await run_glob(checkout, "*", path)).title for path in (None, "sub")] == ["", "sub"]
 
     async def test_nothing_found(self, ctx: ToolContext) -> None:

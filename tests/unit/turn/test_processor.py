@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -7,6 +8,7 @@ from session_parts import PLACE, Sessions
 from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage
 from app.provider import base
 from app.provider.base import StreamEvent
+from app.sandbox.scope import SandboxWorkspace
 from app.schema.base import Wire
 from app.schema.message import AssistantMessage
 from app.schema.part import ReasoningPart, TextPart, ToolPart
@@ -59,8 +61,7 @@ class Attempt:
                 part.call_id,
                 agent(),
                 model(),
-                location.directory,
-                location.worktree,
+                SandboxWorkspace(Path(location.directory), Path(location.worktree)),
                 UnattendedHost(),  # type: ignore[arg-type]
             )
 

@@ -17,8 +17,8 @@ def made(directory: Path, *options: str) -> Path:
 
 async def head_of(directory: Path) -> Head:
     found = await discover(directory)
-    assert found.git_dir is not None
-    head = Head(found.checkout, found.git_dir)
+    assert found.git is not None
+    head = Head(found.git)
     assert await head.refresh()
     return head
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from git_files import git
+from git_files import git, server_git
 
 from app.project.discovery import OUTSIDE_GIT, ProjectInfo, branch, discover
 
@@ -86,26 +86,24 @@ async def test_without_git_on_the_machine(tmp_path: Path, monkeypatch: pytest.Mo
     root = repository(tmp_path / "repo")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert await discover(root) == OUTSIDE_GIT
-    assert await branch(root) is None
 
 
 async def test_the_repository_is_left_as_it_is(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     before = sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*"))
     await discover(root)
-    await branch(root)
+    await branch(server_git(root))
     assert sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*")) == before
 
 
 async def test_branches(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo", commits=0)
-    assert await branch(root) == "main"
+    assert await branch(server_git(root)) == "main"
     git(root, "commit", "--allow-empty", "-qm", "first")
     git(root, "checkout", "--quiet", "-b", "feature/日本")
-    assert await branch(root) == "feature/日本"
+    assert await branch(server_git(root)) == "feature/日本"
     git(root, "checkout", "--quiet", "--detach")
-    assert await branch(root) is None
-    assert await branch(tmp_path) is None
+    assert await branch(server_git(root)) is None
 
 
 async def test_a_checkout_that_the_configuration_alone_names_is_none(tmp_path: Path) -> None:

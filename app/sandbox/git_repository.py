@@ -1,0 +1,170 @@
+"""The git repository of a directory, found without git: what a project's files say of it is believed only where it holds.
+
+A command can write the checkout's `.git`, so one that leads out of the checkout is believed only where the git directory, which
+the command cannot write, names the checkout back, or lies where whoever works in the checkout may work too.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from app.util.dataclass import dataclass
+
+MAX_FILE_BYTES = 1024 * 1024
+_WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
+_INCLUDE_LINE = re.compile(r"^\s*\[\s*include", re.MULTILINE | re.IGNORECASE)
+_SMALL_FILES = (
+    *("HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow"),
+    *("info/exclude", "info/attributes", "info/grafts", "objects/info/alternates"),
+)
+_FOLDERS = ("info", "logs", "objects", "objects/info", "objects/pack", "refs", "worktrees")
+_MOST_REFERENCES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class GitRepository:
+    """Paths without symlinks. In a linked worktree `git_dir` is not the repository's `common_dir`."""
+
+    checkout: Path
+    git_dir: Path
+    common_dir: Path
+
+    @property
+    def is_linked(self) -> bool:
+        return self.git_dir != self.common_dir
+
+    @property
+    def main_checkout(self) -> Path:
+        """The parent of the common git directory, except where that is elsewhere: submodules, `--separate-git-dir`."""
+        return self.common_dir.parent if self.is_linked or self.common_dir.name == ".git" else self.checkout
+
+    @property
+    def outside(self) -> list[Path]:
+        """The git directories that do not lie in the checkout."""
+        return [] if self.common_dir.is_relative_to(self.checkout) else [self.common_dir]
+
+
+def find_repository(directory: Path, admits: Callable[[str], bool]) -> GitRepository | None:
+    """As git looks for it: in the directory, then in those above. None outside git, in a bare repository, and where what `.git`
+    names is not to be believed. `admits`: whether a path without symlinks is one where who works there may work."""
+    real = Path(os.path.realpath(directory))
+    for checkout in (real, *real.parents):
+        if os.path.lexists(checkout / ".git"):
+            found = repository_of(checkout, admits)
+            if found is not None or not (checkout / ".git").is_dir():
+                return found
+        if _is_git_directory(checkout):
+            return None
+    return None
+
+
+def repository_of(checkout: Path, admits: Callable[[str], bool] = lambda _: False) -> GitRepository | None:
+    """Of a checkout's top, without symlinks."""
+    git_dir = _git_directory(checkout / ".git")
+    if git_dir is None or not _is_git_directory(git_dir):
+        return None
+    common_dir = _common_directory(git_dir)
+    if common_dir is None:
+        return None
+    is_inside = git_dir.is_relative_to(checkout) and common_dir.is_relative_to(checkout)
+    if is_inside or _names_back(git_dir, checkout) or (admits(str(git_dir)) and admits(str(common_dir))):
+        return GitRepository(checkout, git_dir, common_dir)
+    return None
+
+
+def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
+    """Why git is not to be run in it: it would wait for ever at what is no ordinary file. `is_walled`: git sees nothing else of
+    the machine. Where it does, nothing in the git directory may lead out of it."""
+    for folder in dict.fromkeys((repository.git_dir, repository.common_dir)):
+        for path in (folder / name for name in _SMALL_FILES):
+            mode = _mode(path)
+            if mode is not None and not stat.S_ISREG(mode):
+                return f"{path} is no regular file"
+        if not is_walled and (reason := _way_out(folder)):
+            return reason
+    return None
+
+
+def _way_out(folder: Path) -> str | None:
+    linked = next(_links(folder), None)
+    if linked is not None:
+        return f"{linked} is a symbolic link, which git does not follow without a sandbox"
+    if _read(folder / "objects" / "info" / "alternates").strip():
+        return f"{folder} takes objects from another repository (objects/info/alternates), which it does not without a sandbox"
+    including = next((name for name in ("config", "config.worktree") if _INCLUDE_LINE.search(_read(folder / name))), None)
+    return f"{folder / including} includes other files, which it does not without a sandbox" if including else None
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """Among what git reads and writes there."""
+    yield from (folder / name for name in (*_SMALL_FILES, *_FOLDERS) if (folder / name).is_symlink())
+    left = _MOST_REFERENCES
+    pending = [folder / name for name in ("objects", "worktrees")]
+    deep = [folder / name for name in ("refs", "logs")]
+    while (pending or deep) and left > 0:
+        is_deep = not pending
+        with suppress(OSError), os.scandir((pending or deep).pop()) as entries:
+            for entry in entries:
+                left -= 1
+                if entry.is_symlink():
+                    yield Path(entry.path)
+                elif is_deep and entry.is_dir(follow_symlinks=False):
+                    deep.append(Path(entry.path))
+
+
+def _git_directory(entry: Path) -> Path | None:
+    """What `.git` is, or names; without symlinks."""
+    if entry.is_dir():
+        return Path(os.path.realpath(entry))
+    prefix, _, name = _read(entry).strip().partition(": ")
+    return Path(os.path.realpath(entry.parent / name)) if prefix == "gitdir" and name and "\0" not in name else None
+
+
+def _common_directory(git_dir: Path) -> Path | None:
+    """None for a `commondir` that leads elsewhere than to the repository in whose `worktrees` it stands."""
+    named = _read(git_dir / "commondir").strip()
+    if not named:
+        return git_dir
+    common_dir = Path(os.path.realpath(git_dir / named)) if "\0" not in named else None
+    return common_dir if common_dir == git_dir.parent.parent and git_dir.parent.name == "worktrees" else None
+
+
+def _is_git_directory(folder: Path) -> bool:
+    has_store = (folder / "commondir").exists() or ((folder / "objects").is_dir() and (folder / "refs").is_dir())
+    return has_store and os.path.lexists(folder / "HEAD")
+
+
+def _names_back(git_dir: Path, checkout: Path) -> bool:
+    """A linked worktree by its `gitdir` file, a submodule by `core.worktree`."""
+    if git_dir.parent.name == "worktrees":
+        return _is_same(_read(git_dir / "gitdir").strip(), checkout / ".git", git_dir)
+    worktree = _WORKTREE_LINE.search(_read(git_dir / "config"))
+    return worktree is not None and _is_same(worktree[1], checkout, git_dir)
+
+
+def _is_same(name: str, path: Path, base: Path) -> bool:
+    """`name` is relative to `base`."""
+    return bool(name) and "\0" not in name and os.path.realpath(base / name) == os.path.realpath(path)
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return None
+
+
+def _read(file: Path) -> str:
+    """Empty for what is no regular file, or a large one. Never waits."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
+            return ""
+        return opened.read(MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
