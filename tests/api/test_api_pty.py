@@ -477,6 +477,7 @@ async def test_what_goes_on_in_the_background_ends_with_the_program(app: Running
 
 async def test_descriptors_are_given_back(app: RunningApp) -> None:
     async with listening(app) as port:
+        await app.get("/path")  # opens the directory, which is held from then on
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(10):
             pty_id = await create(app, "cat")

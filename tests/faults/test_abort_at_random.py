@@ -139,7 +139,7 @@ async def test_an_abort_does_not_wait_for_a_git_that_hangs(
     tmp_path: Path, figure: Figure, monkeypatch: pytest.MonkeyPatch, hangs: str
 ) -> None:
     """Neither for the session's diff nor for the snapshot of what the step leaves."""
-    flag, wrapper = tmp_path / "hang", tmp_path / "bin" / "git"
+    flag, wrapper = tmp_path / "bin" / "hang", tmp_path / "bin" / "git"
     wrapper.parent.mkdir()
     wrapper.write_text(f'#!/bin/sh\ncase "$*" in *{hangs}*) while [ -e {flag} ]; do sleep 0.05; done;; esac\nexec {GIT} "$@"\n')
     wrapper.chmod(0o755)

@@ -130,7 +130,7 @@ def edits(session: str, message: Message) -> list[tuple[str, str, Any]]:
 
 @pytest.mark.parametrize("held", [revert, unrevert, shell, summary])
 async def test_edits_that_meet_other_work_are_refused(tmp_path: Path, figure: Figure, held: Held) -> None:
-    servers = Servers(tmp_path, PATH=f"{hanging_git(tmp_path)}:{os.environ['PATH']}")
+    servers = Servers(tmp_path, PATH=f"{hanging_git(tmp_path)}:{os.environ['PATH']}", OPENSESSION_SANDBOX="off")
     spoken = {"text": "In short: nothing happened here at all.", "chunks": 20, "delay": 0.05}
     servers.play([[bash("echo two > a.txt")], [say("Done.")], [spoken]])
     statuses: Counter[int] = Counter()

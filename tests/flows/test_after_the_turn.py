@@ -163,7 +163,7 @@ async def test_a_title_that_failed_is_not_requested_again(tmp_path: Path, caplog
 @pytest.fixture
 def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """While this file exists no diff of two trees that shows contents is computed."""
-    flag, wrapper = tmp_path / "hang", tmp_path / "bin" / "git"
+    flag, wrapper = tmp_path / "bin" / "hang", tmp_path / "bin" / "git"
     wrapper.parent.mkdir()
     wait = f"while [ -e {flag} ]; do sleep 0.02; done"
     wrapper.write_text(f'#!/bin/sh\ncase "$*" in *diff-tree*--numstat*) {wait};; esac\nexec {GIT} "$@"\n')
