@@ -1,10 +1,9 @@
 """The arguments of `bwrap` for a scope. Nothing here looks at the machine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from app.sandbox.scope import MachineFacts, Mask, SandboxScope
-from app.util.held_directory import Identity
 
 SUPERVISOR = """
 trap : TERM
@@ -44,12 +43,22 @@ REPLACED = 126
 
 _ROOT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What is left to root: to work with files of other owners, as `tar` and `su` do. It can neither mount nor make devices."""
+_FEW_DEVICES = [word for name in ("null", "urandom") for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
 _Mounts = dict[Path, list[str]]
 
 
 def arguments(machine: MachineFacts, scope: SandboxScope, variables: int = 0) -> list[str]:
     """Everything of the command line before the command's own words. `variables`: how many `numbered` ones there are."""
-    return [machine.bwrap, *_namespaces(machine, scope), *_file_system(machine, scope), *_ending(machine, scope, variables)]
+    within = [*_file_system(machine, scope), *_kernel(machine), *_closed(machine, scope)]
+    return [machine.bwrap, "--as-pid-1", *_namespaces(machine, scope), *within, *_ending(machine, scope, variables)]
+
+
+def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
+    """The same for a program of the server's own, which needs neither limits nor /proc, and no variables of others."""
+    within = [*_file_system(machine, scope), *_FEW_DEVICES, *_closed(machine, scope)]
+    script = f'{_check(machine, scope)}\nexec "$@"'
+    ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", script, "sandbox", *_places(scope)]
+    return [machine.bwrap, *_namespaces(machine, scope), *within, *ending]
 
 
 def numbered(variables: Mapping[str, str]) -> dict[str, str]:
@@ -59,7 +68,7 @@ def numbered(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _namespaces(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
-    yield from ("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--die-with-parent")
+    yield from ("--unshare-pid", "--unshare-ipc", "--die-with-parent")
     if machine.user_namespace:
         yield "--unshare-user"
     if machine.is_root:
@@ -77,9 +86,15 @@ def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
     mounts = _mounts(machine, scope)
     for destination in sorted(mounts, key=lambda path: len(path.parts)):
         yield from mounts[destination]
+
+
+def _kernel(machine: MachineFacts) -> Iterator[str]:
     yield from ("--proc", "/proc", "--dev", "/dev")
     for path in machine.kernel_files:
         yield from ("--ro-bind-try", str(path), str(path))
+
+
+def _closed(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
     for place in (Path("/"), *_above(machine, scope)):
         yield from ("--remount-ro", str(place))
 
@@ -131,14 +146,19 @@ def _is_shown(path: Path, shown: tuple[Path, ...], own: set[Path]) -> bool:
 def _ending(machine: MachineFacts, scope: SandboxScope, variables: int) -> Iterator[str]:
     yield from ("--chdir", str(scope.directory), "--")
     limits = (machine.memory_kilobytes, machine.processes, variables)
-    script = SUPERVISOR.replace("{check}", _check(machine, [identity for _, identity in scope.identities]))
-    yield from (machine.shell, "-c", script, "sandbox", *map(str, limits), *(str(path) for path, _ in scope.identities))
+    script = SUPERVISOR.replace("{check}", _check(machine, scope))
+    yield from (machine.shell, "-c", script, "sandbox", *map(str, limits), *_places(scope))
 
 
-def _check(machine: MachineFacts, identities: Sequence[Identity]) -> str:
-    """The part of the script that looks at the paths which are its next words."""
-    if not identities:
+def _places(scope: SandboxScope) -> list[str]:
+    return [str(path) for path, _ in scope.identities]
+
+
+def _check(machine: MachineFacts, scope: SandboxScope) -> str:
+    """The part of the script that looks at the `_places`, which are its next words."""
+    if not scope.identities:
         return ""
-    places = " ".join(f'"${{{number}}}"' for number in range(1, len(identities) + 1))
-    expected = "\n".join(f"{device}:{inode}" for device, inode in identities)
-    return _CHECK.format(stat=machine.stat, places=places, identities=expected, code=REPLACED, count=len(identities))
+    count = len(scope.identities)
+    places = " ".join(f'"${{{number}}}"' for number in range(1, count + 1))
+    expected = "\n".join(f"{device}:{inode}" for _, (device, inode) in scope.identities)
+    return _CHECK.format(stat=machine.stat, places=places, identities=expected, code=REPLACED, count=count)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from app.sandbox.git_repository import GitRepository, problem_of
+from app.sandbox.git_repository import GitRepository, may_name_filters, problem_of
 from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
 from app.util import environment
@@ -99,6 +99,8 @@ class Git:
 
     async def without_filters(self) -> dict[str, str]:
         """The variables with which git runs none of the filters that the repository's own configuration names."""
+        if self.repository is not None and not await asyncio.to_thread(may_name_filters, self.repository):
+            return overrides()
         wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
         fields = (await self.run(*wanted)).stdout.decode("utf-8", "surrogateescape").split("\0")
         own = [name for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in ("local", "worktree")]

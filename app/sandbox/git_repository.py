@@ -15,6 +15,7 @@ from app.util.dataclass import dataclass
 
 MAX_FILE_BYTES = 1024 * 1024
 _WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
+_FILTER = re.compile("filter|include", re.IGNORECASE)
 _INCLUDE_LINE = re.compile(r"^\s*\[\s*include", re.MULTILINE | re.IGNORECASE)
 _SMALL_FILES = (
     *("HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow"),
@@ -88,6 +89,12 @@ def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
     return None
 
 
+def may_name_filters(repository: GitRepository) -> bool:
+    """Whether its configuration can name a filter, by itself or by another file that it includes."""
+    files = (repository.common_dir / "config", repository.git_dir / "config.worktree")
+    return any(_FILTER.search(text) or len(text) == MAX_FILE_BYTES for text in map(_read, files))
+
+
 def _way_out(folder: Path) -> str | None:
     linked = next(_links(folder), None)
     if linked is not None:
@@ -158,13 +165,11 @@ def _mode(path: Path) -> int | None:
 
 
 def _read(file: Path) -> str:
-    """Empty for what is no regular file, or a large one. Never waits."""
+    """The beginning of a large one; empty for what is no regular file. Never waits."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return ""
     with os.fdopen(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            return ""
-        return opened.read(MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
+        data = opened.read(MAX_FILE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        return data.decode("latin-1") if len(data) == MAX_FILE_BYTES else data.decode("utf-8", "surrogateescape")

@@ -53,9 +53,16 @@ def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: 
 
 def for_own_programs(machine: MachineFacts) -> MachineFacts:
     """What git and ripgrep need of the machine: the fewer mounts, the sooner they start."""
-    of_etc = [path for name in _OF_ETC.split() if (path := Path("/etc") / name).exists()]
-    system = tuple(path for path in machine.system if path != Path("/etc"))
-    return replace(machine, system=(*system, *of_etc))
+    of_etc = (Path("/etc") / name for name in _OF_ETC.split())
+    git = Path(shutil.which("git") or "/usr/bin/git")
+    needed = (git, _real(git), machine.home / ".gitconfig", machine.home / ".config" / "git")
+
+    def is_needed(place: Path) -> bool:
+        return place == Path("/usr") or any(path.is_relative_to(place) for path in needed)
+
+    system = [path for path in machine.system if is_needed(path)]
+    toolchains = tuple(path for path in machine.toolchains if is_needed(path))
+    return replace(machine, system=(*system, *(path for path in of_etc if path.exists())), toolchains=toolchains)
 
 
 def _kernel_files() -> Iterator[Path]:

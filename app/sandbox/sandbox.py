@@ -5,13 +5,12 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from app.sandbox.bubblewrap import arguments, numbered
+from app.sandbox.bubblewrap import arguments, numbered, server_arguments
 from app.sandbox.machine import find_facts, for_own_programs, prefix_of
 from app.sandbox.program import Program
 from app.sandbox.scope import (
     NO_WALLS,
     MachineFacts,
-    SandboxScope,
     SandboxWorkspace,
     Walls,
     is_private,
@@ -64,7 +63,8 @@ class Sandbox:
         private = private_directory(self._machine.data_dir, workspace)
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
             _make(private / name, mode)
-        return _confined(self._machine, scope, argv, env)
+        inside = _inside(env)
+        return Program([*arguments(self._machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
 
     def server_program(
         self,
@@ -81,12 +81,12 @@ class Sandbox:
         _require_in_place(shown)
         if self._server_machine is None:
             return Program(argv, directory, env)
-        return _confined(self._server_machine, server_scope(self._server_machine, directory, shown, read, walls), argv, env)
+        scope = server_scope(self._server_machine, directory, shown, read, walls)
+        return Program([*server_arguments(self._server_machine, scope), *argv], Path("/"), _inside(env), scope)
 
 
-def _confined(machine: MachineFacts, scope: SandboxScope, argv: Sequence[str], env: Mapping[str, str]) -> Program:
-    inside = {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
-    return Program([*arguments(machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
+def _inside(env: Mapping[str, str]) -> Mapping[str, str]:
+    return {**env, "TMPDIR": "/tmp"} if "TMPDIR" in env else env
 
 
 def _require_in_place(held: Iterable[HeldDirectory]) -> None:

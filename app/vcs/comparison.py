@@ -10,10 +10,10 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from app.browse.status import MAX_UNTRACKED, GitChange, parse_changes
 from app.project.discovery import branch
@@ -59,25 +59,27 @@ _RULE = "=" * 67
 
 @dataclass(frozen=True)
 class _Comparison:
-    """`scope`: the directory from the top of the checkout on, empty for all of it. `env` names the copied index."""
+    """`base`: the commit or tree to compare with. `scope`: the directory from the top of the checkout on, empty for all of it.
+    `env` names the copied index."""
 
     git: Git
+    base: str
     scope: Sequence[str]
     env: dict[str, str]
 
-    async def changes(self, base: str) -> list[GitChange]:
+    async def changes(self) -> list[GitChange]:
         """By name; a file in conflict is listed twice by git. Raises TooLarge."""
-        result = await self._diff(base, ["--raw", "--numstat", "-z"], MAX_LISTED_BYTES)
+        result = await self._diff(["--raw", "--numstat", "-z"], MAX_LISTED_BYTES)
         if result.code == TOO_MUCH_OUTPUT:
             raise TooLarge("More files differ than can be listed. Name a directory further down.")
         return list({change.name: change for change in parse_changes(result.stdout)}.values())
 
-    async def patches(self, base: str, *options: str) -> GitResult:
+    async def patches(self, *options: str) -> GitResult:
         """With TOO_MUCH_OUTPUT the first of them."""
-        return await self._diff(base, ["--patch", *options], 3 * MAX_PATCH_BYTES)
+        return await self._diff(["--patch", *options], 3 * MAX_PATCH_BYTES)
 
-    async def _diff(self, base: str, options: Sequence[str], max_bytes: int) -> GitResult:
-        args = [*_OPTIONS, *_DIFF, *options, base, "--", *self.scope]
+    async def _diff(self, options: Sequence[str], max_bytes: int) -> GitResult:
+        args = [*_OPTIONS, *_DIFF, *options, self.base, "--", *self.scope]
         result = await self.git.run(*args, env=self.env, max_bytes=max_bytes)
         if not result.ok and result.code != TOO_MUCH_OUTPUT:
             raise GitFailed("git diff-index", result.stderr)
@@ -88,21 +90,21 @@ async def changed_files(location: Location) -> list[VcsFileStatus]:
     """Since HEAD, by path."""
     if location.git is None:
         return []
-    base = await _head(location.git)
-    async with _comparing(location, location.git, base) as comparison:
-        changes = await comparison.changes(base)
+    async with _comparing(location, location.git, _head(location.git)) as comparison:
+        changes = await comparison.changes() if comparison else []
     return [VcsFileStatus(**_facts(change)) for change in changes]
 
 
 async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> list[VcsFileDiff]:
     """The same with a patch for each file; with `branch` since the directory's branch left the default branch."""
     git = location.git
-    base = await (_head(git) if mode == "git" else _fork_point(git)) if git else None
-    if git is None or base is None:
+    if git is None:
         return []
-    async with _comparing(location, git, base) as comparison:
-        changes = await comparison.changes(base)
-        patches = await comparison.patches(base, f"--unified={min(context, WHOLE_FILE)}")
+    async with _comparing(location, git, _head(git) if mode == "git" else _fork_point(git)) as comparison:
+        if comparison is None:
+            return []
+        shown = f"--unified={min(context, WHOLE_FILE)}"
+        changes, patches = await asyncio.gather(comparison.changes(), comparison.patches(shown))
     return await asyncio.to_thread(_with_patches, changes, patches)
 
 
@@ -110,9 +112,9 @@ async def raw_patch(location: Location) -> bytes:
     """Since HEAD, as `git apply` takes it, binaries too. Raises TooLarge."""
     if location.git is None:
         return b""
-    base = await _head(location.git)
-    async with _comparing(location, location.git, base) as comparison:
-        result = await comparison.patches(base, "--binary")
+    async with _comparing(location, location.git, _head(location.git)) as comparison:
+        assert comparison is not None  # there is always a head
+        result = await comparison.patches("--binary")
     if len(result.stdout) > MAX_PATCH_BYTES:
         raise TooLarge(f"The patch of all changes has more than {MAX_PATCH_BYTES} bytes. Name a directory further down.")
     return result.stdout
@@ -134,14 +136,19 @@ async def _fork_point(git: Git) -> str | None:
 
 
 @asynccontextmanager
-async def _comparing(location: Location, git: Git, base: str) -> AsyncIterator[_Comparison]:
+async def _comparing(
+    location: Location, git: Git, finding_base: Coroutine[Any, Any, str | None]
+) -> AsyncIterator[_Comparison | None]:
+    """None without a base."""
     scope = _scope(location)
     with tempfile.TemporaryDirectory(prefix="opensession-index-") as folder:
         index = Path(folder) / "index"
-        own, env = git.seeing(Path(folder)), await git.without_filters()
+        own, env = git.seeing(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
         await asyncio.to_thread(_copy_index, git, index)
-        await _add_untracked(own, scope, {**env, "GIT_INDEX_FILE": str(index)}, _EMPTY_BLOB[len(base)])
-        yield _Comparison(own, scope, {**env, "GIT_INDEX_FILE": str(index)})
+        base, unknown = await asyncio.gather(finding_base, _unknown_files(own, scope, env))
+        if base is not None:
+            await _add(own, unknown, env, _EMPTY_BLOB[len(base)])
+        yield _Comparison(own, base, scope, env) if base is not None else None
 
 
 def _scope(location: Location) -> list[str]:
@@ -162,11 +169,14 @@ def _copy_index(git: Git, target: Path) -> None:
         os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-async def _add_untracked(git: Git, scope: Sequence[str], env: dict[str, str], empty: bytes) -> None:
+async def _unknown_files(git: Git, scope: Sequence[str], env: Mapping[str, str]) -> list[bytes]:
     listed = await git.run(*_OPTIONS, "ls-files", "--others", "--exclude-standard", "-z", "--", *scope, env=env)
     # A name that ends with `/` is a repository of its own.
-    names = [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")]
-    lines = b"".join(b"100644 %b\t%b\0" % (empty, name) for name in names[:MAX_UNTRACKED])
+    return [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")][:MAX_UNTRACKED]
+
+
+async def _add(git: Git, names: Sequence[bytes], env: Mapping[str, str], empty: bytes) -> None:
+    lines = b"".join(b"100644 %b\t%b\0" % (empty, name) for name in names)
     args = [*_OPTIONS, "update-index", "-q", "--unmerged", "--refresh", "--replace", "-z", "--index-info"]
     added = await git.run(*args, env=env, stdin=lines)
     if added.code not in (0, _NOT_ALL_REFRESHED):
