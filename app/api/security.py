@@ -2,6 +2,7 @@
 
 - `Host` must name this server, or a page that rebinds its DNS name could talk to it.
 - A browser's request from another origin is let in only from the origins that are configured, and only those are told so (CORS).
+  That a page cannot read an answer is not enough: to ask can start a directory's MCP servers.
 - A body must be declared as JSON, which no page can send across origins without asking first, and has a bounded size.
 - Where a login is required (see login.py) every request needs it, but to see that the server is well or what is shared.
 """
@@ -184,7 +185,8 @@ class Guard:
                 return _denied(seconds, asks_itself=_PAGE in headers)
             case AcceptedLogin(who=who, principal=principal):
                 scope[WHO], scope[PRINCIPAL] = who, principal
-        return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
+        foreign = _foreign_write(scope, headers, listed) or _foreign_read(scope, headers, listed)
+        return foreign or self._body_refusal(scope, headers)
 
     async def _connection_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """The same of a WebSocket. No other origin may read it either: a page would be sent what its user has logged in for."""
@@ -247,6 +249,9 @@ def _foreign_host() -> Refusal:
     return Refusal(403, "HostForbiddenError", "This server is not known by that Host. OPENSESSION_PUBLIC_URL names it one.")
 
 
+_FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+_LED_TO = frozenset({"/doc", "/mcp/oauth/callback"})
+"""Where a browser comes from another site for good reason: from a sign-in, or by a link. Neither opens a directory."""
 _SHOWN_OF_ORIGIN = 200
 """Characters: clients send what they like."""
 
@@ -262,6 +267,17 @@ def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Refusal | No
     if listed or "origin" not in headers or scope["method"] in _READING:
         return None
     return _foreign_origin(headers["origin"], "write")
+
+
+def _foreign_read(scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
+    """What another site's page embeds or leads to (`<img src=…>`) carries no `Origin`; browsers say of it where it comes from."""
+    path = scope["path"]
+    is_foreign = headers.get("sec-fetch-site") in _FOREIGN_SITES and not listed
+    if not is_foreign or path in _LED_TO or is_open(scope["method"], path, scope.get("query_string", b"")):
+        return None
+    return Refusal(
+        403, "OriginForbiddenError", "Pages of other sites may not read here. OPENSESSION_CORS_ORIGINS lists those that may."
+    )
 
 
 def _is_json(content_type: str | None) -> bool:

@@ -123,7 +123,12 @@ async def raw_patch(location: Location) -> bytes:
 async def _head(git: Git) -> str:
     """The commit, or the empty tree before the first one."""
     head = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    return head.text if head.ok else (await git.run("hash-object", "-t", "tree", "--stdin")).text
+    if head.ok:
+        return head.text
+    empty = await git.run("hash-object", "-t", "tree", "--stdin")
+    if not empty.ok:
+        raise GitFailed("git rev-parse", empty.stderr)
+    return empty.text
 
 
 async def _fork_point(git: Git) -> str | None:

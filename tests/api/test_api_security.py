@@ -107,6 +107,31 @@ async def test_no_route_lets_a_foreign_page_read(app: RunningApp, every_route: l
             assert not [name for name in response.headers if name.startswith("access-control-")], (method, path)
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("mode", ["no-cors", "navigate"])
+async def test_no_route_is_asked_by_what_a_foreign_page_embeds_or_leads_to(
+    app: RunningApp, every_route: list[tuple[str, str]], site: str, mode: str
+) -> None:
+    """Such a request has no Origin. It would open a directory, and start its MCP servers."""
+    embedded = {"sec-fetch-site": site, "sec-fetch-mode": mode, **JSON}
+    answered = await statuses(app, [(method, path) for method, path in every_route if method == "GET"], embedded)
+    served = {path for (_, path), answer in answered.items() if answer != (403, "OriginForbiddenError")}
+    assert all(
+        path in ("/", "/doc", "/global/health", "/mcp/oauth/callback") or path.startswith(("/s/", "/page/")) for path in served
+    )
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin"])
+async def test_what_the_page_and_its_user_ask_for_is_served(app: RunningApp, site: str) -> None:
+    assert (await app.client.get("/session", headers={"sec-fetch-site": site})).status_code == 200
+
+
+async def test_a_listed_page_reads_across_sites(tmp_path: Path) -> None:
+    async with running_app(tmp_path, cors_origins=LISTED) as app:
+        answer = await app.client.get("/session", headers={"sec-fetch-site": "cross-site", "origin": LISTED})
+    assert answer.status_code == 200
+
+
 @pytest.mark.parametrize(
     "origin",
     [FOREIGN, LISTED + ".evil.example", "http://app.example.com", LISTED + ":8443", LISTED + "/", "null", "", "x", "http://[bad"],
