@@ -5,12 +5,10 @@ from sqlalchemy import Connection
 
 from app.settings import Settings
 from app.storage.engine import make_engine
-from app.storage.partial_indexes import declare_conditions
 from app.storage.tables import METADATA
 
 
 def run(connection: Connection) -> None:
-    declare_conditions(connection.dialect.name)  # for autogenerate
     context.configure(connection=connection, target_metadata=METADATA)
     with context.begin_transaction():
         context.run_migrations()

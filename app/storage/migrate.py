@@ -66,9 +66,6 @@ def upgrade(engine: Engine) -> None:
 
 def _create(connection: Connection) -> None:
     """What all migrations would make, in a tenth of their time; a test compares them."""
-    from app.storage.partial_indexes import declare_conditions
-
-    declare_conditions(connection.dialect.name)
     for table in METADATA.sorted_tables:
         _create_table(connection, table)
     create_text_index(connection)

@@ -18,7 +18,6 @@ from database_schema import database_schema
 from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from sqlalchemy import Engine, inspect, text
 
-import app.storage.partial_indexes  # noqa: F401  declares them
 from app.session.change import UNKNOWN_BASIS
 from app.storage import queries, webhooks
 from app.storage.engine import make_engine

@@ -24,7 +24,6 @@ from test_storage_queries import *  # noqa: F403
 from test_storage_writer import *  # noqa: F403
 from typer.testing import CliRunner
 
-import app.storage.partial_indexes  # noqa: F401  declares them
 from app import cli
 from app.schema.errors import SessionBusy
 from app.session.lease import Leases
