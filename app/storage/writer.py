@@ -159,11 +159,13 @@ class Writer:
         """Whether sessions may belong to users. Until then nobody asks the database whose a session is."""
         self._announcer = announcer
         self._queue: deque[_PostedChange] = deque()
+        self._newest: asyncio.Future[None] | None = None
+        """Of the change that was posted last."""
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, change: Change) -> asyncio.Future[None]:
         """Put a change in line and return; the future is done when it is stored and announced."""
-        done = _CommitFuture(loop=asyncio.get_running_loop())
+        done = self._newest = _CommitFuture(loop=asyncio.get_running_loop())
         sessions = change.sessions()
         self._announcer.expect(sessions)
         self._queue.append(_PostedChange(change, done, sessions))
@@ -179,9 +181,9 @@ class Writer:
         await asyncio.shield(self.post(change))
 
     async def drain(self) -> None:
-        """Wait until everything posted so far is stored."""
-        while self._worker and not self._worker.done():
-            await asyncio.shield(self._worker)
+        """Wait until everything posted so far is stored, or refused; not for what others post meanwhile."""
+        if self._newest is not None:
+            await asyncio.wait({self._newest})  # changes are done in the order of posting
 
     def _start_worker(self) -> None:
         if self._worker is None or self._worker.done():

@@ -155,7 +155,9 @@ def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize(("found", "advice"), [("0000", "opensession migrate"), ("9999", "newer opensession")])
+@pytest.mark.parametrize(
+    ("found", "advice"), [("0001", "opensession migrate"), ("9999", "newer opensession"), ("0001x", "no version of opensession")]
+)
 def test_a_server_refuses_the_schema_of_another_version(url: str, found: str, advice: str) -> None:
     engine = make_engine(url)
     with engine.begin() as connection:
