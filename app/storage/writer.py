@@ -59,11 +59,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """Shows the session `shown` as its change has stored it: `show` makes the event of its JSON. Where the change has stored
-    nothing of it there is no event. `session_id` is that of the event."""
+    """Shows a session as the transaction of its change has stored it, together with what else was written in that: `show` makes
+    the event of its JSON. Where nothing of the session was stored there is no event."""
 
     session_id: str
-    shown: str
     show: Callable[[bytes], Event]
     journaled = True
 
@@ -332,8 +331,8 @@ def _shown(events: Sequence[Event | SessionEvent], sessions: Mapping[str, bytes]
     for event in events:
         if isinstance(event, Event):
             shown.append(event)
-        elif event.shown in sessions:
-            shown.append(event.show(sessions[event.shown]))
+        elif event.session_id in sessions:
+            shown.append(event.show(sessions[event.session_id]))
     return shown
 
 
