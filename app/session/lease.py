@@ -185,10 +185,24 @@ class Leases:
             await asyncio.wait({self._heartbeat})
 
     async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
+        """One that is stored though its caller was cancelled meanwhile is released, unless it was held before."""
         acquired: list[Lease] = []
-        await self._writer.commit(Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status))))
-        self.keep(acquired[-1])
+        was_held = session_id in self._held
+        change = Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status)))
+        stored = self._writer.post(change)
+        stored.add_done_callback(lambda _: self.keep(acquired[-1]) if stored.exception() is None else None)
+        try:
+            await asyncio.shield(stored)
+        except asyncio.CancelledError:
+            if not was_held:
+                stored.add_done_callback(lambda _: self._give_back(acquired))
+            raise
         return acquired[-1]
+
+    def _give_back(self, acquired: Sequence[Lease]) -> None:
+        for lease in acquired[-1:]:
+            if self._held.get(lease.session_id) is lease:
+                self.release(lease.session_id)
 
     def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
         """In the transaction of another change, if no server has it; to be kept when that is stored."""

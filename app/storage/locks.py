@@ -68,13 +68,28 @@ class DatabaseLocks:
             self._keeping = asyncio.create_task(self._keep_alive(), name="database locks")
         async with self._here.lock(name):
             pause = FIRST_POLL_SECONDS
-            while not await self._run(lambda connection: _try(connection, key)):
+            while not await self._take(key):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_POLL_SECONDS)
             try:
                 yield
             finally:
                 await asyncio.shield(self._unlock(key))
+
+    async def _take(self, key: int) -> bool:
+        """What is got though its waiter was cancelled meanwhile is given back."""
+        got: list[bool] = []
+
+        def take(connection: Connection) -> bool:
+            got.append(_try(connection, key))
+            return got[-1]
+
+        try:
+            return await self._run(take)
+        except asyncio.CancelledError:
+            # The thread does one thing after another: this one knows how the attempt ended.
+            self._thread.submit(self._on_connection, lambda connection: got == [True] and _unlock(connection, key))
+            raise
 
     async def _unlock(self, key: int) -> None:
         with suppress(SQLAlchemyError):  # the lock went with its connection

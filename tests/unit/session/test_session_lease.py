@@ -299,3 +299,51 @@ async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessi
     dead = other.leases.find_dead(await other.store.query(queries.leases))
     assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     await other.close()
+
+
+async def cancelled_acquisition(sessions: Sessions, *, is_back: bool) -> None:
+    """One that is cancelled while its commit is on its way, or has just come back."""
+    sessions.database.gate.clear()
+    acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    await asyncio.sleep(0)
+    if is_back:
+        stored = sessions.storage.writer.post(saying("behind it"))
+        stored.add_done_callback(lambda _: acquiring.cancel())
+    else:
+        acquiring.cancel()
+    sessions.database.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
+    for _ in range(2):  # what is given back is posted when the acquisition is stored
+        await sessions.storage.writer.drain()
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_a_lease_that_nobody_waits_for_any_more_is_free(sessions: Sessions, other: Sessions, is_back: bool) -> None:
+    await cancelled_acquisition(sessions, is_back=is_back)
+    (row,) = await sessions.storage.rows(LEASE)
+    assert row.owner == "" and sessions.leases.held("ses_1") is None
+    assert (await other.leases.acquire("ses_1")).generation == row.generation + 1
+    await other.close()
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_a_lease_that_was_held_before_is_held_on_by_who_holds_it(sessions: Sessions, is_back: bool) -> None:
+    held = await sessions.leases.acquire("ses_1")
+    await cancelled_acquisition(sessions, is_back=is_back)
+    (row,) = await sessions.storage.rows(LEASE)
+    assert (row.owner, row.generation) == (held.owner, held.generation) and sessions.leases.held("ses_1") == held
+
+
+async def test_a_run_that_follows_a_cancelled_acquisition_keeps_its_own_lease(sessions: Sessions) -> None:
+    sessions.database.gate.clear()
+    cancelled = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    following = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    sessions.database.gate.set()
+    lease = await following
+    for _ in range(2):
+        await sessions.storage.writer.drain()
+    (row,) = await sessions.storage.rows(LEASE)
+    assert (row.owner, row.generation) == (lease.owner, lease.generation) and sessions.leases.held("ses_1") == lease

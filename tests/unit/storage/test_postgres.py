@@ -515,6 +515,22 @@ async def test_locks_of_a_server_that_is_gone_are_free(url: str) -> None:
     two.close()
 
 
+async def test_a_lock_whose_waiter_is_cancelled_is_free(url: str) -> None:
+    one, two = Database(url), Database(url)
+    async with one.locks.lock("another"):
+        pass  # the connection is made
+    for passes in range(120):
+        waiting = asyncio.create_task(_hold(one))
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        async with asyncio.timeout(20), two.locks.lock("session ses_1"):
+            pass
+    one.close()
+    two.close()
+
+
 END_OTHER_HOLDERS = text(
     "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
