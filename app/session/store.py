@@ -27,7 +27,7 @@ from app.session.prompted_session import PromptedSession
 from app.session.sequencer import Sequencer
 from app.storage import queries
 from app.storage.bodies import is_valid_body
-from app.storage.engine import Connection, Database, StorageError
+from app.storage.engine import Connection, Database, OutcomeUnknown, StorageError
 from app.storage.queries import SessionFilter, SessionRange
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
@@ -173,10 +173,13 @@ class Store:
         await asyncio.shield(self.post(change))
 
     async def commit_persistently(self, change: SessionChange) -> None:
-        """For what files say already: while the database refuses it is tried again, for a few seconds. Raises StorageError."""
+        """For what files say already: while the database refuses it is tried again, for a few seconds. Raises StorageError, at
+        once where the outcome of a commit is unknown."""
         for delay in RETRY_DELAYS:
             try:
                 return await self.commit(change)
+            except OutcomeUnknown:
+                raise
             except StorageError as error:
                 log.warning("a change of session %s is tried again in %g s: %s", change.session_id, delay, error)
             await asyncio.sleep(delay)

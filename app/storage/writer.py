@@ -20,7 +20,7 @@ from app.bus.base import Event
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
 from app.storage import queries
-from app.storage.engine import Database, StorageError
+from app.storage.engine import Database, OutcomeUnknown, StorageError
 from app.storage.statements import Statements
 from app.telemetry.observer import NOBODY, Observer
 from app.util import clock
@@ -227,12 +227,13 @@ class Writer:
         }
 
     async def _store_each(self, changes: list[Change], latest: Outcome, deadline: float) -> Outcomes:
-        """`latest`: how it went for all of them together."""
+        """`latest`: how it went for all of them together. Where nobody knows whether that is stored, none is tried again."""
         outcomes: Outcomes = {}
+        may_try = len(changes) > 1 and not isinstance(latest, OutcomeUnknown)
         for change in changes:
             if change.failure() is not None:
                 continue
-            if len(changes) > 1 and (not _is_unavailable(latest) or time.monotonic() < deadline):
+            if may_try and (not _is_unavailable(latest) or time.monotonic() < deadline):
                 alone = await self._try_transaction([change])
                 latest = alone if isinstance(alone, Exception) else alone[0]
             outcomes[id(change)] = latest
