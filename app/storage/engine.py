@@ -180,6 +180,10 @@ class Database:
         """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
         return await self._writer.do(lambda: self._write(work))
 
+    def write_in_thread(self, work: Callable[[Connection], T]) -> T:
+        """The same for a thread that is not the event loop's."""
+        return self._writer.wait_for(lambda: self._write(work))
+
     def close(self) -> None:
         self.locks.close()
         self._writer.close()

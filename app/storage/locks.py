@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.util.loop_heartbeat import LoopHeartbeat
+
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
@@ -59,13 +61,13 @@ class DatabaseLocks:
         self._here = ProcessLocks()
         self._thread = ThreadPoolExecutor(1, "database-locks")
         self._connection: Connection | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._keep_alive: LoopHeartbeat | None = None
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:
         key = _key(name)
-        if self._keeping is None:
-            self._keeping = asyncio.create_task(self._keep_alive(), name="database locks")
+        if self._keep_alive is None:
+            self._keep_alive = LoopHeartbeat("database locks", KEEP_ALIVE_SECONDS, self._show_life)
         async with self._here.lock(name):
             pause = FIRST_POLL_SECONDS
             while not await self._take(key):
@@ -95,12 +97,9 @@ class DatabaseLocks:
         with suppress(SQLAlchemyError):  # the lock went with its connection
             await self._run(lambda connection: _unlock(connection, key))
 
-    async def _keep_alive(self) -> None:
-        """The connection shows that this server lives."""
-        while True:
-            await asyncio.sleep(KEEP_ALIVE_SECONDS)
-            with suppress(SQLAlchemyError):  # the next one that locks is told
-                await self._run(_ping)
+    def _show_life(self) -> None:
+        with suppress(SQLAlchemyError):  # the next one that locks is told
+            self._thread.submit(self._on_connection, _ping).result()
 
     async def _run(self, work: Callable[[Connection], bool]) -> bool:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_connection, work)
@@ -119,8 +118,8 @@ class DatabaseLocks:
             raise
 
     def close(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
+        if self._keep_alive is not None:
+            self._keep_alive.close()
         self._thread.shutdown()
         if self._connection is not None:
             self._connection.close()

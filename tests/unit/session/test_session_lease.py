@@ -3,6 +3,9 @@
 import asyncio
 import os
 import socket
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -271,6 +274,38 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
     async with asyncio.timeout(10):
         while await sessions.store.query(queries.leases):
             await asyncio.sleep(0.01)
+
+
+async def test_the_heartbeat_of_a_run_is_written_while_the_event_loop_stands_still(
+    sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.session.lease.HEARTBEAT_SECONDS", 0.05)
+
+    def heartbeat() -> int:
+        with closing(sqlite3.connect(tmp_path / "opensession.db")) as database:
+            return int(database.execute(f"SELECT heartbeat FROM {LEASE.name}").fetchone()[0])
+
+    await sessions.leases.acquire("ses_1")
+    began, deadline = heartbeat(), time.monotonic() + 60
+    while heartbeat() < began + 500:
+        assert time.monotonic() < deadline, "no heartbeat was written"
+        time.sleep(0.01)
+    assert sessions.leases.heartbeat_age() < 10
+
+
+async def test_who_was_not_heard_of_for_long_is_told_though_a_heartbeat_is_stored_again(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a frozen process that wakes: its sessions may have been taken over before that heartbeat."""
+    monkeypatch.setattr("app.session.lease.HEARTBEAT_SECONDS", 0.3)
+    monkeypatch.setattr("app.session.lease.CONFIRMED_WITHIN_SECONDS", 0.1)
+    await sessions.leases.acquire("ses_1")
+    time.sleep(0.2)
+    async with asyncio.timeout(30):
+        while sessions.leases.heartbeat_age() > 0.2:
+            await asyncio.sleep(0.001)
+    monkeypatch.setattr("app.session.lease.CONFIRMED_WITHIN_SECONDS", 60.0)
+    assert [sessions.leases.is_unconfirmed() for _ in range(2)] == [True, False]
 
 
 async def test_a_client_s_change_that_was_made_before_a_run_ended_is_stored(sessions: Sessions) -> None:

@@ -556,6 +556,19 @@ async def test_a_lock_keeps_the_servers_of_a_database_apart(url: str) -> None:
         database.close()
 
 
+async def test_a_lock_is_kept_while_the_event_loop_stands_still(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.storage.locks.KEEP_ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr("app.storage.locks.IDLE_MS", 1_500)
+    database, engine = Database(url), make_engine(url)
+    async with database.locks.lock("session ses_1"):
+        time.sleep(3)  # twice as long as an idle connection is left open
+        with engine.connect() as connection:
+            held = connection.execute(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")).scalar_one()
+    assert held == 1
+    engine.dispose()
+    database.close()
+
+
 async def test_locks_of_a_server_that_is_gone_are_free(url: str) -> None:
     one, two = Database(url), Database(url)
     holding = asyncio.create_task(_hold(one))
