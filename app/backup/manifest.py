@@ -9,8 +9,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.backup.errors import BackupDamaged, BackupError
-from app.storage.backup import known_revisions
-from app.storage.migrate import HEAD
+from app.storage.migrate import HEAD, known_revisions
 
 BackupProgress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and how much there is."""

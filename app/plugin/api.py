@@ -36,6 +36,8 @@ class PluginInput:
 
 @dataclass(frozen=True)
 class PluginToolResult:
+    """`metadata` is JSON: a result that cannot be written as such ends the call with an error."""
+
     output: str
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class PluginToolContext(Protocol):
         ...
 
     async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        """Show progress on the running call."""
+        """Show progress on the running call. Raises ValueError for metadata that is no JSON."""
         ...
 
     async def ask(

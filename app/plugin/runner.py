@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from app.plugin import limits
 from app.plugin.api import Hook
 from app.util.dataclass import dataclass
+from app.util.plain_json import plain_json
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class HookRunner:
         self, name: str, given: Json | None, output: Json, read: Callable[[Json], T], *, guards: bool = False
     ) -> T | None:
         """What the hooks made of `output`, read by `read`, which raises for what has another shape; None when none succeeded.
+        What is no JSON has another shape, too.
 
         Each hook gets copies, of `given` (None: it is called without) and of the output as the hook before left it. A hook that
         fails changes nothing; with `guards` it raises HookFailed.
@@ -57,6 +59,7 @@ class HookRunner:
             offered = copy.deepcopy(output)
             try:
                 await self._call(hook, offered) if given is None else await self._call(hook, copy.deepcopy(given), offered)
+                offered = plain_json(offered)
                 adopted = read(offered)
             except Exception as error:
                 log.exception(_FAILED, plugin, name, error_text(error))

@@ -85,16 +85,16 @@ class SessionChange:
         """As the change stores it. To `owner`, if not to whom it belongs."""
 
         def show(session: bytes) -> Event:
-            shown = Event.of(event.around_info(session_id, session), self._directory, self.session_id)
+            shown = Event.of(event.around_info(session_id, session), self._directory, session_id)
             return shown if owner is None else shown.stored(owner, None)
 
-        self.change.events.append(SessionEvent(self.session_id, session_id, show))
+        self.change.events.append(SessionEvent(session_id, show))
 
     def transfer_session(self, session: Session, before: str) -> None:
         """Its owner is another one than `before`, for whom it is deleted; for the new one it is created."""
         self._put_session(session)
         gone = EventSessionDeleted.around_info(session.id, _as_owned_by(before, session).wire_json())
-        self.change.events.append(Event.of(gone, self._directory, self.session_id).stored(before, None))
+        self.change.events.append(Event.of(gone, self._directory, session.id).stored(before, None))
         self._announce_session(session.id, EventSessionCreated, session.owner or "")
         self._announce_session(session.id, EventSessionUpdated, session.owner or "")
 

@@ -21,6 +21,7 @@ from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
+from app.util.loop_heartbeat import LoopHeartbeat
 from app.util.server_locks import ServerLocks
 
 log = logging.getLogger(__name__)
@@ -71,11 +72,14 @@ class Leases:
         """Released leases whose rows could not be written: each heartbeat tries again."""
         self._confirmed = -math.inf
         """When the newest heartbeat that was stored was begun."""
+        self._was_late = False
+        """A heartbeat came so late that another server may have taken the sessions over meanwhile."""
         self.on_heartbeat: Callable[[Connection], None] | None = None
-        """Called in the transaction of each heartbeat."""
+        """Called in the transaction of each heartbeat, in a thread of the database."""
         self._heartbeat_while_idle = False
         self._recovering: dict[str, asyncio.Event] = {}
-        self._heartbeat: asyncio.Task[None] | None = None
+        self._heartbeat: LoopHeartbeat | None = None
+        self._failures = FailureLog(log, "writing the heartbeat of the running sessions")
 
     async def acquire(self, session_id: str, status: LeaseStatus | None = None, *, wait: bool = False) -> Lease:
         """Waits until what a dead server held is recovered. While another living server holds it, raises SessionBusy, or waits if
@@ -161,7 +165,9 @@ class Leases:
 
     def is_unconfirmed(self) -> bool:
         """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
-        return bool(self._held) and self._locks is None and self.heartbeat_age() > CONFIRMED_WITHIN_SECONDS
+        was_late, self._was_late = self._was_late, False
+        is_late = was_late or self.heartbeat_age() > CONFIRMED_WITHIN_SECONDS
+        return bool(self._held) and self._locks is None and is_late
 
     async def hand_over(self, abandoned: Sequence[Lease]) -> None:
         """Whoever looks next takes them over, as from a dead server; that counts as no takeover."""
@@ -181,14 +187,27 @@ class Leases:
 
     async def close(self) -> None:
         if self._heartbeat is not None:
-            self._heartbeat.cancel()
-            await asyncio.wait({self._heartbeat})
+            await asyncio.to_thread(self._heartbeat.close)
 
     async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
+        """One that is stored though its caller was cancelled meanwhile is released, unless it was held before."""
         acquired: list[Lease] = []
-        await self._writer.commit(Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status))))
-        self.keep(acquired[-1])
+        was_held = session_id in self._held
+        change = Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status)))
+        stored = self._writer.post(change)
+        stored.add_done_callback(lambda _: self.keep(acquired[-1]) if stored.exception() is None else None)
+        try:
+            await asyncio.shield(stored)
+        except asyncio.CancelledError:
+            if not was_held:
+                stored.add_done_callback(lambda _: self._give_back(acquired))
+            raise
         return acquired[-1]
+
+    def _give_back(self, acquired: Sequence[Lease]) -> None:
+        for lease in acquired[-1:]:
+            if self._held.get(lease.session_id) is lease:
+                self.release(lease.session_id)
 
     def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
         """In the transaction of another change, if no server has it; to be kept when that is stored."""
@@ -225,7 +244,7 @@ class Leases:
     def keep(self, lease: Lease) -> None:
         """It is this server's, with a heartbeat, until it is released."""
         if not self._held:
-            self._confirmed = time.monotonic()
+            self._confirmed, self._was_late = time.monotonic(), False
         self._held[lease.session_id] = lease
         self._start_heartbeat()
 
@@ -298,22 +317,25 @@ class Leases:
 
     def _start_heartbeat(self) -> None:
         if self._heartbeat is None:
-            self._heartbeat = asyncio.create_task(self._send_heartbeats(), name="lease heartbeat")
+            self._heartbeat = LoopHeartbeat("lease heartbeat", HEARTBEAT_SECONDS, self._beat, self._release_again)
 
-    async def _send_heartbeats(self) -> None:
-        failures = FailureLog(log, "writing the heartbeat of the running sessions")
-        while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            unreleased, self._unreleased = self._unreleased, []
-            for lease in unreleased:
-                self._post_release(lease)
-            if not self._held and not self._heartbeat_while_idle:
-                continue
-            try:
-                await self.write_heartbeat()
-                failures.worked()
-            except Exception as error:  # noqa: BLE001  the next one may be written
-                failures.failed(error)
+    def _beat(self) -> None:
+        """In the heartbeat's thread: past the queue of the writer, which the loop works on."""
+        if not self._held and not self._heartbeat_while_idle:
+            return
+        began = time.monotonic()
+        self._was_late |= began - self._confirmed > CONFIRMED_WITHIN_SECONDS
+        try:
+            self._database.write_in_thread(self._renew_leases)
+            self._confirmed = began
+            self._failures.worked()
+        except Exception as error:  # noqa: BLE001  the next one may be written
+            self._failures.failed(error)
+
+    def _release_again(self) -> None:
+        unreleased, self._unreleased = self._unreleased, []
+        for lease in unreleased:
+            self._post_release(lease)
 
     def _renew_leases(self, connection: Connection) -> None:
         if self.on_heartbeat:

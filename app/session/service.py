@@ -1,6 +1,6 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -172,8 +172,7 @@ class SessionService:
         """To another user, with all its descendants; the empty name: to nobody. Whoever had it is told that it is gone; its
         events so far stay theirs, as what they have heard already. Raises NotFound, SessionBusy, BadRequest for a child."""
         async with AsyncExitStack() as holds:
-            for each in await self._store.session_tree(session_id):
-                await holds.enter_async_context(self._gate.hold(each.id, HoldKind.EDIT))
+            await self._hold_tree(session_id, holds)
             tree = await holds.enter_async_context(self._locked_tree(session_id))
             session = tree[-1]
             if session.parent_id is not None:
@@ -181,14 +180,28 @@ class SessionService:
             if session.owner == (owner or None):
                 return
             self._store.note_owners()
-            for each in reversed(tree):
-                await self._store.commit(self._transferred(location, each, owner))
+            await self._store.commit(self._transferred(location, tree, owner))
 
-    def _transferred(self, location: Location, session: Session, owner: str) -> SessionChange:
-        before, session.owner = session.owner or "", owner or None
-        change = self._store.change(session.id, location.directory)
-        change.change.work = partial(self._leases.require_free, session_id=session.id)
-        change.transfer_session(session, before)
+    async def _hold_tree(self, session_id: str, holds: AsyncExitStack) -> None:
+        """A session and its descendants, those too that are made meanwhile."""
+        held: set[str] = set()
+        while new := [each.id for each in await self._store.session_tree(session_id) if each.id not in held]:
+            for each in new:
+                await holds.enter_async_context(self._gate.hold(each, HoldKind.EDIT))
+            held.update(new)
+
+    def _transferred(self, location: Location, tree: Sequence[Session], owner: str) -> SessionChange:
+        """All of them or, where another server runs one, none."""
+
+        def require_free(connection: Connection) -> None:
+            for each in tree:
+                self._leases.require_free(connection, each.id)
+
+        change = self._store.change(tree[-1].id, location.directory)
+        change.change.work = require_free
+        for each in reversed(tree):
+            before, each.owner = each.owner or "", owner or None
+            change.transfer_session(each, before)
         return change
 
     async def remove(
@@ -213,13 +226,18 @@ class SessionService:
     @asynccontextmanager
     async def _locked_tree(self, session_id: str) -> AsyncIterator[list[Session]]:
         """A session and its descendants, children before their parents, locked until the block ends. Raises NotFound."""
-        async with AsyncExitStack() as locks:
-            for session in await self._store.session_tree(session_id):
-                await locks.enter_async_context(self._store.lock(session.id))
-            tree = await self._store.session_tree(session_id)
-            if not tree:
-                raise SessionNotFound(session_id)
-            yield tree
+        tree = await self._store.session_tree(session_id)
+        while True:
+            async with AsyncExitStack() as locks:
+                for session in tree:
+                    await locks.enter_async_context(self._store.lock(session.id))
+                locked, tree = {session.id for session in tree}, await self._store.session_tree(session_id)
+                if locked.issuperset(session.id for session in tree):
+                    if not tree:
+                        raise SessionNotFound(session_id)
+                    yield tree
+                    return
+            # A child was made meanwhile. Its lock comes before its parent's: all are let go, or two would wait for each other.
 
     async def todos_json(self, session_id: str) -> bytes:
         return await self._body_of(session_id, tables.TODO)

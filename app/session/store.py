@@ -27,7 +27,7 @@ from app.session.prompted_session import PromptedSession
 from app.session.sequencer import Sequencer
 from app.storage import queries
 from app.storage.bodies import is_valid_body
-from app.storage.engine import Connection, Database, StorageError
+from app.storage.engine import Connection, Database, OutcomeUnknown, StorageError
 from app.storage.queries import SessionFilter, SessionRange
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
@@ -173,10 +173,13 @@ class Store:
         await asyncio.shield(self.post(change))
 
     async def commit_persistently(self, change: SessionChange) -> None:
-        """For what files say already: while the database refuses it is tried again, for a few seconds. Raises StorageError."""
+        """For what files say already: while the database refuses it is tried again, for a few seconds. Raises StorageError, at
+        once where the outcome of a commit is unknown."""
         for delay in RETRY_DELAYS:
             try:
                 return await self.commit(change)
+            except OutcomeUnknown:
+                raise
             except StorageError as error:
                 log.warning("a change of session %s is tried again in %g s: %s", change.session_id, delay, error)
             await asyncio.sleep(delay)
@@ -207,7 +210,7 @@ class Store:
             streaming = GrowingText(streaming)
         part = _part(streaming)
         if self._begin_streaming(part, streaming, directory, chain) and text:
-            self._hide_until(self._write_parts(part.session_id, [streaming], chain, ahead_of_deltas=True), part.id)
+            self._hide_until(self._write_rows(part.session_id, [_row(streaming)], chain, ahead_of_deltas=True), part.id)
         else:
             self._write_soon(streaming)
         self.note_change(part.session_id)
@@ -275,27 +278,29 @@ class Store:
             for part_id, streaming in self._unwritten.items()
             if isinstance(streaming, GrowingText) and streaming.write_after > now
         }
-        self._write_live([streaming for part_id, streaming in self._unwritten.items() if part_id not in waiting])
-        self._unwritten = {}
+        unwritten, self._unwritten = self._unwritten, {}
+        self._write_live([streaming for part_id, streaming in unwritten.items() if part_id not in waiting])
         for streaming in waiting.values():
             self._write_soon(streaming)
 
     def _write_live(self, parts: Iterable[Part | GrowingText]) -> None:
-        together: dict[tuple[str, Chain | None], list[Part | GrowingText]] = {}
+        """One that cannot be stored as it stands keeps no other from it."""
+        together: dict[tuple[str, Chain | None], list[dict[str, Any]]] = {}
         for streaming in parts:
             part = _part(streaming)
-            together.setdefault((part.session_id, self._chains.get(part.id)), []).append(streaming)
-        for (session_id, chain), streaming_parts in together.items():
-            self._write_parts(session_id, streaming_parts, chain)
+            try:
+                row = _row(streaming)
+            except Exception:
+                log.exception("part %s of session %s cannot be stored as it stands", part.id, part.session_id)
+                continue
+            together.setdefault((part.session_id, self._chains.get(part.id)), []).append(row)
+        for (session_id, chain), part_rows in together.items():
+            self._write_rows(session_id, part_rows, chain)
 
-    def _write_parts(
-        self, session_id: str, parts: Sequence[Part | GrowingText], chain: Chain | None, *, ahead_of_deltas: bool = False
+    def _write_rows(
+        self, session_id: str, part_rows: Sequence[dict[str, Any]], chain: Chain | None, *, ahead_of_deltas: bool = False
     ) -> asyncio.Future[None]:
-        now = asyncio.get_running_loop().time()
-        for streaming in parts:
-            if isinstance(streaming, GrowingText):
-                streaming.write_after = now + streaming.size / MAX_CHARACTERS_PER_SECOND
-        puts = self._sql.put_parts([rows.part_row(_up_to_date(part)) for part in parts])
+        puts = self._sql.put_parts(part_rows)
         holding_back = session_id if ahead_of_deltas else None
         lease = self._leases.get(session_id)
         return self._writer.post(Change(writes=puts, lease=lease, ahead_of_deltas_of=holding_back, chain=chain))
@@ -544,6 +549,13 @@ def _part(streaming: Part | GrowingText) -> Part:
 
 def _up_to_date(streaming: Part | GrowingText) -> Part:
     return streaming.joined() if isinstance(streaming, GrowingText) else streaming
+
+
+def _row(streaming: Part | GrowingText) -> dict[str, Any]:
+    """To be written now; a long text is written again later than a short one."""
+    if isinstance(streaming, GrowingText):
+        streaming.write_after = asyncio.get_running_loop().time() + streaming.size / MAX_CHARACTERS_PER_SECOND
+    return rows.part_row(_up_to_date(streaming))
 
 
 def _follow_newest(stored: queries.StoredMessages) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from app.storage.engine import make_engine
-from app.storage.migrate import migrations_dir, revision, upgrade
+from app.storage.migrate import revision, upgrade
 from app.storage.queries import replicas
 
 PAGES_AT_ONCE = 2_000
@@ -31,10 +31,6 @@ def upgrade_file(path: Path) -> None:
     upgrade(engine)
     engine.dispose()
     path.with_name(f"{path.name}-writer").unlink(missing_ok=True)
-
-
-def known_revisions() -> set[str]:
-    return {file.name.partition("_")[0] for file in (migrations_dir() / "versions").glob("[0-9]*.py")}
 
 
 def has_server(connection: Connection, dead_after_ms: int) -> bool:

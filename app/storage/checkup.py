@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, delete, func, select, text, update
 from app.storage import part_texts, queries, space, tables, webhooks
 from app.storage.bodies import is_valid_body
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
-from app.storage.migrate import HEAD, revision
+from app.storage.migrate import HEAD, revision, unknown_schema
 from app.storage.text_index import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
 from app.storage.writer_lock import has_reset_bug
 from app.util.finding import Finding
@@ -51,6 +51,9 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     found = revision(connection)
     if found is None:
         yield Finding(SUBJECT, "note", "empty: the first start creates the tables")
+        return
+    if reason := unknown_schema(found):
+        yield Finding(SUBJECT, "fault", reason)
         return
     if found != HEAD:
         yield Finding(SUBJECT, "note", f"at revision {found}, this version needs {HEAD}: the next start or `migrate` upgrades it")

@@ -19,10 +19,12 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import URL, create_engine, event, make_url, text
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from app.storage.locks import Locks, locks_of
 from app.storage.prepared import PreparedStatement
+from app.storage.reconnecting import OutcomeUnknown as OutcomeUnknown
+from app.storage.reconnecting import Reconnecting
 from app.storage.writer_lock import WriterLock, has_reset_bug
 from app.util.worker_thread import WorkerThread
 
@@ -33,9 +35,6 @@ StorageError = SQLAlchemyError
 
 _READERS = 3
 _BUSY_TIMEOUT_MS = 15_000
-RECONNECT_SECONDS = 5.0
-"""Longer than a server goes on with its turns without a heartbeat: they are taken over then, rather than ended with an error."""
-RECONNECT_PAUSE_SECONDS = 0.1
 
 
 class DatabaseUnusable(Exception):
@@ -181,6 +180,10 @@ class Database:
         """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
         return await self._writer.do(lambda: self._write(work))
 
+    def write_in_thread(self, work: Callable[[Connection], T]) -> T:
+        """The same for a thread that is not the event loop's."""
+        return self._writer.wait_for(lambda: self._write(work))
+
     def close(self) -> None:
         self.locks.close()
         self._writer.close()
@@ -211,7 +214,7 @@ def _transactions(engine: Engine) -> tuple[_Transactions, _Transactions, _Transa
     if engine.dialect.name == "sqlite":
         return _WritingConnection(writing), _KeptConnections(engine), _KeptConnection(engine, "PRAGMA busy_timeout=0")
     reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)  # a consistent view
-    return _Reconnecting(writing), _Reconnecting(reading), None
+    return Reconnecting(writing), Reconnecting(reading), None
 
 
 class _KeptConnection:
@@ -286,36 +289,6 @@ class _KeptConnections:
     def close(self) -> None:
         for connection in self._idle:
             connection.close()
-
-
-class _Reconnecting:
-    """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. A commit whose
-    outcome is not known is not repeated."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def run(self, work: Callable[[Connection], T]) -> T:
-        deadline = time.monotonic() + RECONNECT_SECONDS
-        while True:
-            commits = False
-            try:
-                with self._engine.begin() as connection:
-                    result = work(connection)
-                    commits = True
-                return result
-            except SQLAlchemyError as error:
-                if commits or not _is_disconnected(error) or time.monotonic() > deadline:
-                    raise
-            time.sleep(RECONNECT_PAUSE_SECONDS)
-
-    def close(self) -> None:
-        """The engine has the connections."""
-
-
-def _is_disconnected(error: SQLAlchemyError) -> bool:
-    """No connection could be made, or it broke."""
-    return isinstance(error, OperationalError | InterfaceError) and (error.connection_invalidated or error.statement is None)
 
 
 def _read(transactions: _Transactions, query: Callable[[Connection], T]) -> T:

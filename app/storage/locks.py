@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.util.loop_heartbeat import LoopHeartbeat
+
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
@@ -59,16 +61,16 @@ class DatabaseLocks:
         self._here = ProcessLocks()
         self._thread = ThreadPoolExecutor(1, "database-locks")
         self._connection: Connection | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._keep_alive: LoopHeartbeat | None = None
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:
         key = _key(name)
-        if self._keeping is None:
-            self._keeping = asyncio.create_task(self._keep_alive(), name="database locks")
+        if self._keep_alive is None:
+            self._keep_alive = LoopHeartbeat("database locks", KEEP_ALIVE_SECONDS, self._show_life)
         async with self._here.lock(name):
             pause = FIRST_POLL_SECONDS
-            while not await self._run(lambda connection: _try(connection, key)):
+            while not await self._take(key):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_POLL_SECONDS)
             try:
@@ -76,16 +78,28 @@ class DatabaseLocks:
             finally:
                 await asyncio.shield(self._unlock(key))
 
+    async def _take(self, key: int) -> bool:
+        """What is got though its waiter was cancelled meanwhile is given back."""
+        got: list[bool] = []
+
+        def take(connection: Connection) -> bool:
+            got.append(_try(connection, key))
+            return got[-1]
+
+        try:
+            return await self._run(take)
+        except asyncio.CancelledError:
+            # The thread does one thing after another: this one knows how the attempt ended.
+            self._thread.submit(self._on_connection, lambda connection: got == [True] and _unlock(connection, key))
+            raise
+
     async def _unlock(self, key: int) -> None:
         with suppress(SQLAlchemyError):  # the lock went with its connection
             await self._run(lambda connection: _unlock(connection, key))
 
-    async def _keep_alive(self) -> None:
-        """The connection shows that this server lives."""
-        while True:
-            await asyncio.sleep(KEEP_ALIVE_SECONDS)
-            with suppress(SQLAlchemyError):  # the next one that locks is told
-                await self._run(_ping)
+    def _show_life(self) -> None:
+        with suppress(SQLAlchemyError):  # the next one that locks is told
+            self._thread.submit(self._on_connection, _ping).result()
 
     async def _run(self, work: Callable[[Connection], bool]) -> bool:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_connection, work)
@@ -104,8 +118,8 @@ class DatabaseLocks:
             raise
 
     def close(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
+        if self._keep_alive is not None:
+            self._keep_alive.close()
         self._thread.shutdown()
         if self._connection is not None:
             self._connection.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, Table, inspect, text
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from app import __version__
 from app.storage.engine import DatabaseUnusable, hold_writer_lock, writer_lock
 from app.storage.tables import COUNTER, METADATA
 from app.storage.text_index import create_text_index
@@ -37,22 +38,42 @@ def require_current(engine: Engine) -> None:
         raise DatabaseUnusable(
             "The database is empty: run `opensession migrate` with the same OPENSESSION_DATABASE_URL, then start again."
         )
-    if found < HEAD:
+    _require_known(found)
+    if found != HEAD:
         raise DatabaseUnusable(
             f"The database is at revision {found}, this server needs {HEAD}: stop the servers that use it, "
             "run `opensession migrate`, then start them again."
         )
+
+
+def known_revisions() -> set[str]:
+    return {file.name.partition("_")[0] for file in (migrations_dir() / "versions").glob("[0-9]*.py")}
+
+
+def unknown_schema(found: str) -> str | None:
+    """What to say of a revision that this version cannot migrate; None of one that it can."""
     if found > HEAD:
-        raise DatabaseUnusable(
-            f"The database is at revision {found}, this server knows only {HEAD}: it needs a newer opensession."
-        )
+        return f"The database is at revision {found}, opensession {__version__} knows only {HEAD}: it needs a newer opensession."
+    if found not in known_revisions():
+        return f"The database is at revision {found}, which no version of opensession has. That of {__version__} is {HEAD}."
+    return None
+
+
+def _require_known(found: str) -> None:
+    """Raises DatabaseUnusable."""
+    if reason := unknown_schema(found):
+        raise DatabaseUnusable(reason)
 
 
 def upgrade(engine: Engine) -> None:
-    """In one transaction. If two servers start at the same time, one of them does it."""
+    """In one transaction. If two servers start at the same time, one of them does it. Raises DatabaseUnusable where the schema
+    is not of an older version."""
     with engine.connect() as connection, connection.begin():
-        if revision(connection) == HEAD:
-            return
+        found = revision(connection)
+    if found == HEAD:
+        return
+    if found is not None:
+        _require_known(found)
     lock = writer_lock(engine)
     with hold_writer_lock(lock), engine.connect().execution_options(immediate=True) as connection, connection.begin():
         found = revision(connection)

@@ -6,6 +6,8 @@ from psycopg.abc import Buffer
 from psycopg.types.string import StrDumperUnknown
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
+from app.storage.reconnecting import TRANSACTION
+
 _WRITERS_LOCK = 7_363_736_911_502_291
 """The key of the advisory lock. Any number that no other program uses in the same database."""
 
@@ -50,6 +52,7 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
 
 def _begin_transaction(connection: Connection) -> None:
     """Serializes the writers of all servers, as SQLite does: the journal's numbers are committed in order, and what a writer
-    reads stays valid until it commits."""
+    reads stays valid until it commits. Each notes the transaction's number, by which its outcome is found."""
     if connection.get_execution_options().get("immediate"):
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
+        begun = connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK}), txid_current()")
+        connection.info[TRANSACTION] = begun.one()[1]

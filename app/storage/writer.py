@@ -20,7 +20,7 @@ from app.bus.base import Event
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
 from app.storage import queries
-from app.storage.engine import Database, StorageError
+from app.storage.engine import Database, OutcomeUnknown, StorageError
 from app.storage.statements import Statements
 from app.telemetry.observer import NOBODY, Observer
 from app.util import clock
@@ -59,11 +59,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """Shows the session `shown` as its change has stored it: `show` makes the event of its JSON. Where the change has stored
-    nothing of it there is no event. `session_id` is that of the event."""
+    """Shows a session as the transaction of its change has stored it, together with what else was written in that: `show` makes
+    the event of its JSON. Where nothing of the session was stored there is no event."""
 
     session_id: str
-    shown: str
     show: Callable[[bytes], Event]
     journaled = True
 
@@ -159,11 +158,13 @@ class Writer:
         """Whether sessions may belong to users. Until then nobody asks the database whose a session is."""
         self._announcer = announcer
         self._queue: deque[_PostedChange] = deque()
+        self._newest: asyncio.Future[None] | None = None
+        """Of the change that was posted last."""
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, change: Change) -> asyncio.Future[None]:
         """Put a change in line and return; the future is done when it is stored and announced."""
-        done = _CommitFuture(loop=asyncio.get_running_loop())
+        done = self._newest = _CommitFuture(loop=asyncio.get_running_loop())
         sessions = change.sessions()
         self._announcer.expect(sessions)
         self._queue.append(_PostedChange(change, done, sessions))
@@ -179,9 +180,9 @@ class Writer:
         await asyncio.shield(self.post(change))
 
     async def drain(self) -> None:
-        """Wait until everything posted so far is stored."""
-        while self._worker and not self._worker.done():
-            await asyncio.shield(self._worker)
+        """Wait until everything posted so far is stored, or refused; not for what others post meanwhile."""
+        if self._newest is not None:
+            await asyncio.wait({self._newest})  # changes are done in the order of posting
 
     def _start_worker(self) -> None:
         if self._worker is None or self._worker.done():
@@ -226,12 +227,13 @@ class Writer:
         }
 
     async def _store_each(self, changes: list[Change], latest: Outcome, deadline: float) -> Outcomes:
-        """`latest`: how it went for all of them together."""
+        """`latest`: how it went for all of them together. Where nobody knows whether that is stored, none is tried again."""
         outcomes: Outcomes = {}
+        may_try = len(changes) > 1 and not isinstance(latest, OutcomeUnknown)
         for change in changes:
             if change.failure() is not None:
                 continue
-            if len(changes) > 1 and (not _is_unavailable(latest) or time.monotonic() < deadline):
+            if may_try and (not _is_unavailable(latest) or time.monotonic() < deadline):
                 alone = await self._try_transaction([change])
                 latest = alone if isinstance(alone, Exception) else alone[0]
             outcomes[id(change)] = latest
@@ -330,8 +332,8 @@ def _shown(events: Sequence[Event | SessionEvent], sessions: Mapping[str, bytes]
     for event in events:
         if isinstance(event, Event):
             shown.append(event)
-        elif event.shown in sessions:
-            shown.append(event.show(sessions[event.shown]))
+        elif event.session_id in sessions:
+            shown.append(event.show(sessions[event.session_id]))
     return shown
 
 

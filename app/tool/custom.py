@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, Field, create_model
 
 from app.plugin import limits
 from app.plugin.api import PluginCommandEnd
@@ -17,11 +17,23 @@ from app.sandbox.sandbox import Sandbox
 from app.tool.base import Arguments, Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.process import process
 from app.tool.process.transcript import Transcript
+from app.util.plain_json import plain_json
 
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The tool names that providers accept."""
+
+
+class _Description(BaseModel):
+    description: str
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
+class _Result(BaseModel):
+    title: str
+    output: str
+    metadata: dict[str, Any]
 
 
 class CustomTool(Tool[BaseModel]):
@@ -37,7 +49,7 @@ class CustomTool(Tool[BaseModel]):
         self._environment = environment
         self._schema = _schema_of(definition.args)
         self.parameters = Arguments if self._schema else _model_of(definition.args)
-        self.schema()
+        _Description.model_validate(plain_json({"description": self.description(), "schema": self.schema()}))
 
     def description(self) -> str:
         return self._definition.description
@@ -53,11 +65,18 @@ class CustomTool(Tool[BaseModel]):
         except asyncio.CancelledError:
             context.abort.set()
             raise
-        if isinstance(result, CustomResult):
-            return ToolResult(result.title, result.output, result.metadata)
-        if not isinstance(result, str):
+        return self._checked(result)
+
+    def _checked(self, result: Any) -> ToolResult:
+        """Raises ToolError for what cannot be stored."""
+        if not isinstance(result, str | CustomResult):
             raise ToolError(f"The tool {self.id} returned {type(result).__name__} and not text")
-        return ToolResult("", result)
+        given = result if isinstance(result, CustomResult) else CustomResult(result)
+        try:
+            checked = _Result.model_validate(plain_json(vars(given)))
+        except ValueError as error:
+            raise ToolError(f"The tool {self.id} returned what cannot be stored: {error}") from error
+        return ToolResult(checked.title, checked.output, checked.metadata)
 
     def _given(self, args: BaseModel) -> Any:
         if isinstance(args, Arguments):
@@ -86,12 +105,12 @@ class CallContext:
         return PluginCommandEnd(ended.code, transcript.text())
 
     async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        await self._host.update(title=title, metadata=metadata)
+        await self._host.update(title=title, metadata=plain_json(metadata))
 
     async def ask(
         self, permission: str, patterns: list[str], always: list[str] | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
-        await self._host.require_permission(ToolPermission(permission, patterns, always or [], metadata or {}))
+        await self._host.require_permission(ToolPermission(permission, patterns, always or [], plain_json(metadata or {})))
 
 
 def custom_tools(definitions: Mapping[str, Definition], sandbox: Sandbox, environment: Mapping[str, str]) -> list[CustomTool]:

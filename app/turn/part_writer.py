@@ -190,7 +190,9 @@ class PartWriter:
         self.put(part)
 
     def tool_failed(self, part: ToolPart, error: str) -> None:
+        """Characters of `error` that UTF-8 cannot encode become `?`."""
         now = clock.now_ms()
+        error = error.encode("utf-8", "replace").decode()
         started = part.state.time.start if isinstance(part.state, Running) else now
         metadata = part.state.metadata if isinstance(part.state, Running) else None
         part.state = Failed(input=part.state.input, error=error, metadata=metadata, time=Ended(start=started, end=now))

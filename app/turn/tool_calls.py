@@ -151,6 +151,7 @@ class ToolCalls:
     async def _run_recorded(self, part: ToolPart, looping: bool, record: ToolCallRecord) -> ToolResult:
         try:
             result = await self._bounds.bound(await self._execute(part, looping))
+            self._writer.tool_completed(part, result)
         except (PermissionNotGranted, QuestionRejected, ToolError) as error:
             self.blocked |= self._stops_on_rejection and isinstance(error, PermissionRejected | QuestionRejected)
             self._writer.tool_failed(part, f"Error: {error}")
@@ -161,7 +162,6 @@ class ToolCalls:
             self._writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
             record.failed(error)
             raise ToolError(str(error)) from error
-        self._writer.tool_completed(part, result)
         record.completed(result.output)
         return result
 

@@ -1,7 +1,9 @@
 """Aborts: wherever a turn is, the session is idle within two seconds, its record finished, and ready for the next prompt."""
 
 import asyncio
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +235,25 @@ async def test_a_server_that_stops_finishes_its_turns(tmp_path: Path) -> None:
         messages = await app.messages(session)
         assert_finished(messages)
         assert messages[-1]["info"]["error"]["name"] == "MessageAbortedError" and not running_in(app.directory)
+
+
+async def test_an_abort_at_any_moment_of_a_request_s_beginning_leaves_the_session_free(tmp_path: Path) -> None:
+    """Each request acquires the session's lease in a transaction, and is cancelled somewhere before, in or behind it."""
+    async with running_app(tmp_path) as app:
+        bodies = {"shell": {"agent": "build", "command": "sleep 20"}, "revert": {"messageID": "msg_none"}}
+        for route, body in bodies.items():
+            session = (await app.create_session())["id"]
+            for passes in range(60):
+                asking = asyncio.create_task(app.client.post(f"/session/{session}/{route}", json=body))
+                for _ in range(passes):
+                    await asyncio.sleep(0)
+                await app.post(f"/session/{session}/abort")
+                asking.cancel()
+                await asyncio.wait({asking})
+                await app.post(f"/session/{session}/abort")
+                await until(lambda: not held_leases(app), f"the end of the lease after {passes} passes")
+
+
+def held_leases(app: RunningApp) -> list[str]:
+    with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database:
+        return [row[0] for row in database.execute("SELECT session_id FROM run_lease WHERE owner != ''")]

@@ -126,6 +126,106 @@ async def test_a_tool_s_failure_is_reported_to_the_model(tmp_path: Path, files: 
     assert error in state["error"]
 
 
+NO_JSON = {
+    "object": "{'x': object()}",
+    "surrogate": "{'x': '\\ud800'}",
+    "itself": "(lambda it: it.update(it=it) or it)({})",
+    "bytes": "{'x': b'\\xff'}",
+    "deep": "(lambda f: f(f, 400))(lambda f, n: {'x': f(f, n - 1)} if n else {})",
+    "list": "['no', 'dict']",
+    "none": "None",
+}
+RESULTS = [*(f"ToolResult('done', metadata={value})" for value in NO_JSON.values())]
+RESULTS += ["ToolResult('done', title=7)", "ToolResult(7)", "'half \\ud800'", "ToolResult('done', title='\\udcff')"]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+async def test_a_result_that_cannot_be_stored_ends_its_call_with_an_error(
+    tmp_path: Path, files: PluginFiles, result: str
+) -> None:
+    source = f"from app.plugin.api import ToolResult\ntool = {{'description': '', 'execute': lambda args, context: {result}}}"
+    files.put("broken", source, folder="tool")
+    async with opened(tmp_path) as app:
+        state = await called(app, "broken")
+    assert state["status"] == "error" and "broken" in state["error"]
+
+
+@pytest.mark.parametrize("error", ["ValueError('half \\ud800')", "OSError(2, 'none', '/a/\\udcff')"])
+async def test_an_error_that_cannot_be_encoded_ends_its_call(tmp_path: Path, files: PluginFiles, error: str) -> None:
+    source = f"def execute(args, context):\n    raise {error}\ntool = {{'description': '', 'execute': execute}}"
+    files.put("broken", source, folder="tool")
+    async with opened(tmp_path) as app:
+        state = await called(app, "broken")
+    assert state["status"] == "error" and type(eval(error)).__name__ in state["error"]
+
+
+@pytest.mark.parametrize("metadata", [value for name, value in NO_JSON.items() if name != "none"])
+@pytest.mark.parametrize("told", ["context.metadata(metadata={})", "context.ask('some', ['*'], metadata={})"])
+async def test_progress_and_questions_that_are_no_json_are_an_error_of_the_tool(
+    tmp_path: Path, files: PluginFiles, told: str, metadata: str
+) -> None:
+    files.put(
+        "progress",
+        f"""
+    async def execute(args, context):
+        await context.metadata(title="Begun", metadata={{"step": 1}})
+        try:
+            await {told.format(metadata)}
+        except Exception as error:
+            return f"refused: {{type(error).__name__}}"
+        return "taken"
+
+    tool = {{"description": "", "execute": execute}}
+    """,
+        folder="tool",
+    )
+    async with opened(tmp_path) as app:
+        state = await called(app, "progress")
+    assert state["status"] == "completed" and state["output"].startswith("refused: ")
+
+
+async def test_what_has_a_form_in_json_is_stored_as_it_was_when_it_was_told(tmp_path: Path, files: PluginFiles) -> None:
+    files.put(
+        "kept",
+        """
+    from datetime import date
+    from pathlib import Path
+    from app.plugin.api import ToolResult
+
+    async def execute(args, context):
+        told = {"day": date(2026, 1, 2), "path": Path("/a"), "pair": (1, 2), 3: float("nan"), "many": 2**70}
+        await context.metadata(metadata=told)
+        told["later"] = object()
+        return ToolResult("done", metadata={**told, "later": 1})
+
+    tool = {"description": "", "execute": execute}
+    """,
+        folder="tool",
+    )
+    async with opened(tmp_path) as app:
+        state = await called(app, "kept")
+    stored = {"day": "2026-01-02", "path": "/a", "pair": [1, 2], "3": None, "many": 2**70, "later": 1, "truncated": False}
+    assert (state["status"], state["metadata"]) == ("completed", stored)
+
+
+async def test_a_hook_s_result_that_is_no_json_changes_nothing(tmp_path: Path, files: PluginFiles) -> None:
+    files.put(
+        "spoils",
+        """
+    async def plugin(input):
+        async def after(input, output):
+            output["output"], output["metadata"] = "spoilt", {"x": object()}
+        async def message(input, output):
+            output["parts"][0]["metadata"] = {"x": object()}
+        return {"tool.execute.after": after, "chat.message": message}
+    """,
+    )
+    files.put("dice", DICE, folder="tool")
+    async with opened(tmp_path) as app:
+        state = await called(app, "dice", sides=6)
+    assert (state["status"], state["output"], state["metadata"]["lucky"]) == ("completed", "6 of 6", True)
+
+
 async def test_rules_speak_of_a_tool_by_its_id(tmp_path: Path, files: PluginFiles) -> None:
     files.put("dice", DICE, folder="tool")
     async with opened(tmp_path, permission={"dice": "ask", "dice_words": "deny"}) as app:
@@ -199,6 +299,9 @@ async def test_what_cannot_be_a_tool_is_left_out_and_the_rest_works(
     files.put("odd name!", f"tool = {{'description': '', {execute}}}", folder="tool")
     files.put("shapeless", f"tool = {{'description': '', 'args': {{'a': 'no type at all'}}, {execute}}}", folder="tool")
     files.put("empty", "x = 1", folder="tool")
+    files.put("wordless", f"tool = {{'description': object(), {execute}}}", folder="tool")
+    schema = "{'type': 'object', 'properties': {'a': {'default': object()}}}"
+    files.put("spoilt", f"tool = {{'description': '', 'args': {schema}, {execute}}}", folder="tool")
     files.put("bash", f"tool = {{'description': 'Not the shell', {execute}}}", folder="tool")
     files.put("fine", f"tool = {{'description': 'Fine', {execute}}}", folder="tool")
     async with opened(tmp_path) as app:
@@ -206,6 +309,7 @@ async def test_what_cannot_be_a_tool_is_left_out_and_the_rest_works(
         assert (await called(app, "bash", command="echo shell", description="Runs"))["output"] == "shell\n"
     assert "tool odd name! is left out" in caplog.text
     assert "tool shapeless is left out" in caplog.text
+    assert "tool wordless is left out" in caplog.text and "tool spoilt is left out" in caplog.text
     assert "tool empty was not loaded: it defines no tool" in caplog.text
 
 

@@ -17,7 +17,9 @@ from alembic.script import ScriptDirectory
 from database_schema import database_schema
 from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from sqlalchemy import Engine, inspect, text
+from typer.testing import CliRunner
 
+from app import __version__, cli
 from app.session.change import UNKNOWN_BASIS
 from app.storage import queries, webhooks
 from app.storage.engine import make_engine
@@ -227,3 +229,25 @@ def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
     assert "counter" in dict(schema(path))
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+
+
+COMMANDS = ["serve --port 0", "migrate", "doctor", "stats", "user list", "session list", "prune --older-than 1d", "run Hi"]
+
+
+@pytest.mark.parametrize(("found", "means"), [("9999", "a newer opensession"), ("0001x", "no version of opensession has")])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_of_an_unknown_schema_which_versions_these_are(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, found: str, means: str
+) -> None:
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": found})
+    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("OPENCODE_TEST_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli.app, command.split())
+    (said,) = [line for line in result.output.splitlines() if means in line]
+    assert result.exit_code == 1 and found in said and HEAD in said and __version__ in said
+    assert "Traceback" not in result.output
+    with engine.connect() as connection:
+        assert revision(connection) == found, "nothing was changed"

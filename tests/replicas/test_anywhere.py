@@ -38,6 +38,7 @@ from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
 
 from app.api.tokens import TokenStore
+from app.session.lease import DEAD_AFTER_MS
 from app.session.shared_conversation import MAX_AGE_SECONDS
 
 Figure = Callable[[str], None]
@@ -132,6 +133,40 @@ async def test_one_message_id_at_all_replicas_is_one_message(clients: list[Clien
     await idle_everywhere(clients)
     found = await messages(clients[2], session)
     assert [message["info"]["role"] for message in found] == ["user", "assistant"]
+
+
+STALL_SECONDS = DEAD_AFTER_MS / 1000 + 3
+STALL = f"""
+import time
+
+async def execute(args, context):
+    with open("log.txt", "a") as log:
+        log.write("stalled\\n")
+    time.sleep({STALL_SECONDS})
+    return "awake"
+
+tool = {{"description": "Holds up the event loop", "execute": execute}}
+"""
+
+
+async def test_a_replica_whose_event_loop_stands_still_keeps_its_turns(replicas: Replicas, clients: list[Client]) -> None:
+    tools_of_user = replicas.directory / "home" / ".config" / "opencode" / "tool"
+    tools_of_user.mkdir(parents=True, exist_ok=True)
+    (tools_of_user / "stall.py").write_text(STALL)
+    a, b, _ = clients
+    async with tool_running(replicas, a, "beside") as (beside, answering):
+        session = await new_session(a)
+        answer = await a.prompt(session, play([call("stall")], [say("So be it.")]))
+        assert texts(answer) == ["So be it."] and "error" not in answer["info"]
+        assert not answering.done() and list(await b.get("/session/status")) == [beside]
+        let_go(replicas, "beside")
+        assert "error" not in (await answering)["info"]
+    for each in (session, beside):
+        found = await messages(b, each)
+        assert_finished(found)
+        assert [tool["state"]["status"] for message in found for tool in tools(message)] == ["completed"]
+    assert ran(replicas, "stalled") == 1 and ran(replicas, "beside") == 1
+    (tools_of_user / "stall.py").unlink()
 
 
 @pytest.mark.parametrize("at", ["stream", "tool", "permission", "question"])

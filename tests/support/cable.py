@@ -4,7 +4,8 @@ connections stay open and nothing comes through, until it is let go."""
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Literal, TypeVar
 
 
 class Cable:
@@ -49,24 +50,56 @@ class Cable:
                 continue
             self._ends += [near, far]
             for source, target in ((near, far), (far, near)):
-                threading.Thread(target=_pump, args=(source, target, self._flows), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
 
-
-def _pump(source: socket.socket, target: socket.socket, flows: threading.Event) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            flows.wait()
-            target.sendall(data)
-    for end in (source, target):
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+            while data := source.recv(65536):
+                self._flows.wait()
+                self.pass_on(data, target)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def pass_on(self, data: bytes, target: socket.socket) -> None:
+        target.sendall(data)
+
+
+class CommitCable(Cable):
+    """Breaks in the next COMMIT of a database: `breaks` says whether that arrives before or not. With `for_good` nothing is let
+    through from then on."""
+
+    breaks: Literal["before", "behind"] | None = None
+    for_good = False
+
+    def pass_on(self, data: bytes, target: socket.socket) -> None:
+        breaks = self.breaks if b"COMMIT" in data else None
+        if breaks is not None:
+            self.hold()  # no answer comes back
+        if breaks != "before":
+            super().pass_on(data, target)
+        if breaks is not None:
+            self._break()
+
+    def _break(self) -> None:
+        self.breaks = None
+        if self.for_good:
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self.cut()
+        self.let_go()
+
+
+Kind = TypeVar("Kind", bound=Cable)
 
 
 @contextmanager
-def cable(port: int) -> Iterator[Cable]:
-    laid = Cable(port)
-    threading.Thread(target=laid.serve, daemon=True).start()
+def laid(made: Kind) -> Iterator[Kind]:
+    threading.Thread(target=made.serve, daemon=True).start()
     try:
-        yield laid
+        yield made
     finally:
-        laid.close()
+        made.close()
+
+
+def cable(port: int) -> AbstractContextManager[Cable]:
+    return laid(Cable(port))

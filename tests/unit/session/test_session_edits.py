@@ -1,10 +1,26 @@
 """What is written beside a session's turns meets what people remove."""
 
 import asyncio
+from collections.abc import Callable
 
-from session_parts import PLACE, TITLE_USAGE, Sessions, user
+import pytest
+from session_parts import PLACE, TITLE_USAGE, Sessions, session, user
+from storage_parts import put_lease
 
+from app.schema.errors import SessionBusy
+from app.schema.permission import Rule
+from app.schema.session import CreateInput, UpdateInput
 from app.session.summary import Summaries
+from app.storage.locks import ProcessLocks
+
+DENY = Rule(permission="bash", pattern="*", action="deny")
+PATIENCE = 60.0
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await asyncio.sleep(0.001)
 
 
 async def test_a_late_title_does_not_bring_a_removed_message_back(sessions: Sessions) -> None:
@@ -16,3 +32,76 @@ async def test_a_late_title_does_not_bring_a_removed_message_back(sessions: Sess
             return_exceptions=True,
         )
         assert await sessions.read() == []
+
+
+async def put_family(sessions: Sessions) -> None:
+    """`ses_parent` and its child `ses_child`, anna's."""
+    await sessions.put(session("ses_parent", owner="anna"))
+    await sessions.put(session("ses_child", parent_id="ses_parent", owner="anna"))
+    sessions.storage.bus.published.clear()
+
+
+async def owners(sessions: Sessions) -> list[str | None]:
+    return [(await sessions.store.session(each)).owner for each in ("ses_parent", "ses_child")]
+
+
+@pytest.mark.parametrize("busy", ["ses_parent", "ses_child"])
+async def test_a_family_of_which_another_server_runs_one_stays_with_its_owner(sessions: Sessions, busy: str) -> None:
+    await put_family(sessions)
+    await sessions.database.write(lambda connection: put_lease(connection, busy, "another server", 1))
+    with pytest.raises(SessionBusy):
+        await sessions.service.transfer(PLACE, "ses_parent", "bert")
+    assert await owners(sessions) == ["anna", "anna"] and sessions.announced == []
+
+
+async def test_a_family_is_given_away_as_one(sessions: Sessions) -> None:
+    await put_family(sessions)
+    writes = sessions.database.writes
+    await sessions.service.transfer(PLACE, "ses_parent", "bert")
+    assert await owners(sessions) == ["bert", "bert"] and sessions.database.writes == writes + 1
+    told = [(event["type"], event["properties"]["info"]["id"]) for event in sessions.announced]
+    kinds = ("session.deleted", "session.created", "session.updated")
+    assert told == [(kind, each) for each in ("ses_parent", "ses_child") for kind in kinds]
+    assert [sessions.storage.sequencer.owner(each) for each in ("ses_parent", "ses_child")] == ["bert", "bert"]
+
+
+class NotedLocks(ProcessLocks):
+    """`asked`: the locks that were asked for, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def lock(self, name: str) -> asyncio.Lock:
+        self.asked.append(name.removeprefix("session "))
+        return super().lock(name)
+
+
+async def test_a_child_that_is_made_while_its_parent_is_waited_for_loses_no_edit(sessions: Sessions) -> None:
+    """It is renamed while the parent's rules are stored, which restrict the child too."""
+    locks = sessions.database.locks = NotedLocks()
+    async with sessions.store.lock("ses_1"):
+        restricting = asyncio.create_task(sessions.service.update(PLACE, "ses_1", UpdateInput(permission=[DENY])))
+        await eventually(lambda: locks.asked == ["ses_1", "ses_1"])
+        await sessions.put(session("ses_child", parent_id="ses_1"))
+        sessions.database.gate.clear()
+    await eventually(lambda: locks.lock("session ses_1").locked())
+    renaming = asyncio.create_task(sessions.service.update(PLACE, "ses_child", UpdateInput(title="Renamed")))
+    await asyncio.wait({renaming}, timeout=0.1)  # without the child's lock it has read the child by then
+    sessions.database.gate.set()
+    await asyncio.gather(restricting, renaming)
+    child = await sessions.store.session("ses_child")
+    assert (child.title, child.permission) == ("Renamed", [DENY])
+
+
+async def test_families_that_grow_while_they_are_edited_wait_for_nobody_in_a_circle(sessions: Sessions) -> None:
+    async def grow(number: int) -> None:
+        child = (await sessions.service.create(PLACE, CreateInput(parent_id="ses_1"))).id
+        await sessions.service.create(PLACE, CreateInput(parent_id=child))
+        await sessions.service.update(PLACE, child, UpdateInput(permission=[DENY], title=f"{number}"))
+
+    async with asyncio.timeout(PATIENCE):
+        edits = (sessions.service.update(PLACE, "ses_1", UpdateInput(permission=[DENY])) for _ in range(10))
+        await asyncio.gather(*map(grow, range(10)), *edits)
+    _, *family = reversed(await sessions.store.session_tree("ses_1"))
+    assert len(family) == 20 and all(each.permission == [DENY] for each in family)

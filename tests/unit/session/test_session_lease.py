@@ -3,6 +3,9 @@
 import asyncio
 import os
 import socket
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -273,6 +276,38 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
             await asyncio.sleep(0.01)
 
 
+async def test_the_heartbeat_of_a_run_is_written_while_the_event_loop_stands_still(
+    sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.session.lease.HEARTBEAT_SECONDS", 0.05)
+
+    def heartbeat() -> int:
+        with closing(sqlite3.connect(tmp_path / "opensession.db")) as database:
+            return int(database.execute(f"SELECT heartbeat FROM {LEASE.name}").fetchone()[0])
+
+    await sessions.leases.acquire("ses_1")
+    began, deadline = heartbeat(), time.monotonic() + 60
+    while heartbeat() < began + 500:
+        assert time.monotonic() < deadline, "no heartbeat was written"
+        time.sleep(0.01)
+    assert sessions.leases.heartbeat_age() < 10
+
+
+async def test_who_was_not_heard_of_for_long_is_told_though_a_heartbeat_is_stored_again(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a frozen process that wakes: its sessions may have been taken over before that heartbeat."""
+    monkeypatch.setattr("app.session.lease.HEARTBEAT_SECONDS", 0.3)
+    monkeypatch.setattr("app.session.lease.CONFIRMED_WITHIN_SECONDS", 0.1)
+    await sessions.leases.acquire("ses_1")
+    time.sleep(0.2)
+    async with asyncio.timeout(30):
+        while sessions.leases.heartbeat_age() > 0.2:
+            await asyncio.sleep(0.001)
+    monkeypatch.setattr("app.session.lease.CONFIRMED_WITHIN_SECONDS", 60.0)
+    assert [sessions.leases.is_unconfirmed() for _ in range(2)] == [True, False]
+
+
 async def test_a_client_s_change_that_was_made_before_a_run_ended_is_stored(sessions: Sessions) -> None:
     sessions.store.hold(await sessions.leases.acquire("ses_1"))
     change = sessions.store.change("ses_1", "/d")
@@ -299,3 +334,51 @@ async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessi
     dead = other.leases.find_dead(await other.store.query(queries.leases))
     assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     await other.close()
+
+
+async def cancelled_acquisition(sessions: Sessions, *, is_back: bool) -> None:
+    """One that is cancelled while its commit is on its way, or has just come back."""
+    sessions.database.gate.clear()
+    acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    await asyncio.sleep(0)
+    if is_back:
+        stored = sessions.storage.writer.post(saying("behind it"))
+        stored.add_done_callback(lambda _: acquiring.cancel())
+    else:
+        acquiring.cancel()
+    sessions.database.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
+    for _ in range(2):  # what is given back is posted when the acquisition is stored
+        await sessions.storage.writer.drain()
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_a_lease_that_nobody_waits_for_any_more_is_free(sessions: Sessions, other: Sessions, is_back: bool) -> None:
+    await cancelled_acquisition(sessions, is_back=is_back)
+    (row,) = await sessions.storage.rows(LEASE)
+    assert row.owner == "" and sessions.leases.held("ses_1") is None
+    assert (await other.leases.acquire("ses_1")).generation == row.generation + 1
+    await other.close()
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_a_lease_that_was_held_before_is_held_on_by_who_holds_it(sessions: Sessions, is_back: bool) -> None:
+    held = await sessions.leases.acquire("ses_1")
+    await cancelled_acquisition(sessions, is_back=is_back)
+    (row,) = await sessions.storage.rows(LEASE)
+    assert (row.owner, row.generation) == (held.owner, held.generation) and sessions.leases.held("ses_1") == held
+
+
+async def test_a_run_that_follows_a_cancelled_acquisition_keeps_its_own_lease(sessions: Sessions) -> None:
+    sessions.database.gate.clear()
+    cancelled = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    following = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    sessions.database.gate.set()
+    lease = await following
+    for _ in range(2):
+        await sessions.storage.writer.drain()
+    (row,) = await sessions.storage.rows(LEASE)
+    assert (row.owner, row.generation) == (lease.owner, lease.generation) and sessions.leases.held("ses_1") == lease

@@ -192,6 +192,21 @@ async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     assert sessions.database.writes == writes + 1
 
 
+async def test_a_part_that_cannot_be_stored_keeps_no_other_from_it(sessions: Sessions) -> None:
+    await sessions.put(user("msg_1"))
+    await stream_first(sessions, "H")
+    broken = tool_part("")
+    broken.id, broken.state = "prt_2", Running(input={}, metadata={"no": object()}, time=Started(start=1))
+    sessions.store.stream(broken, DIRECTORY)
+    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "ello")
+    async with asyncio.timeout(WRITE_BEHIND_SECONDS * 40):
+        while await written(sessions) != ["Hello"]:
+            await asyncio.sleep(0.01)
+    sessions.store.stream(text_part("prt_1", "Hello again"), DIRECTORY, " again")
+    await sessions.store.drain()
+    assert await written(sessions) == ["Hello again"]
+
+
 async def test_a_turn_reads_no_diffs_of_prompts(sessions: Sessions) -> None:
     """They are whole files, which no model is sent."""
     changed = FileDiff(file="a", before="", after="x" * 100_000, additions=1, deletions=0)

@@ -6,12 +6,14 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from cable import CommitCable, laid
 from database_schema import database_schema
 from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
 from postgres import PostgresServer, migrated
@@ -26,10 +28,12 @@ from typer.testing import CliRunner
 
 from app import cli
 from app.schema.errors import SessionBusy
+from app.schema.part import Tokens
 from app.session.lease import Leases
+from app.session.session_sums import Sums
 from app.session.store import SHORT_HISTORY
 from app.storage import queries
-from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
+from app.storage.engine import Database, DatabaseUnusable, OutcomeUnknown, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
 from app.storage.tables import EVENT, METADATA, SESSION
 from app.storage.text_index import TRIGRAMS
@@ -154,7 +158,9 @@ def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize(("found", "advice"), [("0000", "opensession migrate"), ("9999", "newer opensession")])
+@pytest.mark.parametrize(
+    ("found", "advice"), [("0001", "opensession migrate"), ("9999", "newer opensession"), ("0001x", "no version of opensession")]
+)
 def test_a_server_refuses_the_schema_of_another_version(url: str, found: str, advice: str) -> None:
     engine = make_engine(url)
     with engine.begin() as connection:
@@ -478,6 +484,57 @@ async def test_an_id_that_cannot_be_a_key_is_refused(tmp_path: Path, url: str, t
         await app.prompt(session["id"], "hi", messageID=f"msg_{'長' * 250}")
 
 
+# A connection that breaks during a commit.
+
+
+@asynccontextmanager
+async def through(wire: CommitCable, url: str, postgres: PostgresServer) -> AsyncIterator[Storage]:
+    """A server that reaches the database by a cable, and has done so."""
+    opened = open_storage_at(url.replace(f":{postgres.port}/", f":{wire.port}/"))
+    await opened.writer.commit(Change())
+    yield opened
+    opened.database.close()
+
+
+def counting(storage: Storage, session_id: str) -> Change:
+    """Adds 1 to what a session has cost, and journals an event."""
+    sums = Sums.of(1.0, Tokens()).columns()
+    return Change([storage.sql.add_to_sums(session_id, sums)], [event(session_id, session_id)])
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+@pytest.mark.parametrize("breaks", ["before", "behind"])
+async def test_what_a_broken_commit_stores_is_stored_once(
+    postgres: PostgresServer, url: str, storage: Storage, breaks: Literal["before", "behind"], count: int
+) -> None:
+    ids = [f"ses_{number}" for number in range(count)]
+    await storage.writer.commit(Change([(storage.sql.add_session, [session_row(each) for each in ids])]))
+    with laid(CommitCable(postgres.port)) as wire:
+        async with through(wire, url, postgres) as broken:
+            wire.breaks = breaks
+            await asyncio.gather(*(broken.writer.post(counting(broken, each)) for each in ids))
+            assert wire.breaks is None and sorted(broken.bus.order) == sorted(ids)
+    assert [row.cost for row in await storage.rows(SESSION)] == [1.0] * count
+    assert sorted(row.payload for row in await storage.rows(EVENT)) == sorted(ids)
+
+
+@pytest.mark.parametrize("breaks", ["before", "behind"])
+async def test_a_commit_whose_outcome_nobody_can_tell_fails_and_is_not_repeated(
+    postgres: PostgresServer, url: str, storage: Storage, breaks: Literal["before", "behind"]
+) -> None:
+    ids = ["ses_0", "ses_1"]
+    await storage.writer.commit(Change([(storage.sql.add_session, [session_row(each) for each in ids])]))
+    with laid(CommitCable(postgres.port)) as wire:
+        wire.for_good = True
+        async with through(wire, url, postgres) as broken:
+            wire.breaks = breaks
+            done = [broken.writer.post(counting(broken, each)) for each in ids]
+            outcomes = await asyncio.gather(*done, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2 and broken.bus.order == []
+    stored = 1.0 if breaks == "behind" else 0.0
+    assert [row.cost for row in await storage.rows(SESSION)] == [stored] * 2
+
+
 # Locks.
 
 
@@ -498,6 +555,19 @@ async def test_a_lock_keeps_the_servers_of_a_database_apart(url: str) -> None:
         database.close()
 
 
+async def test_a_lock_is_kept_while_the_event_loop_stands_still(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.storage.locks.KEEP_ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr("app.storage.locks.IDLE_MS", 1_500)
+    database, engine = Database(url), make_engine(url)
+    async with database.locks.lock("session ses_1"):
+        time.sleep(3)  # twice as long as an idle connection is left open
+        with engine.connect() as connection:
+            held = connection.execute(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")).scalar_one()
+    assert held == 1
+    engine.dispose()
+    database.close()
+
+
 async def test_locks_of_a_server_that_is_gone_are_free(url: str) -> None:
     one, two = Database(url), Database(url)
     holding = asyncio.create_task(_hold(one))
@@ -508,6 +578,22 @@ async def test_locks_of_a_server_that_is_gone_are_free(url: str) -> None:
         pass
     holding.cancel()
     await asyncio.wait({holding})
+    one.close()
+    two.close()
+
+
+async def test_a_lock_whose_waiter_is_cancelled_is_free(url: str) -> None:
+    one, two = Database(url), Database(url)
+    async with one.locks.lock("another"):
+        pass  # the connection is made
+    for passes in range(120):
+        waiting = asyncio.create_task(_hold(one))
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        async with asyncio.timeout(20), two.locks.lock("session ses_1"):
+            pass
     one.close()
     two.close()
 

@@ -15,6 +15,8 @@ from app.storage.engine import StorageError
 from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
 from app.storage.writer import Chain, Change, Lease, StaleLease, Writer, WriterStopped
 
+PATIENCE = 30.0
+
 
 def held(storage: Storage) -> HeldDatabase:
     """From now on nothing is written until `gate` is set."""
@@ -114,6 +116,33 @@ async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage
     async with asyncio.timeout(5):
         await storage.writer.commit(saying("later"))
     assert storage.bus.order == ["text", "later"]
+
+
+async def test_a_drain_waits_for_what_was_posted_before_it_and_for_no_other(storage: Storage) -> None:
+    database = held(storage)
+    before, posting = storage.writer.post(saying("before")), asyncio.Event()
+    drained = asyncio.create_task(storage.writer.drain())
+
+    async def keep_it_busy() -> None:
+        while not drained.done():
+            last = storage.writer.post(saying("behind"))
+            await asyncio.sleep(0)
+            posting.set()
+        await last
+
+    others = asyncio.create_task(keep_it_busy())
+    await posting.wait()
+    assert not drained.done()
+    database.gate.set()
+    await asyncio.wait_for(drained, PATIENCE)
+    assert before.done()
+    await others
+
+
+async def test_a_drain_returns_though_what_was_posted_is_refused(storage: Storage) -> None:
+    storage.writer.post(saying("refused", work=refusing(Conflict("no"))))
+    await asyncio.wait_for(storage.writer.drain(), PATIENCE)
+    assert storage.bus.order == []
 
 
 async def test_what_is_behind_a_failed_change_of_its_chain_is_not_stored(storage: Storage) -> None:
