@@ -52,9 +52,7 @@ def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServe
     program = target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
     command, *arguments = program.argv
     outside = {**(program.env or {}), marks.VARIABLE: mark}
-    return StdioServerParameters(
-        command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace"
-    )
+    return StdioServerParameters(command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace")
 
 
 def _working_directory(target: McpTarget, cwd: str) -> Path:

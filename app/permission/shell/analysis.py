@@ -6,13 +6,13 @@ What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marke
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Subject
 from app.permission.shell.findings import Findings, Invocation, TooComplex
-from app.permission.shell.paths import PathCheck, always_outside
+from app.permission.shell.paths import PathCheck
 from app.permission.shell.reader import ShellReader
 from app.permission.shell.variables import Variables
 from app.permission.shell.words import literal_word
@@ -45,12 +45,6 @@ class ShellAnalysis:
         """Without what is known only at run time."""
         read = self.outside[:-1] if self.unparsable else self.outside
         return tuple(path for path in read if Path(path).is_absolute())
-
-
-def always_patterns(outside: Iterable[str]) -> list[str]:
-    """What a reply of `always` to a request for these paths allows."""
-    found = (always_outside(path) for path in outside)
-    return list(dict.fromkeys(pattern for pattern in found if pattern))
 
 
 def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:

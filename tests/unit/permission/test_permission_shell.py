@@ -7,8 +7,7 @@ import pytest
 
 from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
-from app.permission.shell.analysis import ShellAnalysis, always_patterns, analyse
-from app.permission.shell.paths import always_outside
+from app.permission.shell.analysis import ShellAnalysis, analyse
 from app.permission.spellings import spellings
 
 
@@ -26,7 +25,6 @@ def test_a_chain_asks_for_each_command(tmp_path: Path) -> None:
 def test_a_path_outside_is_named_as_resolved(tmp_path: Path) -> None:
     analysis = read("cat /etc/hosts", tmp_path)
     assert list(analysis.outside) == ["/etc/hosts"]
-    assert always_patterns(analysis.outside) == ["/etc*"]
 
 
 def test_cd_alone_has_no_pattern(tmp_path: Path) -> None:
@@ -107,13 +105,6 @@ def test_of_the_environment_only_home_is_known(tmp_path: Path) -> None:
 )
 def test_always_names_what_the_command_does(words: str, expected: str | None) -> None:
     assert always_pattern(words.split()) == expected
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"), [("/etc/hosts", "/etc*"), ("/etc", "/etc*"), ("/", "/"), ("$X/y", None), ("/a/*/b", None)]
-)
-def test_always_for_a_path_is_its_folder(path: str, expected: str | None) -> None:
-    assert always_outside(path) == expected
 
 
 def test_spellings_put_options_in_any_order() -> None:
