@@ -7,6 +7,7 @@ What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marke
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from app.permission.boundary import Boundary
@@ -22,15 +23,17 @@ from app.util.dataclass import dataclass
 @dataclass(frozen=True, slots=True)
 class ShellAnalysis:
     """`outside`: real paths, or the text as typed for a path that is known only at run time. `unparsable`: parts of the command
-    could not be read."""
+    could not be read. `loose`: text beside the words of the commands, which some of them may run."""
 
     invocations: tuple[Invocation, ...]
     outside: tuple[str, ...]
     unparsable: bool = False
+    loose: str = ""
 
     @property
     def subjects(self) -> list[Subject]:
-        return [invocation.subject for invocation in self.invocations]
+        subjects = (invocation.subject for invocation in self.invocations)
+        return [replace(subject, text=self.loose) if subject.words else subject for subject in subjects]
 
     @property
     def patterns(self) -> list[str]:
@@ -60,4 +63,4 @@ def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[st
     if findings.is_unparsable or not is_understood:
         return ShellAnalysis((whole, *findings.invocations), (*findings.outside, command), unparsable=True)
     unread = [whole] if findings.runs_what_it_writes else []
-    return ShellAnalysis((*unread, *findings.invocations), tuple(findings.outside))
+    return ShellAnalysis((*unread, *findings.invocations), tuple(findings.outside), loose="\n".join(findings.loose))

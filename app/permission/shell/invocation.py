@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from posixpath import basename
 
 from app.permission.arity import always_pattern
 from app.permission.rules import Readability, Subject
 from app.permission.shell.findings import Invocation
-from app.permission.shell.programs import StartedProgram
+from app.permission.shell.programs import StartedProgram, runs_nothing
 from app.permission.shell.words import Word, has_glob, text_of, unquoted
 from app.permission.spellings import spellings
 
@@ -33,7 +34,9 @@ def build_invocation(
     levels = {started.readability, _own_readability(words[0], flat), *(one.subject.readability for one in inner)}
     readability: Readability = "unreadable" if "unreadable" in levels else "foreign" if "foreign" in levels else "readable"
     always = None if readability == "unreadable" else always_pattern([word.text for word in words])
-    return Invocation(Subject(text, distinct, readability), always)
+    plain = [word.plain for word in flat]
+    is_inert = runs_nothing(basename(plain[0]).lower(), plain[1:])
+    return Invocation(Subject(text, distinct, readability, () if is_inert else tuple(plain)), always)
 
 
 def _own_readability(name: Word, flat: Sequence[Word]) -> Readability:

@@ -189,6 +189,24 @@ def started_by(name: str, args: Sequence[Word], stdin: Stdin | None) -> StartedP
     return started
 
 
+_INERT_PROGRAMS = """
+: [ basename cat cd chmod chown cmp comm cp curl cut date df diff dirname du echo egrep export false fgrep file grep head hexdump
+jq kill ln local ls md5sum mkdir mktemp mv nl od paste printf ps pwd read readlink realpath rev rg rmdir seq set sha1sum
+sha256sum sleep sort stat tail tee test touch tr tree true type uniq unset wait wc which xxd
+"""
+_INERT = frozenset(_INERT_PROGRAMS.split())
+_RUNS_BY_OPTION = {"rg": "--p", "sort": "--co", "curl": "-K"}
+
+
+def runs_nothing(name: str, args: Sequence[str]) -> bool:
+    """Programs that are known to run none, so that their arguments are text and files. The list may be short: others are taken to
+    run whatever they name."""
+    if name == "command":
+        return bool(args) and re.fullmatch(r"-[pvV]*[vV]", args[0]) is not None
+    option = _RUNS_BY_OPTION.get(name)
+    return name in _INERT and not (option and any(arg.startswith(option) for arg in args))
+
+
 def may_hold_commands(name: str) -> bool:
     entry = _entry_name(name)
     return name in _FIND_RUNS or any(entry in table for table in (_WRAPPERS, _SHELLS, _INTERPRETERS, _RUNNERS))

@@ -7,12 +7,12 @@ from posixpath import basename, isdir, normpath
 from typing import TYPE_CHECKING
 
 from app.permission.boundary import Boundary
-from app.permission.rules import Subject
+from app.permission.rules import MOST_WORDS, Subject
 from app.permission.shell import syntax
 from app.permission.shell.findings import Findings, Invocation, TooComplex
 from app.permission.shell.invocation import build_invocation, flattened, holds_code
 from app.permission.shell.paths import PATH_COMMANDS, PathCheck
-from app.permission.shell.programs import StartedProgram, Stdin, changes_programs, may_hold_commands, started_by
+from app.permission.shell.programs import StartedProgram, Stdin, changes_programs, may_hold_commands, runs_nothing, started_by
 from app.permission.shell.variables import Variables, always_runs
 from app.permission.shell.words import UNKNOWN, UNKNOWN_WORD, Word, has_glob, read_word, read_words, text_of
 
@@ -27,6 +27,7 @@ _MAX_WORDS = 300
 _APART = {"subshell", "command_substitution", "process_substitution"}
 _MISPLACED_WORDS = "if then elif else fi do done case esac while until for select function in ]]"
 _MISPLACED = frozenset(_MISPLACED_WORDS.split())
+_PLAIN_WORD = re.compile(r"[\w./+][\w./+-]*")
 _GROUP_ENDS = {"}", ")"}
 _DIRECTORY_COMMANDS = {"cd", "pushd", "popd", "chdir"}
 _LIVE_BACKQUOTE = re.compile(r"(?<!\\)(?:\\\\)*`")
@@ -63,6 +64,8 @@ class ShellReader:
             return False
         self._findings.count(root.descendant_count)
         self._variables.count(root)
+        for text in syntax.loose_texts(root):
+            self._findings.say(text)
         self._walk(root)
         return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
 
@@ -268,12 +271,20 @@ class ShellReader:
         if len(flat) > _MAX_WORDS and may_hold_commands(bare):
             raise TooComplex
         self._note_effects(bare, flat, words[0].text)
+        self._hear(bare, [word.plain for word in flat[1:]])
         with self._deeper(_DEPTH_OF_CALL):
             if bare in _DIRECTORY_COMMANDS:
                 self._change_directory(words, flat, node)
             if bare != "cd":
                 self._findings.has_run = True
                 self._start(words, flat, bare, is_unreadable)
+
+    def _hear(self, bare: str, args: Sequence[str]) -> None:
+        """What is no plain word may be a script for the command. The words of one that runs nothing may be one for another."""
+        is_inert = runs_nothing(bare, args)
+        for at, arg in enumerate(args):
+            if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):
+                self._findings.say(arg)
 
     def _note_effects(self, bare: str, flat: Sequence[Word], typed_name: str) -> None:
         args = [word.value for word in flat[1:]]
