@@ -13,8 +13,8 @@ from app.permission.spellings import spellings
 
 _SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
 _EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
-_VERBATIM = re.compile(r"-\w|\"?\$\(cat <<-?\s*['\"\\]?\w")
-"""What the run adds to a short option (`-j$(nproc)`), and a text that stands in the line."""
+_VERBATIM = re.compile(r"-j\$|\"?\$\(cat <<-?\s*['\"\\]?\w")
+"""What the run adds is a number (`make -j$(nproc)`), or a text that stands in the line."""
 
 
 def flattened(words: Sequence[Word]) -> list[Word]:
@@ -43,9 +43,8 @@ def _readability(name: Word, flat: Sequence[Word], started: StartedProgram, is_i
         return "unreadable"
     if flat[0].value in _EVALUATES_SUBSCRIPTS and any(holds_code(word.text) for word in flat[1:]):
         return "unreadable"
-    if any(named.readability != "readable" for named in started.named):
-        return "foreign" if started.readability == "readable" else started.readability
     may_run_unknown = not is_inert and any(not word.is_known and not _VERBATIM.match(word.text) for word in flat[1:])
+    may_run_unknown |= any(named.readability == "unreadable" for named in started.named)
     return "foreign" if started.readability == "readable" and may_run_unknown else started.readability
 
 

@@ -58,7 +58,7 @@ paste patch pbcopy printf ps pwd read readlink realpath rev rg rmdir seq set sha
 strings tac tail tee test touch tr tree true type uniq unset wait wc which xclip xxd xz yes zcat
 """
 _INERT = frozenset(_INERT_PROGRAMS.split())
-_RUNS_BY_OPTION = {"rg": "--p", "sort": "--co", "curl": "-K"}
+_RUNS_BY_OPTION = {"rg": "--p", "sort": "--co", "curl": "-K", "less": "+", "more": "+"}
 
 
 def runs_nothing(name: str, args: Sequence[str]) -> bool:
@@ -102,6 +102,7 @@ _NO_FILE = re.compile(r"-|eval|/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 
 _OWN_LANGUAGE = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), rf"system|getline|[^|]\|[^|]|@load|{UNKNOWN}"),
+    **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), r"(?i)\\!|^\s*[.\\]?(?:shell|system)|program|edit\("),
     **dict.fromkeys(
         ("sed", "gsed"),
         r"(?:^|[;{}\n\d$/!,])\s*[eE](?:[\s;]|$)|(?:^|[;{}\n\d$!])\s*[wW]\s"
@@ -115,7 +116,7 @@ _HARMLESS_SETTING = re.compile(
     r"(?i)(?:user|color|advice|column|init|push|pull|rebase|http|fetch|log|status|branch|commit|safe|remote)\.[\w.-]+(?:=(?!!|ext::)|$)"
     r"|core\.(?:quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)\b|diff\.(?:renames|algorithm|noprefix|mnemonicprefix)\b"
 )
-_SETTING = re.compile(r"[a-zA-Z][\w-]*\.[\w.-]+(?:=.*)?", re.DOTALL)
+_SETTING = re.compile(r"[a-zA-Z][\w-]*\..+", re.DOTALL)
 """Of git: those that are not harmless may name a program."""
 _PROSE_OPTION = re.compile(r"-\w*m|--(?:message|title|body|notes|description|subject|comment)")
 
@@ -158,7 +159,7 @@ def _names_program(args: Sequence[str]) -> bool:
 
 def may_take_scripts(name: str, args: Sequence[str]) -> bool:
     """Whether it is not known what the program does with its arguments."""
-    return not (runs_nothing(name, args) or may_hold_commands(name) or name in _OWN_LANGUAGE)
+    return not (runs_nothing(name, args) or may_hold_commands(name) or _entry_name(name) in _OWN_LANGUAGE)
 
 
 def texts_in(args: Sequence[Word]) -> Iterator[str]:
