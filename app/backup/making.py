@@ -138,12 +138,21 @@ def _add_sqlite(source: Connection, copy: Path, collected: Collected) -> str | N
 
 
 async def _add_files(data_dir: Path, database: Database, collected: Collected) -> None:
-    own = Path(database.engine.url.database or "").name if database.dialect == "sqlite" else ""
+    own = _database_files(database)
     for top in belongings(data_dir):
         if top.name == SNAPSHOTS:
             await _add_repositories(data_dir, database, collected)
-        elif not own or not top.name.startswith(own):
-            await asyncio.to_thread(collected.add_all, files_below(top), may_vanish=True)
+        else:
+            files = (path for path in files_below(top) if path.resolve() not in own)
+            await asyncio.to_thread(collected.add_all, files, may_vanish=True)
+
+
+def _database_files(database: Database) -> set[Path]:
+    """Where it stands, with what SQLite puts beside it: it is copied already, wherever that is and however it is called."""
+    if database.dialect != "sqlite":
+        return set()
+    path = Path(database.engine.url.database or "").resolve()
+    return {path.with_name(path.name + ending) for ending in ("", "-wal", "-shm", "-journal")}
 
 
 async def _add_repositories(data_dir: Path, database: Database, collected: Collected) -> None:

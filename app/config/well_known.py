@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from app.config.errors import ConfigInvalidError
 from app.config.parse import Substitution, parse_layer
-from app.schema.errors import ServiceError
 from app.schema.model import Auth, WellKnownAuth
 from app.util.dataclass import dataclass
 
@@ -56,7 +55,7 @@ class Organisations:
         environ = {**self._environ, **tokens} if tokens else self._environ
         try:
             return OrganisationConfig(await fetch_well_known(urls, environ), environ)
-        except ServiceError:
+        except Exception:
             self._failed_at = time.monotonic()
             raise
 

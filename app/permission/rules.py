@@ -1,16 +1,20 @@
 """Evaluates permission rules. Pure. The last matching rule wins; without a match the action is `ask`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Literal
 
+from app.permission.named_programs import NamedPrograms
+from app.permission.spellings import spellings
 from app.permission.wildcard import matches
 from app.schema.permission import Action, Rule, Ruleset
 from app.util.dataclass import dataclass
 
 Readability = Literal["readable", "foreign", "unreadable"]
 
+MOST_WORDS = 100
+"""Of a command, among which programs are looked for. What stands behind them is looked through as text."""
 _EDITING_TOOLS = {"edit", "write", "patch", "multiedit", "apply_patch"}
 
 
@@ -21,11 +25,15 @@ class Subject:
     `spellings`: other ways to write the same thing. They never allow anything; they keep a deny or ask rule from being
     evaded by another spelling.
     `readability`: `foreign` runs code in another language, `unreadable` runs something that is known only at run time.
+    `words`: of a command that may run what it names, without quotes. `text`: what else it may run: scripts, input, values. A rule
+    about a program holds for it wherever it stands.
     """
 
     pattern: str
     spellings: tuple[str, ...] = ()
     readability: Readability = "readable"
+    words: tuple[str, ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,13 @@ def decide_permission(
     """`ruleset` is the configuration; `approved` holds the replies of `always`: they turn an ask into an allow, never a deny.
     All subjects are evaluated before the user is asked."""
     relevant = rules_for(permission, ruleset)
-    evaluator = _SubjectEvaluator(permission, relevant, rules_for(permission, approved), unrestricted(permission, relevant))
+    evaluator = _SubjectEvaluator(
+        permission,
+        relevant,
+        rules_for(permission, approved),
+        unrestricted(permission, relevant),
+        NamedPrograms(rules_in_force(permission, relevant)),
+    )
     actions = {evaluator.action_for(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects}
     if "deny" in actions:
         return Forbidden(relevant)
@@ -78,6 +92,12 @@ def rules_for(permission: str, ruleset: Ruleset) -> Ruleset:
 
 _applies_to_permission = lru_cache(maxsize=4096)(matches)
 """Cached because there are few permissions and each is evaluated often, unlike patterns."""
+
+
+def rules_in_force(permission: str, ruleset: Ruleset) -> Ruleset:
+    """Those that deny or ask, without those that a later rule overrides."""
+    strict = [rule for rule in ruleset if rule.action != "allow"]
+    return [rule for rule in strict if evaluate(permission, rule.pattern, ruleset).action != "allow"]
 
 
 def unrestricted(permission: str, ruleset: Ruleset) -> bool:
@@ -99,24 +119,40 @@ class _SubjectEvaluator:
     ruleset: Ruleset
     approved: Ruleset
     unrestricted: bool
+    named: NamedPrograms
 
     def action_for(self, subject: Subject) -> Action:
         typed = evaluate(self.permission, subject.pattern, self.ruleset)
-        by_spelling = self._other_spellings_actions(subject)
-        if "deny" in {typed.action, *by_spelling.values()}:
+        by_spelling = self._actions_of(subject, subject.spellings)
+        by_name = self._actions_of(subject, self._commands_named(subject.words))
+        if "deny" in {typed.action, *by_spelling.values(), *by_name.values()}:
             return "deny"
         if subject.readability == "unreadable":
             return "allow" if self.unrestricted else "ask"
+        if self._may_run_named(subject) or not self._are_approved(by_name):
+            return "ask"
         if self._is_approved(subject.pattern):
             return "allow"
         if subject.readability == "foreign" and not self.unrestricted and _is_broad(typed):
             return "ask"
-        asking = [spelling for spelling, action in by_spelling.items() if action == "ask"]
-        return typed.action if all(map(self._is_approved, asking)) else "ask"
+        return typed.action if self._are_approved(by_spelling) else "ask"
 
-    def _other_spellings_actions(self, subject: Subject) -> dict[str, Action]:
-        found = {spelling: evaluate(self.permission, spelling, self.ruleset) for spelling in subject.spellings}
+    def _may_run_named(self, subject: Subject) -> bool:
+        return any(map(self.named.may_be, subject.words[1:])) or self.named.are_in(subject.text)
+
+    def _commands_named(self, words: Sequence[str]) -> Iterator[str]:
+        """The commands that the words may be from some word on: `perf stat rm x` → `rm x`."""
+        for at, word in enumerate(words[1:MOST_WORDS], 1):
+            if self.named.has(word):
+                yield from spellings(words[at:])
+
+    def _actions_of(self, subject: Subject, others: Iterable[str]) -> dict[str, Action]:
+        """Where another rule than for the text as typed applies."""
+        found = {text: evaluate(self.permission, text, self.ruleset) for text in others}
         return {text: rule.action for text, rule in found.items() if not matches(rule.pattern, subject.pattern)}
+
+    def _are_approved(self, actions: Mapping[str, Action]) -> bool:
+        return all(self._is_approved(text) for text, action in actions.items() if action == "ask")
 
     def _is_approved(self, pattern: str) -> bool:
         return evaluate(self.permission, pattern, self.approved).action == "allow"

@@ -214,10 +214,6 @@ class Permissions:
         return check is not None and await self._is_allowed(check, added)
 
 
-def _scope(project_id: str, owner: str) -> str:
-    return f"{project_id} {owner}" if owner else project_id
-
-
 def _write_answer(answer: PermissionAnswer) -> str:
     return orjson.dumps(answer).decode()
 

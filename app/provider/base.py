@@ -236,7 +236,8 @@ class ProviderFailure(Exception):
     ProviderFailure
     ├── ApiFailure           the provider answered with an error, or the connection broke
     │   └── ContextOverflow  the conversation is longer than the model takes
-    └── MissingKey           no key is configured for the provider
+    ├── MissingKey           no key is configured for the provider
+    └── UnusableOption       the configuration holds an option that the provider's API cannot be sent
     """
 
     def __init__(self, message: str) -> None:
@@ -267,6 +268,13 @@ class ApiFailure(ProviderFailure):
 
 class ContextOverflow(ApiFailure):
     """Never retryable: only a shorter request can succeed."""
+
+
+class UnusableOption(ProviderFailure):
+    def __init__(self, name: str, wanted: str, value: Any) -> None:
+        super().__init__(
+            f"The option `{name}` of the model, the agent or the variant must be {wanted}, but the configuration says {value!r}."
+        )
 
 
 class MissingKey(ProviderFailure):

@@ -97,20 +97,26 @@ def default_top_k(model_id: str) -> int | None:
 
 def _affordable(model: Model, options: Options) -> Options:
     """Halves the output limit for a thinking budget that leaves no room for an answer: Anthropic rejects such a budget."""
-    limit, thinking = model.limit.output, options.get("thinking") or {}
-    if not 0 < limit <= int(thinking.get("budgetTokens", 0)):
+    limit = model.limit.output
+    if not 0 < limit <= _thinking_budget(options):
         return options
-    return {**options, "thinking": {**thinking, "budgetTokens": limit // 2}}
+    return {**options, "thinking": {**options["thinking"], "budgetTokens": limit // 2}}
+
+
+def _thinking_budget(options: Mapping[str, Any]) -> int:
+    """0 for what is none: the adapter of Anthropic's API says so, others take other values of that name."""
+    thinking = options.get("thinking")
+    budget = thinking.get("budgetTokens") if isinstance(thinking, dict) else None
+    return budget if isinstance(budget, int) else 0
 
 
 def max_output_tokens(model: Model, options: Mapping[str, Any], cap: int) -> int:
     """Tokens of the answer alone. Anthropic's limit includes thinking: budget and answer must fit it together."""
     limit = model.limit.output or cap
     standard = min(limit, cap)
-    thinking = options.get("thinking") or {}
-    if model.api.npm != npm.ANTHROPIC or thinking.get("type") != "enabled":
+    budget = _thinking_budget(options)
+    if model.api.npm != npm.ANTHROPIC or not budget or options["thinking"].get("type") != "enabled":
         return standard
-    budget = int(thinking.get("budgetTokens", 0))
     return standard if budget + standard <= limit else max(limit - budget, 1)
 
 

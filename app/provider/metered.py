@@ -1,6 +1,7 @@
 """Model calls that count against a user's daily budget."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from app.provider.base import ApiFailure, Finish, ModelRequest, Provider, StreamEvent
 from app.provider.models.cost import tokens_and_cost
@@ -20,10 +21,11 @@ class MeteredProvider:
             await self._budgets.require(self._name)
         except BudgetUsedUp as used_up:
             raise ApiFailure(str(used_up), status=402) from None
-        async for event in self._provider.stream(request):
-            if isinstance(event, Finish):
-                await self._count(request, event)
-            yield event
+        async with aclosing(self._provider.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Finish):
+                    await self._count(request, event)
+                yield event
 
     async def _count(self, request: ModelRequest, finish: Finish) -> None:
         tokens, cost = tokens_and_cost(finish.usage, request.model.cost)

@@ -21,6 +21,7 @@ from app.provider.base import (
 )
 from app.provider.models import known_providers as npm
 from app.provider.models.families import Medium
+from app.provider.wire.options import object_option
 from app.schema.model import Model
 
 Messages = tuple[ModelMessage, ...]
@@ -49,7 +50,7 @@ def _for_google(request: ModelRequest) -> ModelRequest:
     """Google's OpenAI-compatible endpoint rejects `top_k` and accepts thinking only in `extra_body`. Does not ask for thoughts,
     because it would mix them into the text."""
     options = {key: value for key, value in request.options.items() if key != "thinkingConfig"}
-    given = request.options.get("thinkingConfig") or {}
+    given = object_option(request.options, "thinkingConfig") or {}
     thinking = {_GOOGLE_THINKING[key]: value for key, value in given.items() if key in _GOOGLE_THINKING}
     if thinking:
         options["extra_body"] = {"google": {"thinking_config": thinking}}

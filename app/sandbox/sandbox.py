@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from app.sandbox.bubblewrap import arguments, numbered, server_arguments
@@ -113,10 +114,12 @@ def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:
 
 
 def remove_unused(data_dir: Path, now: float) -> None:
-    """Own homes and /tmp that no command has used for a week. `now` in seconds."""
+    """Own homes and /tmp that no command has used for a week. `now` in seconds. What is no directory is none of them; another
+    server may remove one meanwhile."""
     for private in (data_dir / "sandbox").glob("*"):
-        if max(part.stat().st_mtime for part in (private, *private.iterdir())) < now - RETENTION_SECONDS:
-            shutil.rmtree(private, ignore_errors=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if max(part.stat().st_mtime for part in (private, *private.iterdir())) < now - RETENTION_SECONDS:
+                shutil.rmtree(private, ignore_errors=True)
 
 
 OFF = Sandbox(None, "Sandbox: off")

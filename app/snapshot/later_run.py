@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from app.util.tasks import forget_failure
+
 T = TypeVar("T")
 
 
@@ -21,6 +23,7 @@ class CoalescedRun(Generic[T]):
     async def __call__(self) -> T:
         if self._next is None:
             self._next = asyncio.create_task(self._run_after(self._running))
+            self._next.add_done_callback(forget_failure)
         return await asyncio.shield(self._next)
 
     async def _run_after(self, earlier: "asyncio.Task[T] | None") -> T:

@@ -145,8 +145,9 @@ class Snapshots:
         """Restores each path's content, executable bit and type from its snapshot, or deletes it if the snapshot has no such
         path.
 
-        No other file is touched; a directory that a deletion empties goes too, as in git. A dry run only reports. `about_to` is
-        called with the snapshot of how things are before the first file is touched; raising, it stops the restore.
+        No other file is touched; a directory that a deletion empties goes too, as in git. A dry run only reports.
+        `before_restore` is called with the snapshot of how things are before the first file is touched; raising, it stops the
+        restore.
         """
         return await self._uncancelled(self._restore(wanted, dry_run, before_restore))
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from app.permission.boundary import Boundary
+from app.permission.wildcard import is_plain
 from app.tool.base import ToolContext, ToolError, ToolPermission
 
 
@@ -47,13 +48,15 @@ def relative_name(ctx: ToolContext, path: Path) -> str:
 
 
 async def ask_if_outside(ctx: ToolContext, path: Path, *, is_directory: bool = False) -> None:
-    """Asks `external_directory` for a path outside the project. `is_directory`: the path itself is the directory to open."""
+    """Asks `external_directory` for a path outside the project: for its folder, but for what lies in `/`, which is asked for
+    alone. `is_directory`: the path itself is the directory to open."""
     if ctx.bypass_directory_check or _boundary(ctx).contains(path):
         return
     parent = path if is_directory else path.parent
-    pattern = str(parent / "*")
+    asked = str(path if not is_directory and parent == Path("/") else parent / "*")
+    always = [asked] if is_plain(str(parent)) else []
     await ctx.host.require_permission(
-        ToolPermission("external_directory", [pattern], [pattern], {"filepath": str(path), "parentDir": str(parent)})
+        ToolPermission("external_directory", [asked], always, {"filepath": str(path), "parentDir": str(parent)})
     )
 
 

@@ -98,12 +98,14 @@ class OutputStore:
         return path
 
     def _remove_before(self, limit: float) -> int:
-        if not self.directory.is_dir():
-            return 0
-        old = [path for path in self.directory.glob("tool_*") if path.lstat().st_mtime < limit]
-        for path in old:
-            path.unlink(missing_ok=True)
-        return len(old)
+        """Another server of this data directory may remove the same ones meanwhile."""
+        removed = 0
+        for path in self.directory.glob("tool_*") if self.directory.is_dir() else ():
+            with suppress(FileNotFoundError):
+                if path.lstat().st_mtime < limit:
+                    path.unlink()
+                    removed += 1
+        return removed
 
 
 def _private_opener(name: str, flags: int) -> int:

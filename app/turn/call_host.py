@@ -86,10 +86,11 @@ class CallHost:
         )
 
     async def approved_directories(self) -> list[Path]:
-        rules = await self._services.permissions.approved(self._caller.instance.location.project_id)
+        caller = self._caller
+        rules = await self._services.permissions.approved(caller.instance.location.project_id, caller.session.owner or "")
         patterns = [rule.pattern for rule in rules if rule.permission == "external_directory"]
         named = (Path(pattern.removesuffix("*")) for pattern in patterns if pattern.startswith("/"))
-        return [path for path in named if not self._caller.instance.hides(path)]
+        return [path for path in named if not caller.instance.hides(path)]
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         self._caller.writer.tool_progress(self._part, title, metadata)

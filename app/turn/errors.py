@@ -1,6 +1,6 @@
 """Translates exceptions of a turn to errors that are stored with the message."""
 
-from app.provider.base import ApiFailure, ContextOverflow, MissingKey
+from app.provider.base import ApiFailure, ContextOverflow, MissingKey, UnusableOption
 from app.schema.errors import (
     APIError,
     ApiErrorData,
@@ -48,7 +48,7 @@ def to_message_error(error: BaseException) -> MessageError:
                 metadata=error.metadata,
             )
         )
-    if isinstance(error, TurnFailure):
+    if isinstance(error, TurnFailure | UnusableOption):
         return unknown(str(error))
     if isinstance(error, StorageError):
         return unknown(NOT_STORED)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
@@ -110,7 +110,8 @@ class Titles:
         provider = instance.models.providers.provider_for(model)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                return _answer([event async for event in provider.stream(request)], model)
+                async with aclosing(provider.stream(request)) as events:
+                    return _answer([event async for event in events], model)
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:
                     log.warning("no title for %s: %s", prompt.session_id, failure)

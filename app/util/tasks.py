@@ -5,6 +5,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 
+def forget_failure(task: asyncio.Task[Any]) -> None:
+    """For a task that others await: each raises its failure. Where all of them have been cancelled nobody needs it, and asyncio
+    is not to log that it was never retrieved."""
+    if not task.cancelled():
+        task.exception()
+
+
 class TaskSet:
     """Holds references to tasks until they are done. The tasks log their own errors."""
 

@@ -6,6 +6,7 @@ from app.storage import webhooks
 from app.storage.engine import Connection, Database
 from app.storage.webhooks import JournalPage
 from app.util.dataclass import dataclass
+from app.util.tasks import forget_failure
 
 PAGE_BYTES = 256 * 1024
 
@@ -36,6 +37,7 @@ class JournalPages:
         if wanted not in self._reading:
             self._reading[wanted] = task = asyncio.create_task(self._read(wanted), name="read the journal for webhooks")
             task.add_done_callback(lambda _: self._reading.pop(wanted))
+            task.add_done_callback(forget_failure)
         return await asyncio.shield(self._reading[wanted])
 
     async def _read(self, wanted: _Read) -> JournalPage:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
-from turns import bash, configured, pending, say, tools
+from turns import bash, configured, pending, say, tools, until
+from user_logins import user
 
 pytestmark = needs_sandbox
 
@@ -84,6 +85,24 @@ async def test_what_the_user_allows_always_is_open_from_then_on(tmp_path: Path) 
         first, second = await states(app, session)
     assert SECRET in first["output"] and SECRET in second["output"]
     assert (tmp_path / "beside" / "secret").read_text() == f"{SECRET}\nmore\n"
+
+
+async def test_what_a_user_allows_always_is_open_for_their_commands_alone(tmp_path: Path) -> None:
+    read = [bash("sh read.sh")]
+    async with confined(tmp_path, [bash(f"cat {tmp_path}/beside/secret")], [say()], read, [say()], read, [say()]) as app:
+        (app.directory / "read.sh").write_text(f"cat {tmp_path}/beside/secret\n")
+        roots = (app.directory, tmp_path / "beside")
+        async with user(app, "anna", roots=roots) as anna, user(app, "ben", roots=roots) as ben:
+            session = (await anna.create_session(permission=[allow("bash")]))["id"]
+            await anna.prompt_async(session, "Go on")
+            await anna.post(f"/permission/{(await pending(anna))['id']}/reply", {"reply": "always"})
+            await until(lambda: not app.services.runs.runner.is_running(session))
+            await anna.prompt(session, "And?")
+            asked, again = await states(anna, session)
+            of_ben = (await ben.create_session(permission=[allow("bash")]))["id"]
+            await ben.prompt(of_ben, "And?")
+            (other,) = await states(ben, of_ben)
+    assert SECRET in asked["output"] and SECRET in again["output"] and SECRET not in other["output"]
 
 
 async def test_a_users_shell_line_reaches_what_it_names(tmp_path: Path) -> None:

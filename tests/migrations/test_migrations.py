@@ -187,6 +187,29 @@ def test_an_older_database_takes_webhooks(engine: Engine) -> None:
         assert connection.execute(text("SELECT count(*) FROM webhook_delivery")).scalar_one() == 0
 
 
+def test_approvals_wider_than_a_folder_are_dropped(engine: Engine) -> None:
+    """They are asked for again; a request that waits offers them no more."""
+    upgrade_to(engine, "0017")
+    kept = ["/srv/data/*", "/srv/data", "/srv/a*/*"]
+    request = {"id": "per_1", "permission": "external_directory", "always": ["/srv/data*", "/srv/data/*"]}
+    with engine.begin() as connection:
+        session = "session (id, project_id, directory, title_folded, updated, body)"
+        connection.execute(text(f"INSERT INTO {session} VALUES ('ses_1', 'p', '/d', 't', 1, '{{}}')"))
+        for pattern in [*kept, "/srv/data*", "/home/u*", "/*"]:
+            row = {"pattern": pattern}
+            connection.execute(text("INSERT INTO permission_approval VALUES ('p', 'external_directory', :pattern, 'ses_1')"), row)
+        connection.execute(text("INSERT INTO permission_approval VALUES ('p', 'bash', 'ls /x*', 'ses_1')"))
+        waiting = "pending_ask (id, kind, session_id, directory, body)"
+        row = {"body": json.dumps(request)}
+        connection.execute(text(f"INSERT INTO {waiting} VALUES ('per_1', 'permission', 'ses_1', '/', :body)"), row)
+    upgrade(engine)
+    with engine.begin() as connection:
+        found = {(permission, pattern) for permission, pattern in queries.approvals(connection, "p")}
+        assert found == {("bash", "ls /x*"), *(("external_directory", pattern) for pattern in kept)}
+        body = json.loads(connection.execute(text("SELECT body FROM pending_ask")).scalar_one())
+        assert body == {**request, "always": ["/srv/data/*"]}
+
+
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:
     upgrade(engine)
     before = schema(tmp_path / "opensession.db")

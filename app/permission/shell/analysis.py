@@ -6,13 +6,14 @@ What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marke
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from app.permission.boundary import Boundary
 from app.permission.rules import Subject
 from app.permission.shell.findings import Findings, Invocation, TooComplex
-from app.permission.shell.paths import PathCheck, always_outside
+from app.permission.shell.paths import PathCheck
 from app.permission.shell.reader import ShellReader
 from app.permission.shell.variables import Variables
 from app.permission.shell.words import literal_word
@@ -22,15 +23,17 @@ from app.util.dataclass import dataclass
 @dataclass(frozen=True, slots=True)
 class ShellAnalysis:
     """`outside`: real paths, or the text as typed for a path that is known only at run time. `unparsable`: parts of the command
-    could not be read."""
+    could not be read. `loose`: text beside the words of the commands, which some of them may run."""
 
     invocations: tuple[Invocation, ...]
     outside: tuple[str, ...]
     unparsable: bool = False
+    loose: str = ""
 
     @property
     def subjects(self) -> list[Subject]:
-        return [invocation.subject for invocation in self.invocations]
+        subjects = (invocation.subject for invocation in self.invocations)
+        return [replace(subject, text=self.loose) if subject.words else subject for subject in subjects]
 
     @property
     def patterns(self) -> list[str]:
@@ -47,12 +50,6 @@ class ShellAnalysis:
         return tuple(path for path in read if Path(path).is_absolute())
 
 
-def always_patterns(outside: Iterable[str]) -> list[str]:
-    """What a reply of `always` to a request for these paths allows."""
-    found = (always_outside(path) for path in outside)
-    return list(dict.fromkeys(pattern for pattern in found if pattern))
-
-
 def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:
     """`cwd`: where the command starts; it is reported if it lies outside. `environment`: the command's variables."""
     whole = Invocation(Subject(command, readability="unreadable"), always=None)
@@ -66,4 +63,4 @@ def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[st
     if findings.is_unparsable or not is_understood:
         return ShellAnalysis((whole, *findings.invocations), (*findings.outside, command), unparsable=True)
     unread = [whole] if findings.runs_what_it_writes else []
-    return ShellAnalysis((*unread, *findings.invocations), tuple(findings.outside))
+    return ShellAnalysis((*unread, *findings.invocations), tuple(findings.outside), loose="\n".join(findings.loose))

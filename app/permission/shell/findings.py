@@ -1,5 +1,6 @@
 """What the reader finds in a script: the commands that it runs, and the paths outside the project."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import field
 from posixpath import basename
@@ -27,7 +28,8 @@ class Invocation:
 
 @dataclass(slots=True)
 class Findings:
-    """`outside`: real paths, or text as typed. `has_run`: a command stands before, which may have removed directories.
+    """`outside`: real paths, or text as typed. `has_run`: a command stands before, which may have removed directories. `loose`:
+    text beside the words of commands.
 
     A file that the script both writes and runs holds commands that nobody read. Files are compared by their last name: the
     folder that a copy is put into is often unknown.
@@ -35,6 +37,7 @@ class Findings:
 
     invocations: list[Invocation] = field(default_factory=list)
     outside: dict[str, None] = field(default_factory=dict)
+    loose: dict[str, None] = field(default_factory=dict)
     is_unparsable: bool = False
     has_run: bool = False
     _nodes: int = 0
@@ -53,6 +56,10 @@ class Findings:
 
     def add_unreadable(self, text: str) -> None:
         self.add(Invocation(Subject(text, readability="unreadable"), always=None))
+
+    def say(self, text: str) -> None:
+        """As the shell reads it, without quotes."""
+        self.loose[re.sub(r"\\(?=.)|\\\n|['\"]", "", text)] = None
 
     def report(self, paths: Iterable[str]) -> None:
         self.outside.update(dict.fromkeys(paths))

@@ -172,10 +172,3 @@ def _values_within(field: str) -> Iterator[str]:
         yield field.partition("@")[2]
     if re.match(r"file:", field, re.IGNORECASE):
         yield field
-
-
-def always_outside(path: str) -> str | None:
-    """What a reply of `always` allows: the path's folder and everything below it. None for what is known only at run time."""
-    if not isabs(path) or "*" in path or "?" in path:
-        return None
-    return path if path == "/" else (dirname(path) + "*" if dirname(path) != "/" else path + "*")

@@ -1,13 +1,15 @@
-"""Programs that run other programs: tables that say which of their arguments are a command, a script or code.
+"""What a command may run that a rule cannot know by its name: commands behind a wrapper, scripts, files, code.
 
-Options are interpreted only as far as needed to find these. Where two readings are possible, both are reported.
+Programs are not listed for what they run: one that is not known to run nothing is taken to run what it names
+(app.permission.named_programs).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
+from itertools import pairwise
 
-from app.permission.rules import Readability
+from app.permission.rules import Readability, Subject
 from app.permission.shell.words import UNKNOWN, Word
 from app.util.dataclass import dataclass
 
@@ -38,167 +40,147 @@ class Stdin:
 class StartedProgram:
     """What a command runs besides itself.
 
-    `scripts` are shell text, `files` contain code. UNKNOWN in a script stands for text that is known only at run time.
-    `is_covered`: a rule that allows the command also allows what it starts. A rule that denies still holds.
+    `scripts` are shell text, `files` contain code. UNKNOWN in a script stands for text that is known only at run time. `named`:
+    commands that stand in its arguments, which it may run.
     """
 
     commands: list[Sequence[Word]] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    named: list[Subject] = field(default_factory=list)
     readability: Readability = "readable"
-    is_covered: bool = False
 
 
-def _by_name(table: Mapping[str, str]) -> dict[str, str]:
-    return {name: entry for names, entry in table.items() for name in names.split()}
+_INERT_PROGRAMS = """
+: [ base64 basename bat cat cd chmod chown cksum clear cmp column comm cp curl cut date df diff dirname du echo egrep expand
+export false fgrep file fmt fold grep gunzip gzip head hexdump jq kill less ln local ls md5sum mkdir mktemp more mv nl od
+paste patch pbcopy printf ps pwd read readlink realpath rev rg rmdir seq set sha1sum sha256sum sha512sum sleep sort stat
+strings tac tail tee test touch tr tree true type uniq unset wait wc which xclip xxd xz yes zcat
+"""
+_INERT = frozenset(_INERT_PROGRAMS.split())
+_RUNS_BY_OPTION = {"rg": "--p", "sort": "--co", "curl": "-K", "less": "+", "more": "+"}
 
 
-_ANY = "any"
-_WRAPPERS = _by_name(
-    {
-        "nohup setsid builtin busybox toybox linux32 linux64 noglob nocorrect chronic ! { command": "",
-        "env doas": "uC",
-        "nice": "n",
-        "time": "fo",
-        "timeout": "ks",
-        "stdbuf": "ioe",
-        "ionice": "cnpPu",
-        "sudo": "ugpCDhrtTUR",
-        "exec": "a",
-        "xargs": "aEIdLnPs",
-        "valgrind unbuffer torsocks dbus-run-session entr catchsegv ts coproc chroot gosu su-exec setarch chrt taskset": _ANY,
-        "ltrace flock runuser rlwrap caffeinate fakeroot unshare nsenter systemd-run prlimit setpriv pkexec numactl": _ANY,
-        "strace cpulimit faketime proxychains xvfb-run parallel watch ssh npx bunx uvx pipx pnpx ld": _ANY,
-    }
-)
-"""Programs that run their arguments, with the letters of options that take a value; _ANY: any option may take one."""
-_OPERANDS = {"timeout", "chroot", "gosu", "su-exec", "setarch", "chrt", "taskset", "flock", "faketime", "ssh"}
-"""A word of their own precedes the command."""
-_JOIN_THEIR_WORDS = {"parallel", "watch", "ssh"}
-"""They join their words into a script."""
-_FLAGS = {"--null", "--no-run-if-empty", "--preserve-env", "--foreground", "--verbose", "--ignore-environment", "--yes"}
-"""Long options of wrappers that take no value."""
-_FIND_RUNS = {name: {"-exec", "-execdir", "-ok", "-okdir"} for name in ("find", "gfind", "bfs")}
-_FIND_RUNS |= {name: {"-x", "-X", "--exec", "--exec-batch"} for name in ("fd", "fdfind")}
+def runs_nothing(name: str, args: Sequence[str]) -> bool:
+    """Programs that are known to run none, so that their arguments are text and files. The list may be short: others are taken to
+    run whatever they name."""
+    if name == "command":
+        return bool(args) and re.fullmatch(r"-[pvV]*[vV]", args[0]) is not None
+    option = _RUNS_BY_OPTION.get(name)
+    return name in _INERT and not (option and any(arg.startswith(option) for arg in args))
 
-_RUNNERS = _by_name(
-    {
-        "uv": "run",
-        "poetry pipenv pdm hatch rye conda rbenv pyenv": "run exec",
-        "bundle mise asdf volta": "exec x run",
-        "npm pnpm yarn bun": "exec x dlx",
-    }
-)
-"""Project runners, with the subcommands after which a command follows."""
-_COVERING = {*_RUNNERS, "npx", "bunx", "uvx", "pipx", "pnpx", "ssh"}
 
-_SHELLS = {"bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh", "source", "."}
-_INTERPRETERS = _by_name(
-    {
-        "python pypy ipython": "c",
-        "perl ruby lua luajit julia rscript osascript groovy scala guile": "eE",
-        "node nodejs deno tsx ts-node": "ep",
-        "php": "rRBE",
-        "pwsh powershell": "cCeE",
-        "tclsh wish irb ghci bc": "",
-    }
-)
-"""Interpreters, with the letters of options that take code."""
+_WRAPPERS = {
+    **dict.fromkeys(["nohup", "setsid", "builtin", "busybox", "noglob", "!", "{", "command", "coproc"], ""),
+    **dict.fromkeys(("env", "doas"), "uC"),
+    "nice": "n",
+    "time": "fo",
+    "timeout": "ks",
+    "stdbuf": "ioe",
+    "ionice": "cnpPu",
+    "sudo": "ugpCDhrtTUR",
+    "exec": "a",
+    "xargs": "aEIdLnPs",
+}
+"""A rule that allows one of these allows not yet what it runs. With the letters of options that take a value."""
+_FIND_RUNS = re.compile(r"-exec|-execdir|-ok|-okdir")
+
+_SHELLS = frozenset(["bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh", "source", "."])
+_INTERPRETERS = {
+    **dict.fromkeys(("python", "pypy", "ipython"), "c"),
+    **dict.fromkeys(["perl", "ruby", "lua", "luajit", "julia", "rscript", "osascript", "groovy", "scala", "guile"], "eE"),
+    **dict.fromkeys(("node", "nodejs", "deno", "bun", "tsx", "ts-node"), "ep"),
+    "php": "rRBE",
+    **dict.fromkeys(("pwsh", "powershell"), "cCeE"),
+    **dict.fromkeys(["tclsh", "wish", "irb", "ghci", "bc", "dc", "m4", "gnuplot", "octave", "ed", "ex"], ""),
+}
+"""With the letters of options that take code. Without a file they read code from standard input."""
 _MODULES_THAT_RUN_CODE = {"timeit", "code", "pdb", "runpy"}
 _TAKES_CODE = re.compile(r"--(eval|print|run|execute|command|require|import|init-command)\b")
 _MAY_TAKE_VALUE = re.compile(r"[-+]\w*[oOWXd]\w*|-r|--rcfile|--init-file")
 _NO_FILE = re.compile(r"-|eval|/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 
-_HARMLESS_GIT_SETTING = (
-    r"(?:user|color|advice|column|init|push|pull|merge|rebase|http|fetch|log|status|branch|commit|safe)\.[\w.-]+=(?!!)"
-    r"|core\.(?:quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)=|diff\.(?:renames|algorithm|noprefix|mnemonicprefix)="
-)
-_UNREADABLE = _by_name(
-    {
-        "git": r"^(?:\0-[Cc]\0[^\0]*|\0--(?:git-dir|work-tree|namespace|super-prefix)\0[^\0]*|\0-(?![Cc]\0)[^\0]*)*?"
-        rf"\0-c(?:\0(?!{_HARMLESS_GIT_SETTING})|(?!\0|{_HARMLESS_GIT_SETTING}))"
-        r"|\0--(?:exec-path=|config-env|upload-pack|receive-pack|exec=|template=)|\0ext::|\0filter-branch\b"
-        r"|\0grep\0(?:.*\0)?(?:-\w*O.|--open)|\0clone\0(?:.*\0)?-\w*u|\0bisect\0run\0|\0submodule\0(?:.*\0)?foreach\0"
-        r"|\0rebase\0(?:.*\0)?(?:-\w*x|--exec)|\0difftool\0(?:.*\0)?(?:-\w*x|--extcmd)|\0config\0(?:.*\0)?(?i:alias\.|[^\0]*(?:command|"
-        r"program|pager|editor|textconv|external|cmd|helper|driver|hookspath|fsmonitor|filter\.|clean|smudge|process))",
-        "su runuser capsh script flock npm pnpm yarn bun npx bunx": r"\0(?:-[a-zA-Z]*c|--(?:session-)?command|--call)",
-        "env": r"\0(?:-[a-zA-Z0]*S|--s)",
-        "nix-shell": r"\0--(?:run|command)",
-        "mapfile readarray": r"\0(?:-C|--callback)",
-        "hash": r"\0-p",
-        "enable": r"\0-f",
-        "bind": r"\0-x",
-        "complete": r"\0-[CF]",
-        "coproc": r"\0[{(]",
-        "find gfind bfs fd fdfind": rf"\0{UNKNOWN}[\"$`]",
-        "strace": r"\0-o\0?[|!]",
-        "parallel at batch": "",
-    }
-)
-"""Regular expressions for arguments that make a command run something that cannot be read. Each argument is preceded by NUL,
-the text on standard input by \\x01."""
-_FOREIGN = _by_name(
-    {
-        "awk gawk mawk nawk": rf"system|getline|[^|]\|[^|]|@load|\0-\w*[eil]\b|--source|{UNKNOWN}",
-        "sed gsed": r"[\0;{}\n\d$/!,]\s*[eE](?:[\s\0\x01;]|$)|[\0;{}\n\d$!]\s*[wW]\s"
+_OWN_LANGUAGE = {
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), rf"system|getline|[^|]\|[^|]|@load|{UNKNOWN}"),
+    **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), r"(?i)\\!|^\s*[.\\]?(?:shell|system)|program|edit\("),
+    **dict.fromkeys(
+        ("sed", "gsed"),
+        r"(?:^|[;{}\n\d$/!,])\s*[eE](?:[\s;]|$)|(?:^|[;{}\n\d$!])\s*[wW]\s"
         r"|s([^\0])(?:\\[^\0]|(?!\1)[^\n\0\\])*\1(?:\\[^\0]|(?!\1)[^\n\0\\])*\1[gpimIM0-9]*[ew]",
-        "crontab": r"\x01",
-        "tar": r"\0(?:--to-c|--checkpoint-action|-I|--use-compress|-F|--info-s|--new-volume|--rsh)",
-        "rsync": r"\0(?:-e|--rsh|--rsync-path)",
-        "zip": r"\0(?:-T|--unzip-command)",
-        "sort": r"\0--compress-program",
-        "split": r"\0--filter",
-        "wget": r"\0(?:--use-askpass|-e|--execute)",
-        "cmake": r"\0-E",
-        "go": r"\0--?(?:toolexec|exec|vettool)",
-        "gcc g++ cc c++ clang clang++": r"\0(?:-wrapper|-fplugin|-B)",
-        "docker podman kubectl nerdctl": rf"\0(?:run|exec|create|debug)(?:\0|$)|\0{UNKNOWN}",
-        "sqlite psql mysql mariadb": rf"(?i)\\!|[\0\x01]\s*[.\\]?(?:shell|system)|program|edit\(|{UNKNOWN}",
-        "ip": r"(?i)exec",
-        "scp sftp": r"\0-[Sob]",
-        "ssh": r"(?i)\0-[^\0]*\0?[^\0]*command",
-        "man": r"\0(?:-P|-H|--pager|--html)",
-        "make gmake": r"\0(?:--eval|SHELL=|-f-|--(?:make)?file=-|-(?:[\0\x01]|$)|/dev/(?:stdin|fd))|\0-f\x01",
-        "vi vim nvim ex ed view emacs gdb expect tcpdump socat flatpak firejail bwrap proot systemd-nspawn": "",
-        "dc m4 gnuplot octave tmux screen run-parts": "",
-    }
+    ),
+}
+"""Programs whose arguments are full of signs that mean code elsewhere, with what runs or writes something in theirs."""
+_CODE_OPTION = re.compile(r"-\w*[ceEx]|--?(?:eval|exec|command|run|execute|call)|eval")
+_CODE = re.compile(r"[();|&`$<>{}!\\]|\bimport\b")
+_HARMLESS_SETTING = re.compile(
+    r"(?i)(?:user|color|advice|column|init|push|pull|rebase|http|fetch|log|status|branch|commit|safe|remote)\.[\w.-]+(?:=(?!!|ext::)|$)"
+    r"|core\.(?:quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)\b|diff\.(?:renames|algorithm|noprefix|mnemonicprefix)\b"
 )
-"""Regular expressions for arguments that contain code in another language, which may run other programs."""
-_MAKEFILES = re.compile(r"\0(?:-f|--file=?|--makefile=?)\0?([^\0\x01]+)")
+_SETTING = re.compile(r"[a-zA-Z][\w-]*\..+", re.DOTALL)
+"""Of git: those that are not harmless may name a program."""
+_PROSE_OPTION = re.compile(r"-\w*m|--(?:message|title|body|notes|description|subject|comment)")
 
 
 def started_by(name: str, args: Sequence[Word], stdin: Stdin | None) -> StartedProgram:
     """`name` is without folder and in lower case. Every argument has one field."""
     name = _entry_name(name)
-    text = "".join(f"\0{_text_or_unknown(word)}" for word in args) + (f"\1{stdin.text}" if stdin else "")
-    started = StartedProgram(is_covered=name in _COVERING)
+    started = StartedProgram()
     _find_commands(started, name, args)
     if name in _SHELLS or name in _INTERPRETERS:
         _interpret(started, name, args, stdin)
-    if name in {"eval", "trap", "alias"}:
+    elif name in {"eval", "trap", "alias"}:
         started.scripts += _scripts_of_builtin(name, args)
-    if name in {"make", "gmake"}:
-        started.files += _MAKEFILES.findall(text) or ["Makefile", "makefile", "GNUmakefile"]
-    if name in _UNREADABLE and re.search(_UNREADABLE[name], text, re.DOTALL):
-        started.readability = "unreadable"
-        started.scripts += [
-            re.sub(r"^-\w|^--[\w-]+=", "", _text_or_unknown(word)) for word in args if re.search(r"\s", word.value)
-        ]
-    elif started.readability == "readable" and name in _FOREIGN and re.search(_FOREIGN[name], text):
-        started.readability = "foreign"
+    elif name in {"make", "gmake"}:
+        started.files += [*(word.value for word in args), "Makefile", "makefile", "GNUmakefile"]
+    elif started.readability == "readable":
+        started.readability = _readability(name, [_text_or_unknown(word) for word in args], stdin is not None)
     return started
 
 
+def _readability(name: str, args: Sequence[str], is_fed: bool) -> Readability:
+    if name == "git" and _names_program(args):
+        return "unreadable"
+    if own := _OWN_LANGUAGE.get(name):
+        return "foreign" if any(re.search(own, arg) for arg in args) else "readable"
+    if not may_take_scripts(name, args):
+        return "readable"
+    takes_code = any(_CODE_OPTION.fullmatch(one) and _CODE.search(other) for one, other in pairwise(args))
+    does_as_told = is_fed and all(arg.startswith("-") for arg in args)
+    return "foreign" if takes_code or does_as_told else "readable"
+
+
+def _names_program(args: Sequence[str]) -> bool:
+    """Of git's arguments."""
+    given = [other for one, other in pairwise(args) if one == "-c" or "config" in args]
+    settings = filter(_SETTING.fullmatch, given)
+    is_named = any(arg.startswith(("ext::", "--config-env", "--exec-path=")) for arg in args)
+    return is_named or not all(map(_HARMLESS_SETTING.match, settings))
+
+
+def may_take_scripts(name: str, args: Sequence[str]) -> bool:
+    """Whether it is not known what the program does with its arguments."""
+    return not (runs_nothing(name, args) or may_hold_commands(name) or _entry_name(name) in _OWN_LANGUAGE)
+
+
+def texts_in(args: Sequence[Word]) -> Iterator[str]:
+    """What may be scripts among the arguments, without the options that they belong to."""
+    for at, word in enumerate(args):
+        text = re.sub(r"^--[\w-]+=|^-\w", "", word.value)
+        if word.is_known and re.search(r"\s", text) and not (at and _PROSE_OPTION.fullmatch(args[at - 1].value)):
+            yield text
+
+
 def may_hold_commands(name: str) -> bool:
-    entry = _entry_name(name)
-    return name in _FIND_RUNS or any(entry in table for table in (_WRAPPERS, _SHELLS, _INTERPRETERS, _RUNNERS))
+    return _is_find(name) or any(_entry_name(name) in table for table in (_WRAPPERS, _SHELLS, _INTERPRETERS))
+
+
+def _is_find(name: str) -> bool:
+    return name in {"find", "gfind", "bfs"}
 
 
 def _entry_name(name: str) -> str:
-    """`python3.11` is listed as python, `ld-linux-x86-64.so.2` as ld."""
-    if re.match(r"ld[-.](linux|so|musl|64)", name):
-        return "ld"
-    return name if name in {"linux32", "linux64", "m4"} else name.rstrip("0123456789.") or name
+    """`python3.11` is listed as python."""
+    return name if name == "m4" else name.rstrip("0123456789.") or name
 
 
 def _text_or_unknown(word: Word) -> str:
@@ -213,32 +195,29 @@ def _scripts_of_builtin(name: str, args: Sequence[Word]) -> list[str]:
 
 
 def _find_commands(started: StartedProgram, name: str, args: Sequence[Word]) -> None:
-    if name in _FIND_RUNS:
-        starts = (at + 1 for at, word in enumerate(args) if word.value in _FIND_RUNS[name])
+    if _is_find(name):
+        starts = (at + 1 for at, word in enumerate(args) if _FIND_RUNS.fullmatch(word.value))
         for command in filter(None, (_until(args[at:], {";", "+"}) for at in starts)):
             _add_fed_command(started, command)
-    if name in _RUNNERS:
-        inner = [rest[1:] for rest in _inner_commands(args) if rest[0].value in _RUNNERS[name].split()]
-        started.commands += [command for rest in inner for command in _inner_commands(rest)]
-    if name in _WRAPPERS and not (name == "command" and args and re.match(r"-[pvV]*[vV]", args[0].value)):
+    if name in _WRAPPERS and not runs_nothing(name, [word.value for word in args]):
         _find_wrapped(started, name, args)
 
 
 def _find_wrapped(started: StartedProgram, name: str, args: Sequence[Word]) -> None:
-    found = list(_inner_commands(args, _WRAPPERS[name], int(name in _OPERANDS)))
+    found = list(_inner_commands(args, _WRAPPERS[name], int(name == "timeout")))
     own = args[: len(args) - max(map(len, found), default=0)]
     if any(changes_programs(word.value) or not word.is_known for word in own):
         started.readability = "unreadable"
     for command in found:
-        if name in _JOIN_THEIR_WORDS or re.search(r"[\s;&|<>()$`]", command[0].value):
-            started.scripts.append(" ".join(map(_text_or_unknown, _until(command, {":::"}))))
-        elif name == "xargs":
+        if name == "xargs":
             _add_fed_command(started, command)
         else:
             started.commands.append(command)
     options = "".join(f"\0{word.value}" for word in own)
     placeholders = re.findall(r"\0-[a-zA-Z0]*?[IiJ]\0?([^\0]*)|\0--rep[^\0]*", options) if name == "xargs" else []
-    if placeholders not in ([], ["{}"], [""]):
+    splits = name == "env" and re.search(r"\0(?:-[a-zA-Z0]*S|--s)", options)
+    started.scripts += texts_in(own) if splits else ()
+    if splits or placeholders not in ([], ["{}"], [""]):
         started.readability = "unreadable"
 
 
@@ -253,11 +232,10 @@ def _until(args: Sequence[Word], ends: set[str]) -> Sequence[Word]:
     return args[: next((at for at, word in enumerate(args) if word.value in ends), len(args))]
 
 
-def _inner_commands(args: Sequence[Word], valued: str = _ANY, operands: int = 0) -> Iterator[Sequence[Word]]:
+def _inner_commands(args: Sequence[Word], valued: str, operands: int) -> Iterator[Sequence[Word]]:
     """The earliest first. Where an option may take the next word as its value or not, both are followed."""
-    seen: set[tuple[int, int]] = set()
     starts: set[int] = set()
-    waiting = [(0, operands)]
+    waiting, seen = [(0, operands)], set[tuple[int, int]]()
     while waiting:
         at, left = waiting.pop()
         if at >= len(args) or (at, left) in seen:
@@ -278,9 +256,9 @@ def _inner_commands(args: Sequence[Word], valued: str = _ANY, operands: int = 0)
 
 
 def _after_option(at: int, option: str, valued: str) -> list[int]:
-    if "=" in option or option in _FLAGS:
+    if "=" in option:
         return [at + 1]
-    if option.startswith("--") or valued == _ANY:
+    if option.startswith("--"):
         return [at + 1, at + 2]
     letter = next((position for position, letter in enumerate(option) if position and letter in valued), None)
     return [at + 2] if letter == len(option) - 1 else [at + 1]

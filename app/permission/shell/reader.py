@@ -7,12 +7,21 @@ from posixpath import basename, isdir, normpath
 from typing import TYPE_CHECKING
 
 from app.permission.boundary import Boundary
-from app.permission.rules import Subject
+from app.permission.rules import MOST_WORDS, Subject
 from app.permission.shell import syntax
 from app.permission.shell.findings import Findings, Invocation, TooComplex
 from app.permission.shell.invocation import build_invocation, flattened, holds_code
 from app.permission.shell.paths import PATH_COMMANDS, PathCheck
-from app.permission.shell.programs import StartedProgram, Stdin, changes_programs, may_hold_commands, started_by
+from app.permission.shell.programs import (
+    StartedProgram,
+    Stdin,
+    changes_programs,
+    may_hold_commands,
+    may_take_scripts,
+    runs_nothing,
+    started_by,
+    texts_in,
+)
 from app.permission.shell.variables import Variables, always_runs
 from app.permission.shell.words import UNKNOWN, UNKNOWN_WORD, Word, has_glob, read_word, read_words, text_of
 
@@ -27,6 +36,7 @@ _MAX_WORDS = 300
 _APART = {"subshell", "command_substitution", "process_substitution"}
 _MISPLACED_WORDS = "if then elif else fi do done case esac while until for select function in ]]"
 _MISPLACED = frozenset(_MISPLACED_WORDS.split())
+_PLAIN_WORD = re.compile(r"[\w./+][\w./+-]*")
 _GROUP_ENDS = {"}", ")"}
 _DIRECTORY_COMMANDS = {"cd", "pushd", "popd", "chdir"}
 _LIVE_BACKQUOTE = re.compile(r"(?<!\\)(?:\\\\)*`")
@@ -63,6 +73,8 @@ class ShellReader:
             return False
         self._findings.count(root.descendant_count)
         self._variables.count(root)
+        for text in syntax.loose_texts(root):
+            self._findings.say(text)
         self._walk(root)
         return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
 
@@ -268,12 +280,20 @@ class ShellReader:
         if len(flat) > _MAX_WORDS and may_hold_commands(bare):
             raise TooComplex
         self._note_effects(bare, flat, words[0].text)
+        self._hear(bare, [word.plain for word in flat[1:]])
         with self._deeper(_DEPTH_OF_CALL):
             if bare in _DIRECTORY_COMMANDS:
                 self._change_directory(words, flat, node)
             if bare != "cd":
                 self._findings.has_run = True
                 self._start(words, flat, bare, is_unreadable)
+
+    def _hear(self, bare: str, args: Sequence[str]) -> None:
+        """What is no plain word may be a script for the command. The words of one that runs nothing may be one for another."""
+        is_inert = runs_nothing(bare, args)
+        for at, arg in enumerate(args):
+            if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):
+                self._findings.say(arg)
 
     def _note_effects(self, bare: str, flat: Sequence[Word], typed_name: str) -> None:
         args = [word.value for word in flat[1:]]
@@ -291,6 +311,8 @@ class ShellReader:
         with self._fed_by(None if bare == "xargs" else self._stdin):
             for command in started.commands:
                 self._call(command)
+        if may_take_scripts(bare, [word.plain for word in flat[1:]]):
+            started.named = [subject for text in texts_in(flat[1:]) for subject in self._named_in(text)]
         unread = [
             script for script in started.scripts if not self._script(script, bare in {"eval", "trap", "alias", "source", "."})
         ]
@@ -301,11 +323,20 @@ class ShellReader:
         for file in started.files:
             self._findings.runs(file)
         inner, self._findings.invocations = self._findings.invocations, outer
-        self._findings.add(build_invocation(words, flat, started, inner if started.is_covered else (), self._redirections))
-        for one in () if started.is_covered else inner:
+        self._findings.add(build_invocation(words, flat, started, self._redirections))
+        for one in inner:
             self._findings.add(one)
         if bare not in _DIRECTORY_COMMANDS:
             self._check_arguments(words, flat, bare, started)
+
+    def _named_in(self, text: str) -> list[Subject]:
+        """The commands of a text, which are run if the program takes it for a script; none if it is none."""
+        found = Findings()
+        child = self._variables.in_child_process()
+        is_script = ShellReader(self._boundary, child, self._paths.directories, found, self._depth + _DEPTH_OF_SCRIPT).read(text)
+        self._findings.count(len(text) // 10)
+        self._findings.report(found.outside if is_script else ())
+        return [one.subject for one in found.invocations] if is_script else []
 
     def _script(self, script: str, in_place: bool) -> bool:
         """Returns whether all of it is understood. What can be read of it is held against the rules in any case."""
@@ -319,7 +350,7 @@ class ShellReader:
         return UNKNOWN not in script and is_understood
 
     def _check_arguments(self, words: Sequence[Word], flat: Sequence[Word], bare: str, started: StartedProgram) -> None:
-        inner = [] if started.is_covered else [word for command in started.commands for word in command]
+        inner = [word for command in started.commands for word in command]
         self._findings.report(self._paths.outside_of_arguments(bare, [word for word in flat[1:] if word not in inner]))
         takes_paths = any(basename(command[0].value) in PATH_COMMANDS for command in started.commands)
         if bare == "xargs" and takes_paths and not (self._stdin and self._stdin.lists_files):

@@ -69,6 +69,13 @@ def nodes_of(root: "Node") -> Iterator["Node"]:
         waiting.extend(reversed(node.children))
 
 
+def loose_texts(root: "Node") -> Iterator[str]:
+    """The words that are no command's own, and what heredocs hold."""
+    for node in nodes_of(root):
+        if node.type == "heredoc_body" or (node.type in WORDS and parent_type(node) not in ("command", "command_name")):
+            yield node_text(node)
+
+
 def node_text(node: "Node") -> str:
     return (node.text or b"").decode()
 

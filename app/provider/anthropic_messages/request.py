@@ -1,6 +1,7 @@
 """A ModelRequest as the body of POST /v1/messages."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 from app.provider.base import (
@@ -14,10 +15,11 @@ from app.provider.base import (
     ToolResultBlock,
     ToolSpec,
     ToolTurn,
+    UnusableOption,
     UserTurn,
 )
 from app.provider.wire.files import file_kind, inline, unsendable
-from app.provider.wire.options import present, renamed
+from app.provider.wire.options import object_option, present, renamed
 from app.schema.model import Model
 
 Json = dict[str, Any]
@@ -49,7 +51,7 @@ _OPTION_NAMES = {
 def anthropic_body(request: ModelRequest) -> Json:
     """Leaves out options that the API does not know, because it rejects them."""
     options = request.options
-    thinking = _thinking(options.get("thinking"))
+    thinking = _thinking(options)
     sampling = {} if _thinks(thinking) else present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
     body = {
         "model": request.model.api.id,
@@ -67,8 +69,15 @@ def anthropic_body(request: ModelRequest) -> Json:
     return body
 
 
-def _thinking(option: Any) -> Json | None:
-    return renamed(option, {"budgetTokens": "budget_tokens"}) if isinstance(option, dict) else None
+def _thinking(options: Mapping[str, Any]) -> Json | None:
+    """Raises UnusableOption."""
+    option = object_option(options, "thinking")
+    if option is None:
+        return None
+    for name in ("budgetTokens", "budget_tokens"):
+        if name in option and type(option[name]) is not int:
+            raise UnusableOption(f"thinking.{name}", "a number of tokens", option[name])
+    return renamed(option, {"budgetTokens": "budget_tokens"})
 
 
 def _thinks(thinking: Json | None) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from app.provider.base import Finish, FinishReason, ModelRequest, StreamEvent, Usage
+from app.provider.openai_chat.call_keys import CallKeys
 from app.provider.openai_chat.request import chat_body
 from app.provider.openai_chat.think_tags import ThinkTags
 from app.provider.wire.blocks import TurningBlocks
@@ -13,7 +14,6 @@ from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
 from app.provider.wire.tool_inputs import ToolInputs
-from app.util import ids
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -42,7 +42,7 @@ class ChatReader:
         self._blocks = TurningBlocks()
         self._think = ThinkTags()
         self._calls = ToolInputs()
-        self._last_call = -1
+        self._keys = CallKeys(self._calls)
         self._called = False
         self._usage = Usage()
         self._reason: FinishReason | None = None
@@ -85,23 +85,14 @@ class ChatReader:
 
     def _tool_delta(self, delta: Payload) -> list[StreamEvent]:
         function = delta.get("function") or {}
-        key = self._key(delta, function.get("name"))
-        started = self._calls.start(key, delta.get("id") or ids.call_id(), function.get("name") or "")
-        self._calls.append(key, _fragment(function.get("arguments")))
+        name, fragment = function.get("name") or "", _fragment(function.get("arguments"))
+        key = self._keys.key_of(delta.get("index"), delta.get("id"), name, fragment)
+        started = self._calls.start(key, delta.get("id"), name)
+        self._calls.append(key, fragment)
         if not started:
             return []
         self._called = True
         return [*self._end_blocks(), *started]
-
-    def _key(self, delta: Payload, name: str | None) -> int:
-        """The index identifies a call. Some servers send none, or 0 for every call: a new id with a name then starts a new
-        call."""
-        index, call_id = delta.get("index"), delta.get("id")
-        key = index if isinstance(index, int) else max(self._last_call, 0)
-        if key in self._calls and name and call_id and self._calls.given_id(key) != call_id:
-            key = self._last_call + 1
-        self._last_call = max(self._last_call, key)
-        return key
 
     def _stop(self, reason: str) -> list[StreamEvent]:
         """Some servers send `stop` although they called tools."""

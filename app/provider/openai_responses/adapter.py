@@ -84,6 +84,7 @@ class ResponsesReader:
         item_id = str(item.get("id"))
         match item.get("type"):
             case "function_call":
+                self._called = True
                 return [read_call(item["call_id"], item["name"], item.get("arguments") or "", _metadata(item.get("id")))]
             case "reasoning":
                 sealed = _metadata(item_id, item.get("encrypted_content"))

@@ -19,7 +19,7 @@ from app.provider.base import (
     UserTurn,
 )
 from app.provider.wire.files import file_kind, inline, unsendable
-from app.provider.wire.options import present, renamed
+from app.provider.wire.options import list_option, present, renamed
 
 Json = dict[str, Any]
 
@@ -56,7 +56,7 @@ def responses_body(request: ModelRequest) -> Json:
 
 def _include(request: ModelRequest, store: bool) -> list[str]:
     """Asks for encrypted reasoning if the API does not store it. Models without reasoning reject this option."""
-    asked: list[str] = list(request.options.get("include") or ())
+    asked: list[str] = list_option(request.options, "include")
     wanted = not store and request.model.capabilities.reasoning and _ENCRYPTED not in asked
     return [*asked, _ENCRYPTED] if wanted else asked
 

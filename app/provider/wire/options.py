@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from app.provider.base import UnusableOption
+
 
 def renamed(options: Mapping[str, Any], names: Mapping[str, str], dropped: Collection[str] = ()) -> dict[str, Any]:
     """Options without an entry in `names` keep their name."""
@@ -11,3 +13,19 @@ def renamed(options: Mapping[str, Any], names: Mapping[str, str], dropped: Colle
 
 def present(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def object_option(options: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """None where it is not set. Raises UnusableOption."""
+    value = options.get(name)
+    if value is None or isinstance(value, dict):
+        return value
+    raise UnusableOption(name, "an object", value)
+
+
+def list_option(options: Mapping[str, Any], name: str) -> list[Any]:
+    """Empty where it is not set. Raises UnusableOption."""
+    value = options.get(name)
+    if value is None or isinstance(value, list):
+        return value or []
+    raise UnusableOption(name, "a list", value)

@@ -21,7 +21,7 @@ def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = Non
 
 @dataclass(slots=True)
 class _ToolInput:
-    given_id: str
+    given_id: str | None
     call_id: str
     tool: str
     raw: list[str]
@@ -37,14 +37,25 @@ class ToolInputs:
     def __contains__(self, key: int) -> bool:
         return key in self._open
 
-    def given_id(self, key: int) -> str:
+    def given_id(self, key: int) -> str | None:
+        """None as long as the server has given none."""
         return self._open[key].given_id
 
-    def start(self, key: int, call_id: str, tool: str) -> list[ToolInputStart]:
-        """Emits the event once the name is known: some servers send it after the id."""
+    def tool(self, key: int) -> str:
+        """Empty as long as the server has given no name."""
+        return self._open[key].tool
+
+    def is_complete(self, key: int) -> bool:
+        """Whether its arguments are an object, with nothing missing."""
+        raw = "".join(self._open[key].raw)
+        return bool(raw.strip()) and isinstance(read_call("", "", raw), ToolCall)
+
+    def start(self, key: int, given_id: str | None, tool: str) -> list[ToolInputStart]:
+        """Emits the event once the name is known: some servers send it after the id, some send no id at all, or later."""
         if key not in self._open:
-            self._open[key] = _ToolInput(call_id, self._unused(call_id), "", [])
+            self._open[key] = _ToolInput(None, self._unused(given_id or ids.call_id()), "", [])
         call = self._open[key]
+        call.given_id = call.given_id or given_id or None
         if call.tool or not tool:
             return []
         call.tool = tool

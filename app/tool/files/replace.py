@@ -21,6 +21,7 @@ MAX_CANDIDATES = 1_000
 MAX_SIMILARITY_COMPARISONS = 50_000
 _COMPARED_CHARS = 2_000
 _SIMILAR_ENOUGH = 0.3
+_ALIKE_ENOUGH = 0.65
 _EQUAL_ENOUGH = 0.5
 _ANCHORED_LINES = 3
 
@@ -131,7 +132,7 @@ def line_trimmed(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 
 def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """The block between the first and the last line of the needle, if half of the lines are equal. Of several blocks the one with
+    """The block between the first and the last line of the needle, if the lines between agree. Of several blocks the one with
     the most similar inner lines, above a threshold.
     """
     if len(needle) < _ANCHORED_LINES:
@@ -140,7 +141,7 @@ def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
     if len(anchored) > 1:
         anchored = _most_similar(haystack.trimmed, needle.trimmed, anchored)
     for start, count in anchored:
-        if _half_agree(haystack.trimmed[start : start + count], needle.trimmed):
+        if _agree(haystack.trimmed[start + 1 : start + count - 1], needle.trimmed[1:-1]):
             yield haystack.block(start, count, needle)
 
 
@@ -256,13 +257,18 @@ def _similarity(lines: list[str], wanted: list[str]) -> float:
     return sum(scores) / len(scores) if scores else 1.0
 
 
-def _half_agree(lines: list[str], wanted: list[str]) -> bool:
-    """Whether half of the non-blank lines of the longer side occur on both sides, in the same order."""
+def _agree(lines: list[str], wanted: list[str]) -> bool:
+    """Whether half of the non-blank lines of the longer side occur on both sides, in the same order, or their texts are much
+    alike."""
     from rapidfuzz.distance import LCSseq
 
     ours, theirs = [list(filter(None, side)) for side in (lines, wanted)]
     longer, shorter = max(len(ours), len(theirs)), min(len(ours), len(theirs))
-    return shorter >= _EQUAL_ENOUGH * longer and LCSseq.similarity(ours, theirs) >= _EQUAL_ENOUGH * longer
+    if shorter < _EQUAL_ENOUGH * longer:
+        return False
+    if LCSseq.similarity(ours, theirs) >= _EQUAL_ENOUGH * longer:
+        return True
+    return longer <= MAX_SIMILARITY_COMPARISONS and _similarity(ours, theirs) * shorter >= _ALIKE_ENOUGH * longer
 
 
 def _spaced_lines(haystack: Lines, needle: Lines) -> Iterator[str]:

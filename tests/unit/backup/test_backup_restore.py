@@ -116,6 +116,26 @@ def test_what_belongs_to_it_is_restored_with_its_modes(
     assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("name", ["tool", "auth", "audit.log", "data/tool", "data/own", "data/auth.jso"])
+def test_a_database_of_any_name_keeps_nothing_else_out(
+    name: str, data: Path, elsewhere: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside the data directory, or in it."""
+    place = data / name.removeprefix("data/") if name.startswith("data/") else elsewhere / name
+    place.parent.mkdir(exist_ok=True)
+    (data / "opensession.db").rename(place)
+    beside = place.with_name(place.name + "-wal")
+    beside.touch()
+    monkeypatch.setenv("OPENSESSION_DATABASE_URL", f"sqlite:///{place}")
+    done("backup", target)
+    monkeypatch.delenv("OPENSESSION_DATABASE_URL")
+    use(elsewhere / "restored", monkeypatch)
+    done("restore", target)
+    restored = contents(elsewhere / "restored")
+    assert {"auth.json", "audit.log", "tool-output/tool_1", "opensession.db"} <= restored.keys()
+    assert restored.keys().isdisjoint({place.name, beside.name} - {"audit.log"})
+
+
 def test_a_directory_that_is_not_empty_is_left_alone_without_force(data: Path, target: Path) -> None:
     done("backup", target)
     put(data / "auth.json", "{}", 0o600)

@@ -3,8 +3,9 @@ from typing import Any
 import httpx
 import pytest
 
+from app.config import well_known
 from app.config.errors import ConfigInvalidError
-from app.config.well_known import fetch_well_known, sign_ins
+from app.config.well_known import Organisations, fetch_well_known, sign_ins
 from app.schema.model import ApiAuth, WellKnownAuth
 
 
@@ -62,3 +63,24 @@ async def test_what_goes_wrong_is_said_with_the_address(response: httpx.Response
 def test_sign_ins_are_the_well_known_entries() -> None:
     auth = {"anthropic": ApiAuth(key="k"), "https://org.example": WellKnownAuth(key="ORG", token="t")}
     assert sign_ins(auth) == (["https://org.example"], {"ORG": "t"})
+
+
+@pytest.mark.parametrize(
+    "failure", [ConfigInvalidError(ADDRESS, "unreachable"), FileNotFoundError("SSL_CERT_FILE"), RuntimeError()]
+)
+async def test_a_failure_of_any_kind_is_kept_for_a_while_only(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Any] = [failure, [{"theme": "dark"}]]
+
+    async def fetched(*_: object) -> list[dict[str, Any]]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return list(answer)
+
+    monkeypatch.setattr(well_known, "fetch_well_known", fetched)
+    organisations = Organisations(lambda: {"https://org.example": WellKnownAuth(key="ORG", token="t")}, {})
+    for _ in range(2):
+        with pytest.raises(type(failure)):
+            await organisations.config()
+    monkeypatch.setattr(well_known, "RETRY_SECONDS", -1)
+    assert (await organisations.config()).layers == [{"theme": "dark"}]

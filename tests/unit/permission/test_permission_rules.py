@@ -108,6 +108,28 @@ def test_a_foreign_program_needs_a_rule_that_names_it() -> None:
     assert decide_permission("bash", [subject], bash(("*", "ask")), bash(("python -c*", "allow"))) == Allowed()
 
 
+def test_a_program_that_a_rule_names_is_found_wherever_a_command_names_it() -> None:
+    ruleset = bash(("*", "allow"), ("rm *", "deny"), ("git push*", "ask"))
+    for words in (["perf", "stat", "rm", "x"], ["perf", "/bin/RM", "x"]):
+        assert isinstance(decide_permission("bash", [Subject(" ".join(words), words=tuple(words))], ruleset, []), Forbidden)
+    for text in ("(rm x)", "ls;rm", "a=/bin/rm", "git\tpush", "cd x && git -C y push"):
+        assert decide_permission("bash", [Subject("any", text=text)], ruleset, bash(("*", "allow"))) == NeedsApproval(), text
+    for text in ("remove", "rm.txt", "x-rm", "git pull", "rmdir x"):
+        assert decide_permission("bash", [Subject("any", text=text)], ruleset, []) == Allowed(), text
+
+
+def test_an_approval_holds_for_a_program_that_it_names_alone() -> None:
+    subject = Subject("perf stat rm x", words=("perf", "stat", "rm", "x"))
+    ruleset = bash(("*", "allow"), ("rm *", "ask"))
+    assert decide_permission("bash", [subject], ruleset, bash(("perf *", "allow"))) == NeedsApproval()
+    assert decide_permission("bash", [subject], ruleset, bash(("rm *", "allow"))) == Allowed()
+
+
+def test_a_rule_that_another_overrides_names_nothing() -> None:
+    ruleset = bash(("rm *", "deny"), ("*", "allow"))
+    assert decide_permission("bash", [Subject("perf rm", words=("perf", "rm"), text="rm x")], ruleset, []) == Allowed()
+
+
 def test_unrestricted_looks_behind_the_last_rule_for_everything() -> None:
     explore = [Rule(permission="*", pattern="*", action="deny"), *bash(("*", "allow"))]
     assert unrestricted("bash", explore)

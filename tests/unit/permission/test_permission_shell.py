@@ -7,8 +7,7 @@ import pytest
 
 from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
-from app.permission.shell.analysis import ShellAnalysis, always_patterns, analyse
-from app.permission.shell.paths import always_outside
+from app.permission.shell.analysis import ShellAnalysis, analyse
 from app.permission.spellings import spellings
 
 
@@ -26,7 +25,6 @@ def test_a_chain_asks_for_each_command(tmp_path: Path) -> None:
 def test_a_path_outside_is_named_as_resolved(tmp_path: Path) -> None:
     analysis = read("cat /etc/hosts", tmp_path)
     assert list(analysis.outside) == ["/etc/hosts"]
-    assert always_patterns(analysis.outside) == ["/etc*"]
 
 
 def test_cd_alone_has_no_pattern(tmp_path: Path) -> None:
@@ -54,10 +52,19 @@ def test_a_wrapped_command_has_a_pattern_of_its_own(tmp_path: Path) -> None:
     assert read("bash -c 'ls; rm y'", tmp_path).patterns == ["bash -c 'ls; rm y'", "ls", "rm y"]
 
 
-def test_a_runner_lends_its_spellings_only(tmp_path: Path) -> None:
-    analysis = read("uv run pytest -q", tmp_path)
-    assert analysis.patterns == ["uv run pytest -q"]
-    assert "pytest -q" in analysis.subjects[0].spellings
+def test_a_program_that_may_run_what_it_names_tells_its_words_and_the_texts_beside(tmp_path: Path) -> None:
+    analysis = read("uv run pytest -q; echo hi", tmp_path)
+    assert analysis.patterns == ["uv run pytest -q", "echo hi"]
+    runner, echo = analysis.subjects
+    assert runner.words == ("uv", "run", "pytest", "-q") and "hi" in runner.text.splitlines()
+    assert (echo.words, echo.text) == ((), "")
+
+
+def test_what_a_text_names_is_read_though_it_may_be_no_script(tmp_path: Path) -> None:
+    (subject,) = read("hyperfine 'ls; /bin/rm x' \"don't\"", tmp_path).subjects
+    assert {"ls", "rm x"} <= set(subject.spellings)
+    assert read("git commit -m 'cat /etc/hosts'", tmp_path).outside == ()
+    assert [str(Path("/etc/hosts").resolve())] == list(read("hyperfine 'cat /etc/hosts'", tmp_path).outside)
 
 
 def test_what_cannot_be_seen_is_not_remembered(tmp_path: Path) -> None:
@@ -107,13 +114,6 @@ def test_of_the_environment_only_home_is_known(tmp_path: Path) -> None:
 )
 def test_always_names_what_the_command_does(words: str, expected: str | None) -> None:
     assert always_pattern(words.split()) == expected
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"), [("/etc/hosts", "/etc*"), ("/etc", "/etc*"), ("/", "/"), ("$X/y", None), ("/a/*/b", None)]
-)
-def test_always_for_a_path_is_its_folder(path: str, expected: str | None) -> None:
-    assert always_outside(path) == expected
 
 
 def test_spellings_put_options_in_any_order() -> None:

@@ -70,6 +70,13 @@ def test_a_thinking_budget_and_the_answer_fit_the_limit_together(limit, budget, 
     assert (made.options["thinking"]["budgetTokens"], made.max_output_tokens) == (budget, expected)
 
 
+@pytest.mark.parametrize("thinking", ["on", True, [], None, {"type": "enabled", "budgetTokens": None}, {"budgetTokens": "x"}])
+@pytest.mark.parametrize("package", [npm.ANTHROPIC, npm.OPENAI_COMPATIBLE])
+def test_what_is_no_thinking_budget_is_left_for_the_api_to_judge(thinking, package):
+    made = call(model("claude", package=package, options={"thinking": thinking}))
+    assert (made.options["thinking"], made.max_output_tokens) == (thinking, 32_000)
+
+
 def test_layers_merge_in_order():
     of = model("m", options={"a": {"x": 1, "y": 1}, "b": 1}, variants={"high": {"a": {"y": 3}, "c": 3}})
     by = agent(options={"a": {"y": 2}, "b": 2})

@@ -27,6 +27,7 @@ from app.provider.base import (
     ToolResultBlock,
     ToolSpec,
     ToolTurn,
+    UnusableOption,
     Usage,
     UserTurn,
 )
@@ -264,6 +265,22 @@ async def test_the_whole_request(server: FakeServer) -> None:
         "tools": [{"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}],
         "metadata": {"user_id": "u"},
     }
+
+
+@pytest.mark.parametrize(
+    ("thinking", "named"),
+    [
+        ("on", "thinking"),
+        (True, "thinking"),
+        ([], "thinking"),
+        ({"type": "enabled", "budgetTokens": None}, "thinking.budgetTokens"),
+        ({"type": "enabled", "budgetTokens": "many"}, "thinking.budgetTokens"),
+        ({"type": "enabled", "budget_tokens": True}, "thinking.budget_tokens"),
+    ],
+)
+def test_an_option_that_cannot_be_sent_is_named(thinking: Any, named: str) -> None:
+    with pytest.raises(UnusableOption, match=f"`{named}`.*configuration"):
+        anthropic_body(ask(model=SONNET, options={"thinking": thinking}))
 
 
 def test_thinking_has_its_budget_beside_the_answer_and_no_temperature() -> None:

@@ -158,6 +158,50 @@ async def test_servers_without_indexes_ids_or_the_right_reason(server: FakeServe
     assert start.call_id
 
 
+TWO_CALLS = {
+    "index 0, arguments apart": [
+        *(tool(0, "", "a", "f"), tool(0, '{"x"'), tool(0, ":1}")),
+        *(tool(0, "", "b", "g"), tool(0, '{"y"'), tool(0, ":2}")),
+    ],
+    "index 0, id and name each time": [
+        *(tool(0, '{"x":', "a", "f"), tool(0, "1}", "a", "f")),
+        *(tool(0, '{"y"', "b", "g"), tool(0, ":2}", "b", "g")),
+    ],
+    "index 0, an id each time, the name once": [
+        *(tool(0, '{"x":', "a", "f"), tool(0, "1}", "a"), tool(0, '{"y"', "b", "g"), tool(0, ":2}", "b")),
+    ],
+    "index 0, pieces that take turns": [
+        *(tool(0, "", "a", "f"), tool(0, "", "b", "g"), tool(0, '{"x":1}', "a"), tool(0, '{"y":2}', "b")),
+    ],
+    "no index": [tool(None, "", "a", "f"), tool(None, '{"x":1}'), tool(None, "", "b", "g"), tool(None, '{"y":2}')],
+    "index 0, no id": [tool(0, "", None, "f"), tool(0, '{"x":1}'), tool(0, "", None, "g"), tool(0, '{"y":2}')],
+    "no index, no id": [tool(None, {"x": 1}, None, "f"), tool(None, {"y": 2}, None, "g")],
+    "an id that comes later": [
+        *(tool(0, "", None, "f"), tool(0, '{"x":1}', "a", "f"), tool(1, "", None, "g"), tool(1, '{"y":2}', "b", "g")),
+    ],
+    "an id that comes at the end": [tool(0, '{"x":1}', None, "f"), tool(0, "", "a", "f"), tool(1, '{"y":2}', "b", "g")],
+    "indexes and one id for all": [tool(0, '{"x":1}', "a", "f"), tool(1, '{"y":', "a", "g"), tool(1, "2}", "a", "g")],
+    "indexes that take turns": [tool(3, "", "a", "f"), tool(1, '{"y":', "b", "g"), tool(3, '{"x":1}'), tool(1, "2}")],
+    "an index at the start only": [tool(0, "", "a", "f"), tool(None, '{"x":1}'), tool(1, "", "b", "g"), tool(None, '{"y":2}')],
+}
+
+
+@pytest.mark.parametrize("pieces", TWO_CALLS.values(), ids=TWO_CALLS)
+async def test_arguments_go_to_their_call_however_a_server_numbers_it(server: FakeServer, pieces: list[dict[str, Any]]) -> None:
+    events = await played(server, *pieces, delta("tool_calls"))
+    starts = [event for event in events if isinstance(event, ToolInputStart)]
+    calls = [event for event in events if isinstance(event, ToolCall | InvalidToolCall)]
+    assert [(call.tool, getattr(call, "input", None)) for call in calls] == [("f", {"x": 1}), ("g", {"y": 2})]
+    assert [start.call_id for start in starts] == [call.call_id for call in calls] and len(
+        {start.call_id for start in starts}
+    ) == 2
+
+
+async def test_one_tool_called_twice_without_ids_is_two_calls(server: FakeServer) -> None:
+    events = await played(server, tool(0, {"x": 1}, None, "f"), tool(0, {"x": 2}, None, "f"), STOP)
+    assert [event.input for event in events if isinstance(event, ToolCall)] == [{"x": 1}, {"x": 2}]
+
+
 async def test_a_name_that_comes_after_the_id(server: FakeServer) -> None:
     events = await played(server, tool(0, None, "a"), tool(0, "{}", None, "read"), STOP)
     assert events[:2] == [ToolInputStart("a", "read"), ToolCall("a", "read", {})]

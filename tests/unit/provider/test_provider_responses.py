@@ -101,6 +101,11 @@ async def test_reasoning_without_a_summary_keeps_its_seal(server: FakeServer) ->
     assert events[:2] == [ReasoningStart("rs_1:0", facts("rs_1")), ReasoningEnd("rs_1:0", facts("rs_1", "secret"))]
 
 
+async def test_a_call_that_comes_whole_is_a_call(server: FakeServer) -> None:
+    done_at_once = item("done", type="function_call", name="read", id="fc_1", call_id="a", arguments="{}")
+    assert (await played(server, done_at_once, done()))[-1] == Finish("tool-calls", Usage())
+
+
 async def test_calls(server: FakeServer) -> None:
     call = {"type": "function_call", "name": "read"}
     events = await played(

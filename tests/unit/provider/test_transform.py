@@ -11,6 +11,7 @@ from app.provider.base import (
     ToolResultBlock,
     ToolSpec,
     ToolTurn,
+    UnusableOption,
     UserTurn,
 )
 from app.provider.models import known_providers as npm
@@ -155,6 +156,11 @@ def test_google_gets_thinking_in_its_own_place_and_no_top_k():
     assert prepared.top_k is None
     assert prepared.options == {"other": 1, "extra_body": {"google": {"thinking_config": {"thinking_budget": 16000}}}}
     assert prepared.tools[0].parameters["properties"]["n"]["items"] == {"type": "string"}
+
+
+def test_thinking_that_google_cannot_be_sent_is_named():
+    with pytest.raises(UnusableOption, match="thinkingConfig"):
+        prepare(request(model("gemini-2.5-pro", "google", npm.GOOGLE), options={"thinkingConfig": "on"}))
 
 
 def test_prepare_changes_messages_and_leaves_the_rest():

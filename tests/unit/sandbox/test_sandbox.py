@@ -161,6 +161,16 @@ def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confine
     assert list((data / "sandbox").iterdir()) == [private_directory(data, used)]
 
 
+def test_what_is_no_home_keeps_none_from_being_removed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "sandbox" / name / "home").mkdir(parents=True)
+    for name in (".DS_Store", "0", "~"):
+        (tmp_path / "sandbox" / name).touch()
+    (tmp_path / "sandbox" / "dangling").symlink_to("nowhere")
+    remove_unused(tmp_path, time.time() + 30 * 24 * 3600)
+    assert {path.name for path in (tmp_path / "sandbox").iterdir()} == {".DS_Store", "0", "~", "dangling"}
+
+
 async def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
     beside, key = confined.base / "beside" / "file", confined.base / "home" / ".ssh" / "id_rsa"
     program = confined.sandbox.program(["/bin/cat", str(beside), str(key)], confined.workspace(), {}, shows_named=True)

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -157,6 +158,28 @@ async def test_a_cancelled_caller_leaves_the_run_to_the_others() -> None:
     work.may_end.set()
     assert await staying == 1
     assert leaving.cancelled()
+
+
+async def test_a_failure_that_nobody_waits_for_any_more_is_no_error_of_the_loop() -> None:
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await may_end.wait()
+        raise SnapshotFailed("disk full")
+
+    shared = CoalescedRun(work)
+    leaving = asyncio.create_task(shared())
+    await begun.wait()
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    may_end.set()
+    await asyncio.wait([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
+    del shared, leaving
+    gc.collect()
+    assert told == []
 
 
 async def test_a_failed_run_does_not_fail_the_next() -> None:

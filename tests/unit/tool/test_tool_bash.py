@@ -165,7 +165,7 @@ class TestPermission:
         await run(ctx, "cat /etc/hosts >/dev/null")
         assert {ask.metadata["command"] for ask in host.asks} == {"cat /etc/hosts >/dev/null"}
         assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [
-            ("external_directory", ["/etc/hosts"], ["/etc*"]),
+            ("external_directory", ["/etc/hosts"], ["/etc/*"]),
             ("bash", ["cat /etc/hosts"], ["cat *"]),
         ]
 

@@ -53,6 +53,12 @@ async def test_outside_is_asked(ctx: ToolContext, host: FakeHost, project: Path)
     assert ask.metadata == {"filepath": folder + "/a.txt", "parentDir": folder}
 
 
+async def test_always_opens_no_more_than_the_folder(ctx: ToolContext, host: FakeHost) -> None:
+    for path, asked, always in (("/file", ["/file"], ["/file"]), ("/srv/a*/b", ["/srv/a*/*"], [])):
+        await ask_if_outside(ctx, Path(path))
+        assert (host.asks[-1].patterns, host.asks[-1].always) == (asked, always)
+
+
 async def test_a_folder_is_asked_for_itself(ctx: ToolContext, host: FakeHost) -> None:
     await ask_if_outside(ctx, Path("/srv/data"), is_directory=True)
     assert host.asks[0].patterns == ["/srv/data/*"]

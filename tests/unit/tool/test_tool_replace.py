@@ -21,7 +21,12 @@ PROPOSALS = [
     (module.line_trimmed, "  one\ntwo\n", "one \n", ["  one\n"]),
     (module.line_trimmed, "  one\n  one\n", "one", ["  one", "  one"]),
     (module.line_trimmed, "one\n", "two", []),
-    (module.block_anchor, "{\n  x = 1\n}\n", "{\nnothing alike\n}", ["{\n  x = 1\n}"]),
+    (module.block_anchor, "{\n  x = 1\n}\n", "{\nx = 2\n}", ["{\n  x = 1\n}"]),
+    (module.block_anchor, "{\n  x = 1\n}\n", "{\nnothing alike\n}", []),
+    (module.block_anchor, "{\n  x = 1\n}\n", "{\n\n}", []),
+    (module.block_anchor, "a\n\n\n\n\nsame\nqqq\nzzz\nb\n", "a\nsame\nold one\nold two\nb", []),
+    (module.block_anchor, "a\nsame\nqqq\nb\n", "a\nsame\nold one\nb", ["a\nsame\nqqq\nb"]),
+    (module.block_anchor, "a\nsame\nqqq\nzzz\nb\n", "a\nsame\nb", []),
     (module.block_anchor, "{\nzzz\n}\n{\nalpha = 1\n}\n", "{\nalpha = 2\n}", ["{\nalpha = 1\n}"]),
     (module.block_anchor, "{\nzzz\n}\n{\nqqq\n}\n", "{\nalpha = 2\n}", []),
     (module.block_anchor, "{\n}\n", "{\n}", []),
@@ -70,7 +75,7 @@ OUTCOMES = [
     ("line-trimmed", "def f():\n    return 1\n", "def f():\nreturn 1", "def g():\n    return 2", "def g():\n    return 2\n"),
     ("line-trimmed before block anchor", "{\n  a\n}\n{\n  b\n}\n", "{\nb\n}", "B", "{\n  a\n}\nB\n"),
     ("a trailing newline is taken along", "    foo  \nbar\n", "foo\n", "x\n", "x\nbar\n"),
-    ("block anchor", "if x:\n    old code\nfi\nrest\n", "if x:\n    misremembered\nfi", "gone", "gone\nrest\n"),
+    ("block anchor", "if x:\n    old code here\nfi\nrest\n", "if x:\n    old code there\nfi", "gone", "gone\nrest\n"),
     ("the more alike of two blocks", "{\nzzz\n}\n{\nalpha = 1\n}\n", "{\nalpha = 2\n}", "B", "{\nzzz\n}\nB\n"),
     ("whitespace", "a   =  1;\n", "a = 1", "b = 2", "b = 2;\n"),
     ("escapes", 'say("hi")\n', 'say(\\"hi\\")', "hush()", "hush()\n"),
@@ -94,6 +99,22 @@ def test_several_places_are_refused() -> None:
 def test_a_candidate_that_occurs_twice_gives_way_to_one_that_occurs_once() -> None:
     """`f()` stands on two lines; indented as quoted, with the newline, it is only the second."""
     assert replace("f() # f()\n    f()\n", "\tf()\n", "g()\n") == "f() # f()\ng()\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "old"),
+    [
+        ("top\n\n\n\n\nsame\nqqq\nzzz\nbottom\n", "top\nsame\nold one\nold two\nbottom\n"),
+        ("top\nsame\nqqq\nzzz\nbottom\n", "top\nsame\nold one\nold two\nbottom\n"),
+        ("{\nkept\n}\n", "{\nsomething else\n}"),
+        ("{\nkept\n}\n{\nalso\n}\n", "{\nsomething else\n}"),
+        ("{\nkept\nkept too\n}\n", "{\n\n}"),
+    ],
+)
+def test_a_block_of_which_more_than_half_is_other_text_stays(content: str, old: str) -> None:
+    """Its first and last line, by which it is found, say nothing of the lines between."""
+    with pytest.raises(OldStringNotFound):
+        replace(content, old, "new")
 
 
 def test_nothing_found() -> None:

@@ -116,3 +116,19 @@ async def test_an_output_that_cannot_be_kept_is_cut_all_the_same(tmp_path: Path)
     (tmp_path / "file").write_text("")
     bounded = await OutputStore(tmp_path / "file").bound("line\n" * 5_000, may_delegate=True)
     assert bounded.truncated and bounded.output_path is None and "could not be kept" in bounded.text
+
+
+async def test_what_another_server_removes_meanwhile_stops_no_cleanup(
+    store: OutputStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [(await store.bound("x\n" * 3000, may_delegate=False)).output_path for _ in range(3)]
+    look = Path.lstat
+
+    def lose_first(self: Path) -> os.stat_result:
+        if self == paths[0]:
+            self.unlink(missing_ok=True)
+        return look(self)
+
+    monkeypatch.setattr(Path, "lstat", lose_first)
+    assert await store.cleanup(clock.now_ms() + 2 * RETENTION_MS) == 2
+    assert list(store.directory.iterdir()) == []
