@@ -556,7 +556,9 @@ def _runs(
         runner=runner,
         prompts=prompts,
         queue=queue,
-        actions=SessionActions(store, prompts, runner, gate, sessions.reverts, commands, directories.projects, storage.leases),
+        actions=SessionActions(
+            store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects, storage.leases
+        ),
         deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
         disposal=Disposal(directories.instances, runner, store, storage.states, terminals),
         retention=_retention(core.settings, storage, sessions.service, gate),
