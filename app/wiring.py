@@ -208,6 +208,7 @@ class Server:
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
         await self._look_for_users()
+        await self.services.directories.instances.workspaces.start()
         await self._core.storage.bus.start()
         await self._core.storage.replicas.start()
         await self._follower.start()

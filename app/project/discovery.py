@@ -40,6 +40,12 @@ async def discover(directory: Path) -> ProjectInfo:
     return ProjectInfo(min(roots, default=NO_PROJECT), places.main_checkout(), places.checkout, "git", places.git_dir)
 
 
+async def checkout_of(directory: Path) -> Path | None:
+    """The checkout that contains the directory, as `discover` finds it; None outside git."""
+    places = await _places(directory)
+    return places.checkout if places and await asyncio.to_thread(places.is_of_checkout) else None
+
+
 async def branch(directory: Path) -> str | None:
     """The current branch, also before its first commit; None if HEAD is detached or the directory is outside git."""
     result = await git(["symbolic-ref", "--quiet", "--short", "HEAD"], directory)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.project.discovery import discover
+from app.project.discovery import checkout_of, discover
 from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.users.principal import Principal, is_within, may_enter, roots_of
@@ -43,6 +43,14 @@ class Workspaces:
         workspace = self._open.get(path) or await self._open_once(path)
         workspace.last_used = time.monotonic()
         return workspace
+
+    async def start(self) -> None:
+        """The checkout around the server's own directory may be used too, be it before that directory is."""
+        self._add_root(await checkout_of(Path(self.home)))
+
+    def _add_root(self, checkout: Path | None) -> None:
+        if checkout is not None and str(checkout) not in ("/", *self.roots):
+            self.roots.append(str(checkout))
 
     def allows(self, real: str) -> bool:
         """Whether a path, given without symlinks, is in a tree that clients may use: a worktree of this server's is where the
@@ -95,8 +103,8 @@ class Workspaces:
     async def _open_one(self, path: str) -> Workspace:
         await asyncio.to_thread(self._check, path)
         found = await discover(Path(path))
-        if path == self.home and str(found.checkout) != "/":
-            self.roots.append(str(found.checkout))
+        if path == self.home:
+            self._add_root(found.checkout)
         workspace = Workspace(self._settings, path, found)
         if workspace.head is not None:
             await workspace.head.refresh()

@@ -177,6 +177,37 @@ async def test_the_worktree_around_the_servers_directory_is_a_root(tmp_path: Pat
         assert (await app.get("/path", params={"directory": str(top)}))["directory"] == str(top)
 
 
+@pytest.mark.parametrize("route", ["/path", "/session", "/event", "/config", "/api/location"])
+@pytest.mark.parametrize("beside", ["", "sibling"])
+async def test_the_first_request_may_be_for_a_directory_beside_the_servers_own(tmp_path: Path, route: str, beside: str) -> None:
+    top = make_workspace(tmp_path / "top")
+    for name in ("inside", "sibling"):
+        (top / name).mkdir()
+    async with running_app(tmp_path, workspace=top / "inside") as app:
+        query = {"location[directory]": str(top / beside)} if route.startswith("/api") else {"directory": str(top / beside)}
+        async with app.client.stream("GET", route, params=query) as answer:
+            assert answer.status_code == 200
+        await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
+
+
+async def test_an_admin_may_begin_beside_the_servers_own_directory(tmp_path: Path) -> None:
+    top = make_workspace(tmp_path / "top")
+    for name in ("inside", "sibling"):
+        (top / name).mkdir()
+    async with running_app(tmp_path, workspace=top / "inside") as app, user(app, "root", "admin") as root:
+        assert (await root.get("/path", params={"directory": str(top / "sibling")}))["worktree"] == str(top)
+
+
+async def test_reopening_the_servers_own_directory_adds_no_root_again(app: RunningApp) -> None:
+    roots = app.services.directories.instances.workspaces.roots
+    await app.get("/path")
+    before = list(roots)
+    for _ in range(3):
+        await app.post("/instance/dispose")
+        await app.get("/path")
+    assert roots == before and len(set(before)) == len(before)
+
+
 async def test_a_prompt_is_answered_in_its_sessions_directory(app: RunningApp) -> None:
     inside = app.directory / "inside"
     inside.mkdir()
