@@ -1,5 +1,6 @@
 """What a directory is and has, and the server's own routes."""
 
+import asyncio
 import logging
 import subprocess
 from pathlib import Path
@@ -98,6 +99,17 @@ async def test_tools_and_their_parameters(app: RunningApp) -> None:
 )
 async def test_what_there_is_none_of_is_empty(app: RunningApp, path: str, empty: object) -> None:
     assert await app.get(path) == empty
+
+
+async def test_others_are_answered_while_the_description_is_made(app: RunningApp) -> None:
+    """It takes more than a second of work, once."""
+    await app.get("/global/health")
+    describing = [asyncio.create_task(app.get("/doc")) for _ in range(2)]
+    for _ in range(20):
+        await app.get("/global/health")
+    assert not any(task.done() for task in describing)
+    first, second = await asyncio.gather(*describing)
+    assert first == second and await app.get("/doc") == first
 
 
 async def test_the_description_of_the_api(app: RunningApp) -> None:
