@@ -1,6 +1,7 @@
 """The application: routes, errors, security, and the server behind them."""
 
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -50,10 +51,14 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        await server.start()
-        yield
-        await server.stop()
-        audit_log.close()
+        try:
+            await server.start()
+            yield
+        finally:
+            try:
+                await server.stop()
+            finally:
+                audit_log.close()
 
     app = _routes(lifespan)
     api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
@@ -119,6 +124,8 @@ class _Application(FastAPI):
     """FastAPI describes the routes and answers what is not plainly valid. What every request passes is Starlette's: FastAPI's own
     layers (telemetry, stacks of what to close, the search for a route) took longer than a short request's work."""
 
+    _describing = threading.Lock()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Starlette.__call__(self, scope, receive, send)
 
@@ -132,12 +139,13 @@ class _Application(FastAPI):
         return [each for route in super().routes for each in (route.routes if isinstance(route, RoutesBelow) else [route])]
 
     def openapi(self) -> dict[str, Any]:
-        """Made when it is asked for."""
-        if self.openapi_schema is None:
-            whole = FastAPI(title=self.title, version=self.version, description=self.description)
-            whole.router.routes = [route.described() if isinstance(route, StrictRoute) else route for route in self.routes]
-            self.openapi_schema = _without_422(whole.openapi())
-        return self.openapi_schema
+        """Made when it is asked for, once, be it by several threads."""
+        with self._describing:
+            if self.openapi_schema is None:
+                whole = FastAPI(title=self.title, version=self.version, description=self.description)
+                whole.router.routes = [route.described() if isinstance(route, StrictRoute) else route for route in self.routes]
+                self.openapi_schema = _without_422(whole.openapi())
+            return self.openapi_schema
 
 
 def _without_422(description: dict[str, Any]) -> dict[str, Any]:

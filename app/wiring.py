@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -200,14 +200,16 @@ class Server:
         self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus, terminals)
         self._webhooks = _webhook_dispatcher(self._core.storage, self.services.webhooks)
         self._skip_grace_period = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
+        self._loop = asyncio.get_running_loop()
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
         await self._look_for_users()
+        await self.services.directories.instances.workspaces.start()
         await self._core.storage.bus.start()
         await self._core.storage.replicas.start()
         await self._follower.start()
@@ -218,7 +220,6 @@ class Server:
         self.services.runs.runner.watch()
         if self._core.storage.locks:
             self._core.storage.locks.remove_unlocked()
-        self._loop = asyncio.get_running_loop()
         self._housekeeping.start()
         self.telemetry.start()
         self._webhooks.start()
@@ -246,27 +247,35 @@ class Server:
             log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
 
     async def stop(self) -> None:
-        """Turns are aborted and their records finished, everything is written, then listeners and the database are closed."""
-        await self._housekeeping.stop()
-        await self.services.terminals.close()
-        await self._follower.stop()
-        await self._recovery.close()
-        await self.services.runs.queue.close()
-        await self.services.runs.runner.close()
-        await self._core.tasks.close()
-        await self._core.storage.store.drain()
-        await self._webhooks.stop()
-        await self._core.storage.leases.close()
-        await self._core.storage.replicas.unregister()
-        await self.services.pending.permissions.pending.close()
-        await self.services.pending.questions.pending.close()
-        await self.services.directories.instances.close()
-        await self._core.instruction_pages.close()
-        await self._core.storage.bus.stop()
-        self._core.storage.database.close()
-        await self.telemetry.stop()
-        if self._core.storage.locks:
-            self._core.storage.locks.release()
+        """Turns are aborted and their records finished, everything is written, then listeners and the database are closed. A
+        part that cannot be stopped leaves no other one open: what it raised is raised in the end. So is what was started is
+        stopped where `start` failed."""
+        storage, services = self._core.storage, self.services
+        in_order = (
+            self._housekeeping.stop,
+            services.terminals.close,
+            self._follower.stop,
+            self._recovery.close,
+            services.runs.queue.close,
+            services.runs.runner.close,
+            self._core.tasks.close,
+            storage.store.drain,
+            self._webhooks.stop,
+            storage.leases.close,
+            storage.replicas.unregister,
+            services.pending.permissions.pending.close,
+            services.pending.questions.pending.close,
+            services.directories.instances.close,
+            self._core.instruction_pages.close,
+            storage.bus.stop,
+        )
+        async with AsyncExitStack() as stack:  # what is pushed last is called first
+            if storage.locks:
+                stack.callback(storage.locks.release)
+            stack.push_async_callback(self.telemetry.stop)
+            stack.callback(storage.database.close)
+            for close in reversed(in_order):
+                stack.push_async_callback(close)
 
     def refuse_work(self) -> None:
         """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
@@ -300,8 +309,11 @@ class Server:
             wait.cancel()
 
     def skip_grace_period(self) -> None:
-        """Running turns are aborted now. Safe to call from a signal handler."""
-        self._loop.call_soon_threadsafe(self._skip_grace_period.set)
+        """Running turns are aborted now. Safe to call from a signal handler, also before `start`."""
+        if self._loop is None:
+            self._skip_grace_period.set()
+        else:
+            self._loop.call_soon_threadsafe(self._skip_grace_period.set)
 
 
 def _core(settings: Settings, choices: Choices, address: str) -> _Core:
@@ -558,7 +570,9 @@ def _runs(
         runner=runner,
         prompts=prompts,
         queue=queue,
-        actions=SessionActions(store, prompts, runner, gate, sessions.reverts, commands, directories.projects, storage.leases),
+        actions=SessionActions(
+            store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects, storage.leases
+        ),
         deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
         disposal=Disposal(directories.instances, runner, store, storage.states, terminals),
         retention=_retention(core.settings, storage, sessions.service, gate),

@@ -139,11 +139,14 @@ def require_place_for_stream(app: Services) -> None:
 
 
 async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:
-    """Ends a stream whose login holds no more: its token was revoked or has expired, its user was removed or changed."""
+    """Ends a stream whose login holds no more: its token was revoked or has expired, its user was removed or changed. So does
+    one that cannot be watched any more: it might outlive its login."""
     login, given, principal = request.app.state.login, request.headers.get("authorization"), request.principal
-    while await login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
-        await asyncio.sleep(request.services.events.heartbeat_seconds)
-    listener.close()
+    try:
+        while await login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
+            await asyncio.sleep(request.services.events.heartbeat_seconds)
+    finally:
+        listener.close()
 
 
 def _audience(request: ServerRequest) -> Audience | None:

@@ -108,7 +108,8 @@ class Login:
         return await self._by_password(scheme, credentials, _address(scope))
 
     async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
-        """Of the login that a stream was opened with, and whom it was of. Where the database does not answer it holds."""
+        """Of the login that a stream was opened with, and whom it was of. Where neither the database nor the file
+        of tokens can be read now, it holds."""
         scheme, credentials = _parts(authorization)
         try:
             if scheme == "bearer" and self.is_required():
@@ -116,7 +117,7 @@ class Login:
             if principal.name and self._users and not principal.name.startswith(OIDC_PREFIX):
                 user = await self._users.get(principal.name)
                 return user is not None and user.principal(read_only=principal.read_only) == principal
-        except StorageError as error:
+        except (StorageError, OSError) as error:
             log.warning("whether the login of a stream still holds could not be read: %s", error)
         return True
 

@@ -1,5 +1,6 @@
 """The server itself: health, dispose, log, and empty answers for OpenCode features that this server does not have."""
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
@@ -76,7 +77,8 @@ async def log(body: LogEntry) -> Response:
 
 @routes.get("/doc", include_in_schema=False)
 async def doc(request: Request) -> Any:
-    return request.app.openapi()
+    """The first description takes more than a second to make: others are answered meanwhile."""
+    return await asyncio.to_thread(request.app.openapi)
 
 
 @routes.get("/lsp", operation_id="lsp.status", response_model=list[dict[str, Any]], tags=["lsp"])

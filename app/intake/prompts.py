@@ -58,18 +58,28 @@ class Prompts:
         *,
         rules_from_tools: bool = True,
         nested: bool = False,
+        content: str | None = None,
     ) -> AcceptedPrompt:
         """Store a prompt and start the turn that answers it, or join the one that runs: no other request comes in between. Waits
         for what changes the session's messages. What the prompt asks for wrongly is raised before anything is stored.
 
         `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
-        Raises SessionBusy for one that must not join a turn.
+        `content`: as for `Intake.prepare`. Raises SessionBusy for one that must not join a turn.
         """
         session_id = prompted.session.id
-        prepared = await self._intake.prepare(instance, prompted, prompt)
+        prepared = await self._intake.prepare(instance, prompted, prompt, content)
         if prompt.when_busy == "interrupt":
-            await self._runner.abort(session_id)
+            await self._interrupt(session_id, prepared)
         return await self.accept_prepared(instance, session_id, prepared, rules_from_tools=rules_from_tools, nested=nested)
+
+    async def _interrupt(self, session_id: str, prepared: PreparedPrompt) -> None:
+        """Not the turn that answers this very prompt, which its client may have sent twice: under the lock, either it is stored
+        or its turn has not started, and what is aborted is what runs then."""
+        async with self._store.lock(session_id):
+            if await self._intake.is_known(session_id, prepared.input.message_id, prepared.content):
+                return
+            aborting = asyncio.create_task(self._runner.abort(session_id), name=f"interrupt {session_id}")
+        await aborting
 
     async def accept_prepared(
         self,

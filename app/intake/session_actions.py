@@ -2,20 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
 from app.intake import shell
 from app.intake.command import Commands
-from app.intake.prompts import Prompts
-from app.intake.user_message import default_model_of
+from app.intake.prompts import AcceptedPrompt, Prompts
+from app.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
 from app.project.registry import Projects
 from app.runs.runner import Runner
 from app.schema.errors import Conflict
 from app.schema.event import CommandRun, EventCommandExecuted
-from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
+from app.schema.message import CommandInput, InitInput, MessageWithParts, PromptInput, ShellInput, SummarizeInput
 from app.schema.part import ModelRef
 from app.schema.session import RevertInput, Session
 from app.session.gate import HoldKind, SessionGate
@@ -36,6 +36,7 @@ class SessionActions:
         self,
         store: Store,
         prompts: Prompts,
+        intake: Intake,
         runner: Runner,
         gate: SessionGate,
         reverts: Reverts,
@@ -46,6 +47,7 @@ class SessionActions:
         self._leases = leases
         self._store = store
         self._prompts = prompts
+        self._intake = intake
         self._runner = runner
         self._gate = gate
         self._reverts = reverts
@@ -53,14 +55,28 @@ class SessionActions:
         self._projects = projects
 
     async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
-        """The JSON of the message that answers."""
-        last_model = (await self._store.session_to_prompt(session_id)).last_model
-        prompt = await self._commands.prompt(instance, wanted, last_model)
-        prompt = await hooks.command_parts(instance.extensions.hooks, session_id, wanted, prompt)
-        accepted = await self._prompts.accept(instance, await self._store.session_to_prompt(session_id), prompt)
+        """The JSON of the message that answers. A command that is sent again with its message id is not run again: its answer is
+        the first one's. Raises Conflict for another command with that id."""
+        async with self._expanding(session_id, wanted.message_id):
+            accepted = await self._accept_command(instance, session_id, wanted)
         answer = await self._prompts.answer(session_id, accepted)
-        await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
+        if not accepted.known:
+            await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
         return answer
+
+    def _expanding(self, session_id: str, message_id: str | None) -> AbstractAsyncContextManager[object]:
+        """One that is sent again while its shell lines run waits for them."""
+        return self._store.lock(f"{session_id} {message_id}") if message_id else nullcontext()
+
+    async def _accept_command(self, instance: Instance, session_id: str, wanted: CommandInput) -> AcceptedPrompt:
+        content = command_hash(wanted)
+        prompted = await self._store.session_to_prompt(session_id)
+        if await self._intake.is_known(session_id, wanted.message_id, content):
+            known = PreparedPrompt(PromptInput(message_id=wanted.message_id, parts=[]), content, None)
+            return await self._prompts.accept_prepared(instance, session_id, known)
+        prompt = await self._commands.prompt(instance, wanted, prompted.last_model)
+        prompt = await hooks.command_parts(instance.extensions.hooks, session_id, wanted, prompt)
+        return await self._prompts.accept(instance, await self._store.session_to_prompt(session_id), prompt, content=content)
 
     async def init(self, instance: Instance, session_id: str, wanted: InitInput) -> None:
         """Write the project's AGENTS.md, by the command of that name."""

@@ -8,7 +8,7 @@ from app.agent.definitions import default_agent, find
 from app.intake.resolve import Resolver
 from app.provider.models.selection import default_model
 from app.schema.errors import BadRequest, Conflict, TooMany
-from app.schema.message import JsonSchemaFormat, MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.message import CommandInput, JsonSchemaFormat, MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
@@ -31,7 +31,8 @@ MOST_RETRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class PreparedPrompt:
-    """`message` is what is to be stored; None when the client has sent it before. `content`: a hash of what it says."""
+    """`message` is what is to be stored; None when the client has sent it before. `content`: a hash of what it says, or of the
+    command that it comes from."""
 
     input: PromptInput
     content: str
@@ -72,8 +73,10 @@ class Intake:
         self._reverts = reverts
         self._resolver = resolver
 
-    async def prepare(self, instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> PreparedPrompt:
-        """Read all that a prompt names; nothing is stored.
+    async def prepare(
+        self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, content: str | None = None
+    ) -> PreparedPrompt:
+        """Read all that a prompt names; nothing is stored. `content`: as PreparedPrompt has it, by default the prompt's.
 
         Raises NotFound, BadRequest (unknown agent, missing file, unusable schema), ProviderModelNotFoundError, Conflict (a
         message id used for something else), TooLarge, ProjectFull.
@@ -81,8 +84,8 @@ class Intake:
         for part in prompt.parts:
             check_part_size(part, self._limits.part_bytes)
         check_format(prompt)
-        content = content_hash(prompt)
-        if await self._is_known(prompted.session.id, prompt, content):
+        content = content or content_hash(prompt)
+        if await self.is_known(prompted.session.id, prompt.message_id, content):
             return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.location.project_id)
         message = _message(instance, prompted, prompt)
@@ -104,7 +107,7 @@ class Intake:
         Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
         prompt, message = prepared.input, prepared.message
         async with self._store.lock(session_id):
-            if message is None or await self._is_known(session_id, prompt, prepared.content):
+            if message is None or await self.is_known(session_id, prompt.message_id, prepared.content):
                 assert prompt.message_id is not None
                 if queued_id is not None:
                     await self.dequeue(session_id, instance.location.directory, queued_id)
@@ -128,10 +131,10 @@ class Intake:
         change.dequeue_prompt(queued_id)
         await self._store.commit(change)
 
-    async def _is_known(self, session_id: str, prompt: PromptInput, content: str) -> bool:
-        return prompt.message_id is not None and await self._is_stored(session_id, prompt.message_id, content)
-
-    async def _is_stored(self, session_id: str, message_id: str, content: str) -> bool:
+    async def is_known(self, session_id: str, message_id: str | None, content: str) -> bool:
+        """Whether the client has sent this message before, and it is stored. Raises Conflict if that one says something else."""
+        if message_id is None:
+            return False
         row = await self._store.look_up(queries.input_hash, session_id, message_id)
         if row is not None and row.input_hash != content:
             raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
@@ -217,6 +220,11 @@ def content_hash(prompt: PromptInput) -> str:
     """Of what it says, however long it may wait, and whether or not it wants an answer yet."""
     said = prompt.model_dump_json(exclude={"when_busy", "deadline_seconds", "no_reply"}, exclude_none=True)
     return hashlib.sha256(said.encode()).hexdigest()
+
+
+def command_hash(command: CommandInput) -> str:
+    """Of what was asked for: what its shell lines print may differ each time."""
+    return hashlib.sha256(b"command " + command.model_dump_json(exclude_none=True).encode()).hexdigest()
 
 
 def check_format(prompt: PromptInput) -> None:

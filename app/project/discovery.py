@@ -53,6 +53,12 @@ async def discover(directory: Path, sandbox: Sandbox = OFF, admits: Callable[[st
     return ProjectInfo(min(roots, default=NO_PROJECT), repository.main_checkout, repository.checkout, "git", git)
 
 
+async def checkout_of(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool]) -> Path | None:
+    """The checkout that contains the directory, as `discover` finds it; None outside git."""
+    found = await asyncio.to_thread(_find, directory, sandbox, admits)
+    return found[1].checkout if found and await _is_as_git_sees_it(*found, directory) else None
+
+
 async def branch(git: Git) -> str | None:
     """The current branch, also before its first commit; None if HEAD is detached."""
     result = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")

@@ -57,11 +57,11 @@ class Shares:
             return shared
 
     async def unshare(self, location: Location, session_id: str) -> Session:
-        """Invalidates the link. Raises NotFound, also for a session that is not shared."""
+        """Invalidates the link, if there is one. Raises NotFound."""
         async with self._store.lock(session_id):
             session = await self._store.session(session_id)
             if session.share is None:
-                raise NotFound(f"Session {session_id} is not shared")
+                return session
             private = session.model_copy(update={"share": None})
             change = self._store.change(session_id, location.directory)
             change.delete_share()

@@ -11,6 +11,7 @@ import orjson
 Json = dict[str, Any]
 
 RECONNECT_SECONDS = 30.0
+"""From the loss of a connection, which a silence shows late, to the last attempt to make it again."""
 _PAUSE_SECONDS = 0.5
 _LARGE_TIMEOUT = httpx.Timeout(30, read=900)
 """For sessions with all their messages: the whole is read, checked and stored before there is an answer."""
@@ -79,16 +80,18 @@ class ApiClient:
 
     async def events(self, directory: str) -> AsyncGenerator[Json, None]:
         """Those of a directory, from the moment of the first, `server.connected`. Raises ApiRefused when the server is lost."""
-        cursor, last = "", time.monotonic()
+        cursor = ""
+        lost_at: float | None = None
         while True:
             lost: ApiRefused | None = None
             try:
                 async for frame in self._stream(directory, cursor):
-                    cursor, last = frame[0], time.monotonic()
+                    cursor, lost_at = frame[0], None
                     yield frame[1]
             except httpx.TransportError as error:
                 lost = self._unreachable(error)
-            if time.monotonic() - last > RECONNECT_SECONDS:
+            lost_at = time.monotonic() if lost_at is None else lost_at
+            if time.monotonic() - lost_at > RECONNECT_SECONDS:
                 raise lost or ApiRefused(f"{self._name} has ended the stream of events.")
             await asyncio.sleep(_PAUSE_SECONDS)
 

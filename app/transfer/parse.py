@@ -57,7 +57,7 @@ def load(body: bytes) -> Any:
 def read_document(value: Any, max_part_bytes: int) -> SessionDocument:
     """Raises InvalidDocument, and TooLarge for a part. Rewrites other shapes of `value` in place."""
     root = _read_history(value, (), max_part_bytes)
-    children = _list_of(value, "children", ())
+    children = _list_of(value, "children", (), needed=False)
     histories = [_read_history(each, ("children", at), max_part_bytes) for at, each in enumerate(children)]
     _check_tree(root, histories)
     return SessionDocument.model_construct(**dict(root), children=histories)
@@ -76,13 +76,14 @@ def _read_history(value: Any, at: FieldPath, max_part_bytes: int) -> SessionHist
     return SessionHistory.model_construct(
         info=info,
         messages=messages,
-        todo=_valid(_TODOS, value.get("todo") or [], (*at, "todo")),
-        diff=_valid(_DIFFS, value.get("diff") or [], (*at, "diff")),
+        todo=_valid(_TODOS, value.get("todo", []), (*at, "todo")),
+        diff=_valid(_DIFFS, value.get("diff", []), (*at, "diff")),
     )
 
 
-def _list_of(value: dict[str, Any], name: str, at: FieldPath) -> list[Any]:
-    found = value.get(name) or []
+def _list_of(value: dict[str, Any], name: str, at: FieldPath, *, needed: bool = True) -> list[Any]:
+    """One that is not `needed` may be left out."""
+    found = value.get(name, None if needed else [])
     if not isinstance(found, list):
         raise InvalidDocument((*at, name), "Input should be a list")
     return found

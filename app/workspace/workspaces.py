@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.project.discovery import discover
+from app.project.discovery import checkout_of, discover
 from app.project.registry import Projects
 from app.sandbox.scope import Walls
 from app.schema.errors import BadRequest, DirectoryForbidden
@@ -47,6 +47,15 @@ class Workspaces:
             workspace = await self._open_once(path)
         workspace.last_used = time.monotonic()
         return workspace
+
+    async def start(self) -> None:
+        """The checkout around the server's own directory may be used too, be it before that directory is."""
+        walls = self.walls_of(self.home)
+        self._add_root(await checkout_of(Path(self.home), self._settings.sandbox, walls.admits))
+
+    def _add_root(self, checkout: Path | None) -> None:
+        if checkout is not None and str(checkout) not in ("/", *self.roots):
+            self.roots.append(str(checkout))
 
     def allows(self, real: str) -> bool:
         """Whether a path, given without symlinks, is in a tree that clients may use: a worktree of this server's is where the
@@ -120,8 +129,8 @@ class Workspaces:
         directory = await asyncio.to_thread(self._held, path)
         walls = self.walls_of(str(directory.real))
         found = await discover(directory.real, self._settings.sandbox, walls.admits)
-        if path == self.home and str(found.checkout) != "/":
-            self.roots.append(str(found.checkout))
+        if path == self.home:
+            self._add_root(found.checkout)
         workspace = Workspace(self._settings, directory, found, walls)
         if workspace.head is not None:
             await workspace.head.refresh()

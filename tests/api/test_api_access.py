@@ -10,6 +10,7 @@ import pytest
 from every_route import Route, every_route
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 from running_app import RunningApp, running_app
+from turns import until
 from user_logins import add_user, bearer, logged_in, user
 
 from app.api.access import ACCESS, Permitted
@@ -420,3 +421,29 @@ async def test_a_stream_ends_with_the_login_that_it_was_opened_with(tmp_path: Pa
                 await of_bert.until_ended()
                 store.revoke("operator")
                 await of_operator.until_ended()
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event", "/api/event"])
+async def test_a_stream_whose_login_could_not_be_read_for_a_while_ends_when_it_is_revoked(tmp_path: Path, path: str) -> None:
+    async with running_app(tmp_path, heartbeat_seconds=0.05) as app:
+        store, file, aside = TokenStore(app.data_dir), app.data_dir / "tokens.json", app.data_dir / "aside.json"
+        async with logged_in(app, store.create("operator")) as operator, operator.events(path) as stream:
+            file.rename(aside)
+            file.mkdir()  # what reads it gets an OSError, as with too many open files
+            came = stream.characters
+            await until(lambda: stream.characters > came + 200)  # some heartbeats
+            assert not stream.ended
+            file.rmdir()
+            aside.rename(file)
+            store.revoke("operator")
+            await stream.until_ended()
+
+
+async def test_a_stream_whose_login_can_be_watched_no_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(*_: object) -> bool:
+        raise RuntimeError("it broke")
+
+    async with running_app(tmp_path, heartbeat_seconds=0.05) as app, logged_in(app, TokenStore(app.data_dir).create("a")) as a:
+        async with a.events() as stream:
+            monkeypatch.setattr(app.fastapi.state.login, "still_holds", breaks)
+            await stream.until_ended()

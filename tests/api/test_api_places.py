@@ -1,5 +1,6 @@
 """What a directory is and has, and the server's own routes."""
 
+import asyncio
 import logging
 import subprocess
 from pathlib import Path
@@ -100,6 +101,17 @@ async def test_what_there_is_none_of_is_empty(app: RunningApp, path: str, empty:
     assert await app.get(path) == empty
 
 
+async def test_others_are_answered_while_the_description_is_made(app: RunningApp) -> None:
+    """It takes more than a second of work, once."""
+    await app.get("/global/health")
+    describing = [asyncio.create_task(app.get("/doc")) for _ in range(2)]
+    for _ in range(20):
+        await app.get("/global/health")
+    assert not any(task.done() for task in describing)
+    first, second = await asyncio.gather(*describing)
+    assert first == second and await app.get("/doc") == first
+
+
 async def test_the_description_of_the_api(app: RunningApp) -> None:
     description = await app.get("/doc")
     assert description["openapi"].startswith("3.") and "/session/{sessionID}/message" in description["paths"]
@@ -175,6 +187,37 @@ async def test_the_worktree_around_the_servers_directory_is_a_root(tmp_path: Pat
     async with running_app(tmp_path, workspace=inside) as app:
         assert (await app.get("/path"))["worktree"] == str(top)
         assert (await app.get("/path", params={"directory": str(top)}))["directory"] == str(top)
+
+
+@pytest.mark.parametrize("route", ["/path", "/session", "/event", "/config", "/api/location"])
+@pytest.mark.parametrize("beside", ["", "sibling"])
+async def test_the_first_request_may_be_for_a_directory_beside_the_servers_own(tmp_path: Path, route: str, beside: str) -> None:
+    top = make_workspace(tmp_path / "top")
+    for name in ("inside", "sibling"):
+        (top / name).mkdir()
+    async with running_app(tmp_path, workspace=top / "inside") as app:
+        query = {"location[directory]": str(top / beside)} if route.startswith("/api") else {"directory": str(top / beside)}
+        async with app.client.stream("GET", route, params=query) as answer:
+            assert answer.status_code == 200
+        await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
+
+
+async def test_an_admin_may_begin_beside_the_servers_own_directory(tmp_path: Path) -> None:
+    top = make_workspace(tmp_path / "top")
+    for name in ("inside", "sibling"):
+        (top / name).mkdir()
+    async with running_app(tmp_path, workspace=top / "inside") as app, user(app, "root", "admin") as root:
+        assert (await root.get("/path", params={"directory": str(top / "sibling")}))["worktree"] == str(top)
+
+
+async def test_reopening_the_servers_own_directory_adds_no_root_again(app: RunningApp) -> None:
+    roots = app.services.directories.instances.workspaces.roots
+    await app.get("/path")
+    before = list(roots)
+    for _ in range(3):
+        await app.post("/instance/dispose")
+        await app.get("/path")
+    assert roots == before and len(set(before)) == len(before)
 
 
 async def test_a_prompt_is_answered_in_its_sessions_directory(app: RunningApp) -> None:

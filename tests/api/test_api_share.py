@@ -128,8 +128,17 @@ async def test_an_unshared_session_is_gone_for_visitors_at_once(app: RunningApp)
         updated = await events.until("session.updated")
     assert updated.properties["info"] == session
     await app.get(f"{link}/session", expect=404)
-    error = await app.call("DELETE", f"/session/{session['id']}/share", expect=404)
-    assert error["name"] == "NotFoundError" and session["id"] in error["data"]["message"]
+
+
+async def test_unsharing_what_is_not_shared_changes_nothing_and_answers_with_the_session(app: RunningApp) -> None:
+    session = await app.create_session()
+    async with app.events() as events:
+        for _ in range(2):
+            assert await app.call("DELETE", f"/session/{session['id']}/share") == session
+        await app.call("PATCH", f"/session/{session['id']}", {"title": "Last"})
+        first = await events.until("session.updated")
+        assert first.properties["info"]["title"] == "Last"
+    await app.call("DELETE", "/session/ses_none/share", expect=404)
 
 
 async def test_so_is_a_deleted_one_with_its_subagents(app: RunningApp) -> None:

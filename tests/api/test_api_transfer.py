@@ -229,6 +229,54 @@ async def test_what_is_wrong_is_named_by_its_path_and_nothing_is_stored(app: Run
     await other.post("/session/import", document)
 
 
+LISTS = {
+    "messages": "messages",
+    "messages/1/parts": "messages[1].parts",
+    "todo": "todo",
+    "diff": "diff",
+    "children": "children",
+    "children/0/messages": "children[0].messages",
+    "children/0/messages/0/parts": "children[0].messages[0].parts",
+    "children/0/todo": "children[0].todo",
+    "children/0/diff": "children[0].diff",
+}
+
+
+@pytest.mark.parametrize("ids", ["keep", "new"])
+async def test_what_is_to_be_a_list_and_is_none_is_named_and_nothing_is_stored(
+    app: RunningApp, other: RunningApp, ids: str
+) -> None:
+    session = await session_with_a_file(app)
+    child = await app.create_session(parentID=session["id"])
+    await app.prompt(child["id"], "Hi", noReply=True)
+    document = await exported(app, session["id"], children=True)
+    for path, named in LISTS.items():
+        for wrong in ({}, "", 0, False, None, "[]", {"0": {}}):
+            refused = await other.post("/session/import", spoilt(document, path, wrong), params={"ids": ids}, expect=400)
+            [issue] = refused["errors"]
+            assert issue["message"].startswith(f"{named}: "), (wrong, issue)
+    assert await other.get("/session") == []
+    await other.post("/session/import", document, params={"ids": ids})
+
+
+@pytest.mark.parametrize("ids", ["keep", "new"])
+async def test_messages_and_their_parts_must_be_there_and_all_else_may_be_left_out(
+    app: RunningApp, other: RunningApp, ids: str
+) -> None:
+    document = await exported(app, (await session_with_a_file(app))["id"])
+    bare = {"info": document["info"], "messages": [dict(message) for message in document["messages"]]}
+    without_messages = {"info": document["info"]}
+    await other.post("/session/import", without_messages, params={"ids": ids}, expect=400)
+    parts = bare["messages"][1].pop("parts")
+    refused = await other.post("/session/import", bare, params={"ids": ids}, expect=400)
+    assert refused["errors"][0]["message"].startswith("messages[1].parts: ")
+    assert await other.get("/session") == []
+    bare["messages"][1]["parts"] = parts
+    bare["messages"][2]["parts"] = []
+    imported = await other.post("/session/import", bare, params={"ids": ids})
+    assert len(await other.messages(imported["info"]["id"])) == 3
+
+
 async def test_limits_are_of_the_document_and_its_parts(tmp_path: Path, app: RunningApp) -> None:
     document = await exported(app, (await session_with_a_file(app))["id"])
     async with running_app(tmp_path / "small", max_body_bytes=1000, max_part_bytes=2000, max_import_bytes=100_000) as small:

@@ -33,7 +33,6 @@ OTHER_STATUS = {
     "experimental.workspace.warp": _CLEAR,
     "global.upgrade": "that the server was not updated is an answer, and no bad request",
     "session.share": _CLEAR,
-    "session.unshare": "what is not shared is not there, as in 1.1",
     "mcp.auth.callback": _CLEAR,
     "pty.connectToken": _TICKET,
     "v2.pty.connectToken": _TICKET,

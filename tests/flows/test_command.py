@@ -1,5 +1,6 @@
 """Commands: prompt templates with arguments, the output of shell commands, files and agents; and those that are subtasks."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import call, configured, priced, requests, say, texts, types
+from turns import call, configured, priced, requests, say, texts, types, until
 
 from app.intake.command import SHELL_SECONDS, fill, references
 
@@ -286,6 +287,66 @@ async def test_a_subagent_of_a_command_may_read_the_checkout(app: RunningApp, se
     app.provider.add([call("read", filePath=str(app.directory / "a.txt"))], [say("Read.")], [say("Fine.")])
     await run(app, session, "delegate", "x")
     assert "world" in str(requests(app)[1].messages)
+
+
+# Sent again.
+
+CLOCK = {"clock": {"template": "$1: !`echo ran >> ran; until test -e go; do sleep 0.02; done; date +%N`"}}
+
+
+async def sent_twice(app: RunningApp, path: str, body: dict[str, Any], ran: Path) -> list[Any]:
+    """The answers to a request that its client repeats while the first one's shell line runs, and once more afterwards."""
+    first = asyncio.create_task(app.post(path, body))
+    await until(ran.exists)
+    second = asyncio.create_task(app.post(path, body))
+    (app.directory / "go").touch()
+    return [await first, await second, await app.post(path, body)]
+
+
+async def test_a_command_sent_again_runs_no_shell_line_again_and_gets_the_first_ones_answer(tmp_path: Path) -> None:
+    async with commanding(tmp_path, command=CLOCK) as app, app.events() as events:
+        session, ran = (await app.create_session(title="T"))["id"], app.directory / "ran"
+        app.provider.add([say("Noted.")])
+        body = {"command": "clock", "arguments": "now", "messageID": "msg_once"}
+        answers = await sent_twice(app, f"/session/{session}/command", body, ran)
+        assert texts(answers[0]) == ["Noted."]
+        assert answers[1:] == answers[:1] * 2
+        assert ran.read_text().split() == ["ran"] and len(requests(app)) == 1
+        assert [message["info"]["role"] for message in await app.messages(session)] == ["user", "assistant"]
+        await app.call("PATCH", f"/session/{session}", {"title": "Last"})
+        await events.until(lambda event: event.properties.get("info", {}).get("title") == "Last")
+        assert events.types.count("command.executed") == 1
+
+
+@pytest.mark.parametrize("other", [{"arguments": "then"}, {"command": "plain"}, {"agent": "plan"}, {"model": "acme/other"}])
+async def test_another_command_with_the_same_message_id_is_refused_and_runs_nothing(
+    tmp_path: Path, other: dict[str, str]
+) -> None:
+    async with commanding(tmp_path, command={**COMMANDS, **CLOCK}) as app:
+        session = (await app.create_session(title="T"))["id"]
+        (app.directory / "go").touch()
+        await run(app, session, "clock", "now", messageID="msg_once")
+        body = {"command": "clock", "arguments": "now", "messageID": "msg_once", **other}
+        await app.post(f"/session/{session}/command", body, expect=409)
+        assert (app.directory / "ran").read_text().split() == ["ran"]
+        assert len(await app.messages(session)) == 2
+
+
+async def test_a_command_without_a_message_id_runs_each_time(tmp_path: Path) -> None:
+    async with commanding(tmp_path, command=CLOCK) as app:
+        session = (await app.create_session(title="T"))["id"]
+        (app.directory / "go").touch()
+        for _ in range(2):
+            await run(app, session, "clock", "now")
+        assert (app.directory / "ran").read_text().split() == ["ran", "ran"]
+
+
+async def test_init_sent_again_runs_no_shell_line_again(tmp_path: Path) -> None:
+    async with commanding(tmp_path, command={"init": CLOCK["clock"]}) as app:
+        session = (await app.create_session(title="T"))["id"]
+        body = {"providerID": "acme", "modelID": "other", "messageID": "msg_init"}
+        assert await sent_twice(app, f"/session/{session}/init", body, app.directory / "ran") == [True] * 3
+        assert (app.directory / "ran").read_text().split() == ["ran"]
 
 
 # Refused.

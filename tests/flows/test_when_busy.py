@@ -50,6 +50,35 @@ async def test_a_prompt_that_interrupts_aborts_the_turn_and_is_answered_with_bot
         assert_finished(messages)
 
 
+async def test_a_prompt_that_interrupts_does_not_interrupt_its_own_answer_when_it_is_sent_again(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with busy(tmp_path, [say("Two."), {"wait": gate}]) as (app, session_id, _, first):
+        wanted = {"whenBusy": "interrupt", "messageID": "msg_b"}
+        both = [asyncio.create_task(app.prompt(session_id, "two", **wanted)) for _ in range(2)]
+        await first
+        await until(lambda: len(requests(app)) == 2)
+        await app.prompt_async(session_id, "two", **wanted)
+        await app.prompt_async(session_id, "three", whenBusy="interrupt", messageID="msg_b", expect=409)
+        later = asyncio.create_task(app.prompt(session_id, "two", **wanted))
+        gate.set()
+        answers = [*await asyncio.gather(*both), await later, await app.prompt(session_id, "two", **wanted)]
+        assert [(texts(answer), answer["info"].get("error")) for answer in answers] == [(["Two."], None)] * 4
+        assert order(await app.messages(session_id)) == ["one", "One.", "two", "Two."]
+
+
+async def test_a_prompt_that_interrupts_and_is_sent_again_at_once_is_answered_once(tmp_path: Path) -> None:
+    """Both find it new while the files that it names are read."""
+    async with running_app(tmp_path, turns=[[say("Two.", delay=0.05)]]) as app:
+        session_id = (await app.create_session(title="T"))["id"]
+        body = [
+            {"type": "text", "text": "two"},
+            {"type": "file", "mime": "text/plain", "url": (app.directory / "a.txt").as_uri()},
+        ]
+        sent = [app.prompt(session_id, "", parts=body, whenBusy="interrupt", messageID="msg_b") for _ in range(4)]
+        answers = await asyncio.gather(*sent)
+        assert [(texts(answer), answer["info"].get("error")) for answer in answers] == [(["Two."], None)] * 4
+
+
 async def test_a_queued_prompt_gets_a_turn_of_its_own(tmp_path: Path) -> None:
     async with busy(tmp_path, [say("Two.")], [say("Three.")]) as (app, session_id, gate, first):
         second = asyncio.create_task(app.prompt(session_id, "two", whenBusy="queue"))

@@ -1,0 +1,63 @@
+"""The event stream of commands that are attached to a server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from app.terminal import api_client
+from app.terminal.api_client import ApiClient, ApiRefused
+
+GREETING = b'data: {"type":"server.connected"}\n\n'
+
+
+class Streams(httpx.AsyncBaseTransport):
+    """Each connection sends what the list has for it and is then silent, as long as a client waits; later ones send nothing."""
+
+    def __init__(self, *sent: list[bytes]) -> None:
+        self._sent = list(sent)
+        self.connections = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.connections += 1
+        pieces = self._sent.pop(0) if self._sent else []
+        return httpx.Response(200, stream=Silent(pieces, request.extensions["timeout"]["read"]))
+
+
+class Silent(httpx.AsyncByteStream):
+    def __init__(self, pieces: list[bytes], patience: float) -> None:
+        self._pieces, self._patience = pieces, patience
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+        await asyncio.sleep(self._patience)
+        raise httpx.ReadTimeout("silence")
+
+
+@pytest.fixture(autouse=True)
+def faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred times."""
+    for name in ("_SILENCE_SECONDS", "RECONNECT_SECONDS", "_PAUSE_SECONDS"):
+        monkeypatch.setattr(api_client, name, getattr(api_client, name) / 100)
+
+
+async def read(streams: Streams) -> list[str]:
+    """The types of the events until the server is given up."""
+    seen: list[str] = []
+    async with httpx.AsyncClient(transport=streams, base_url="http://x") as http:
+        with pytest.raises(ApiRefused):
+            async for event in ApiClient(http, "The server").events("/"):
+                seen.append(event["type"])
+    return seen
+
+
+async def test_after_a_silence_the_stream_is_asked_for_again() -> None:
+    streams = Streams([GREETING], [GREETING, b'data: {"type":"session.idle"}\n\n'])
+    assert await read(streams) == ["server.connected", "server.connected", "session.idle"]
+    assert streams.connections >= 3
+
+
+async def test_a_server_that_never_says_a_word_is_given_up() -> None:
+    assert await read(Streams()) == []
