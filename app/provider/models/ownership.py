@@ -68,7 +68,7 @@ def _with_names(operator: ConfigEntry, project: ConfigEntry, known: Known, provi
 def _named_models(said: Entries, operator: ConfigEntry, listed: Collection[str]) -> Iterator[tuple[str, ConfigEntry]]:
     configured: Entries = operator.get("models") or {}
     for model_id, fields in said.items():
-        meant = model_id if model_id in configured or model_id in listed else fields.get("id")
+        meant: str = model_id if model_id in configured or model_id in listed else fields.get("id", "")
         if (meant in configured or meant in listed) and is_offered(meant, operator):
             describing = {name: fields[name] for name in _DESCRIBING if name in fields}
             yield model_id, {"id": meant, **configured.get(meant, {}), **describing}
