@@ -1,7 +1,8 @@
 """Secret redaction: finds the secret values of a tree by their keys and places, and masks them."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -67,6 +68,20 @@ def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
             yield from secrets_of(inner)
     elif isinstance(value, str):
         yield from _of_address(value)
+
+
+def words_of_secrets(command: Sequence[str]) -> Iterator[str]:
+    """Of `--token X` and `--token=X` the X, and of `NAME=X`."""
+    for before, word in pairwise(command):
+        name, equals, value = word.partition("=")
+        if equals or (before.startswith("-") and _SECRET_NAME.search(before)):
+            yield from _alone(value if equals else name)
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return text
 
 
 def _of_address(text: str) -> Iterator[str]:

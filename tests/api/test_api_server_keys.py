@@ -348,6 +348,24 @@ class TestMcp:
         assert mine.received and not mine.saw(SECRET)
         assert "PATH=" in told.read_text() and SECRET not in told.read_text()
 
+    async def test_a_server_that_quotes_what_it_was_given_tells_nothing(
+        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        headers = {"X-Odd": SECRET}
+        theirs.quotes = True
+        quoting = ["sh", "-c", 'echo "bad $*, $PLAIN" >&2; exit 1', "sh", "--token", SECRET, f"--x={SECRET}", f"Y={SECRET}"]
+        servers = {
+            "far": {"type": "remote", "url": f"{theirs.url}?token={SECRET}", "headers": headers, "oauth": False},
+            "gone": {"type": "remote", "url": f"http://127.0.0.1:9/?token={SECRET}", "headers": headers, "oauth": False},
+            "none": {"type": "remote", "url": f"ftp://user:{SECRET}@127.0.0.1:9/mcp?key={SECRET}", "oauth": False},
+            "near": {"type": "local", "command": quoting, "environment": {"PLAIN": SECRET}},
+        }
+        operates(plain_environment, {"mcp": servers})
+        async with running_app(tmp_path) as app, user(app, "anna") as anna:
+            statuses = await anna.get("/mcp")
+        assert theirs.saw(SECRET) and "bad" in statuses["near"]["error"]
+        assert SECRET not in json.dumps(statuses) + caplog.text
+
     async def test_a_project_may_switch_it_off_and_its_own_works(self, tmp_path: Path, plain_environment: Path) -> None:
         operates(plain_environment, {"mcp": {"near": {"type": "local", "command": ["false"]}}})
         own = {"type": "local", "command": ["false"], "enabled": False}
