@@ -19,7 +19,8 @@ routes = router()
 
 @routes.get("/config", operation_id="config.get", response_model=Config, tags=["config"], responses=documented(400, 403))
 async def get(request: ServerRequest, where: Directory) -> Response:
-    return json_bytes(orjson.dumps(masked((await instance_of(request, where)).config)))
+    config = (await instance_of(request, where)).config
+    return json_bytes(orjson.dumps(masked(config, may_manage=request.principal.may_manage)))
 
 
 @routes.patch("/config", operation_id="config.update", response_model=Config, tags=["config"], responses=documented(400, 403))
@@ -35,7 +36,8 @@ async def update(request: ServerRequest, where: Directory, body: dict[str, Any])
 )
 async def get_global(request: ServerRequest) -> Response:
     """The user's own configuration, which holds in all directories."""
-    return json_bytes(orjson.dumps(masked(await request.services.directories.global_config.get())))
+    config = await request.services.directories.global_config.get()
+    return json_bytes(orjson.dumps(masked(config, may_manage=request.principal.may_manage)))
 
 
 @routes.patch(

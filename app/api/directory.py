@@ -16,6 +16,7 @@ from app.schema.part import ModelRef
 from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
 from app.session.rows import json_array
 from app.util import paths
+from app.util.secrets import masked
 
 routes = router()
 
@@ -121,7 +122,8 @@ async def update_project(
 
 @routes.get("/agent", operation_id="app.agents", response_model=list[Agent], tags=["agent"], responses=documented(400, 403))
 async def agents(request: ServerRequest, where: Directory) -> Response:
-    return _array((await instance_of(request, where)).agents.values())
+    agents = (await instance_of(request, where)).agents.values()
+    return _array(agent.model_copy(update={"options": masked(agent.options)}) for agent in agents)
 
 
 @routes.get(

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache
+from functools import cache, reduce
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from app.config import markdown
 from app.config.errors import ConfigInvalidError
 from app.config.extensions import SUFFIXES, Extension, distinct
 from app.config.flags import Flags
-from app.config.merge import deep_merge, merge_layer
+from app.config.merge import deep_merge, merge_layer, servers_apart
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
 from app.config.unused import unused_keys
@@ -27,11 +27,20 @@ from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True)
+class SplitConfig:
+    """What the operator's layers say, and what the project's own files do, each merged."""
+
+    operators: Mapping[str, Any]
+    projects: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
     `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
     `unused`: keys that change nothing here, with the reasons.
-    `watched`: the paths that were looked at, with the stat of each. `environ`: what `{env:}` stood for."""
+    `watched`: the paths that were looked at, with the stat of each. `environ`: what `{env:}` stood for.
+    `split`: who says what, where the project is not trusted."""
 
     config: Config
     directories: list[Path]
@@ -42,6 +51,7 @@ class LoadedConfig:
     watched: Mapping[str, ConfigStamp]
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     unused: Mapping[str, str] = field(default_factory=dict)
+    split: SplitConfig | None = None
 
     def is_stale(self) -> bool:
         """Whether a file or directory that was read has been changed, created or deleted."""
@@ -58,36 +68,45 @@ def load(
     trusts_project: bool = True,
 ) -> LoadedConfig:
     """`remote`: the result of `fetch_well_known`. Without `trusts_project` the project's own files may not name the server's
-    variables and files outside of it. Raises ConfigJsonError, ConfigInvalidError."""
+    variables and files outside of it, and change no part of an MCP server of the operator's. Raises ConfigJsonError,
+    ConfigInvalidError."""
     sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
     loader = _Loader(sources, flags, environ)
     if not trusts_project:
         loader.distrust_project([directory, worktree])
-    layers = [*map(_Layer, remote or []), *loader.layers()]
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        merged = merge_layer(merged, loader.narrowed(layer) if layer.of_project else layer.content)
+    layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
+    split = None if trusts_project else _split(layers)
+    merged = _merged(layers)
+    if split is not None and "mcp" in merged:
+        merged["mcp"] = servers_apart(split.operators.get("mcp", {}), split.projects.get("mcp", {}))
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
     found = (loader.present, loader.skills(loader.skill_paths(layers, directory)), loader.warnings, plugins, loader.tools)
-    return LoadedConfig(config, *found, watched=essential(loader.watch.stamps), environ=environ, unused=unused_keys(merged))
+    watched, unused = essential(loader.watch.stamps), unused_keys(merged)
+    return LoadedConfig(config, *found, watched=watched, environ=environ, unused=unused, split=split)
 
 
 def load_global(environ: Mapping[str, str] = os.environ) -> Config:
     """What the user's own files say for all directories, and nothing that is added to it. Raises as `load` does."""
     place, flags = paths.opencode_config_dir(), Flags()
     loader = _Loader(locate(place, place, flags, paths.home(), place), flags, environ)
-    merged: dict[str, Any] = {}
-    for layer in loader.global_layers():
-        merged = merge_layer(merged, layer.content)
-    return validate(Config, merged, str(place), lambda where: None)
+    return validate(Config, _merged(loader.global_layers()), str(place), lambda where: None)
 
 
 @dataclass(frozen=True)
 class _Layer:
     content: Mapping[str, Any]
     of_project: bool = False
+
+
+def _merged(layers: Iterable[_Layer]) -> dict[str, Any]:
+    return reduce(lambda merged, layer: merge_layer(merged, layer.content), layers, {})
+
+
+def _split(layers: Sequence[_Layer]) -> SplitConfig:
+    operators, projects = ([layer for layer in layers if layer.of_project is project] for project in (False, True))
+    return SplitConfig(_merged(operators), _merged(projects))
 
 
 class _Loader:
@@ -101,6 +120,10 @@ class _Loader:
         self._values = self._project_values = Substitution(environ, self.watch.read)
         self._roots: list[str] | None = None
         """What the project's own files may name, if not everything."""
+
+    @property
+    def _trusts_project(self) -> bool:
+        return self._roots is None
 
     def distrust_project(self, within: Sequence[Path]) -> None:
         self._roots = [os.path.realpath(root) for root in within if root != Path("/")]
@@ -127,16 +150,23 @@ class _Loader:
         for directory in self._sources.directories:
             yield from (_Layer(content, directory.of_project) for content in self._directory(directory))
 
-    def narrowed(self, layer: _Layer) -> Mapping[str, Any]:
-        """The project's own files may close the sandbox and not open it: the commands inside can write these files."""
-        wanted = layer.content.get("sandbox")
+    def narrowed(self, layer: _Layer) -> _Layer:
+        """Without what the project's own files may not say."""
+        if not layer.of_project:
+            return layer
+        content = self._with_closed_sandbox(layer.content)
+        return _Layer(content if self._trusts_project else _without_variables(content), of_project=True)
+
+    def _with_closed_sandbox(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """They may close the sandbox and not open it: the commands inside can write these files."""
+        wanted = content.get("sandbox")
         if not wanted:
-            return layer.content
+            return content
         kept = {key: value for key, value in wanted.items() if key == "network" and value is False}
         for key in wanted.keys() - kept:
             message = f"sandbox.{key} opens the sandbox: put it into your own configuration, ~/.config/opencode/opencode.json"
             self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
-        return {**layer.content, "sandbox": kept}
+        return {**content, "sandbox": kept}
 
     def _file(self, path: Path, *, of_project: bool = False) -> dict[str, Any]:
         text = self.watch.read(path)
@@ -211,6 +241,15 @@ class _Loader:
         for place in self.present:
             folders = self.watch.folders(place)
             yield from (place / name for name in ("skill", "skills") if name in folders)
+
+
+def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """No provider gets its key from a variable that is named here."""
+    if "provider" not in content:
+        return content
+    providers = content["provider"].items()
+    entries = {id_: {key: value for key, value in entry.items() if key != "env"} for id_, entry in providers}
+    return {**content, "provider": entries}
 
 
 def _plugin_place(plugin: str, base: Path) -> str:

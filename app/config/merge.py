@@ -17,6 +17,20 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+def difference(update: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
+    """What `update` says differently than `present`."""
+    changes: dict[str, Any] = {}
+    for key, value in update.items():
+        before = present.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = difference(value, before)
+            if not value:
+                continue
+        if key not in present or value != before:
+            changes[key] = value
+    return changes
+
+
 def merge_layer(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     merged = deep_merge(_without_retyped_mcp(base, layer), layer)
     for key in _ADD_UP:
@@ -36,3 +50,18 @@ def _without_retyped_mcp(base: Mapping[str, Any], layer: Mapping[str, Any]) -> M
     if not after or "mcp" not in base:
         return base
     return {**base, "mcp": {name: entry for name, entry in base["mcp"].items() if stays(name, entry)}}
+
+
+def servers_apart(operators: Mapping[str, Any], projects: Mapping[str, Any]) -> dict[str, Any]:
+    """The MCP servers of the operator's layers and of the project's. None is made of parts of both: a header or a variable of the
+    operator's would go to an address or a program of the project's. But each may switch the other's on and off."""
+
+    def of(name: str) -> dict[str, Any]:
+        operator, project = operators.get(name, {}), projects.get(name, {})
+        return deep_merge(operator, project) if "type" not in project else deep_merge(project, _switch(operator))
+
+    return {name: of(name) for name in {**operators, **projects}}
+
+
+def _switch(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {} if "type" in entry else entry

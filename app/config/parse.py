@@ -14,6 +14,7 @@ from app.config.issues import describe
 from app.schema.config import Config
 from app.util import paths
 from app.util.dataclass import dataclass
+from app.util.environment import is_servers_own
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,6 +29,9 @@ class Substitution:
 
     environ: Mapping[str, str]
     read: Callable[[Path], str | None]
+
+    def variable(self, name: str) -> str:
+        return "" if is_servers_own(name) else self.environ.get(name, "")
 
 
 def parse_layer(text: str, path: str, base: Path | None, values: Substitution) -> dict[str, Any]:
@@ -82,7 +86,7 @@ def substitute(text: str, path: str, base: Path | None, values: Substitution) ->
             return found
         line = text.count("\n", 0, match.start()) + 1
         in_string = found.startswith('"')
-        found = _ENV.sub(lambda name: _env_text(values.environ.get(name[1], ""), in_string), found)
+        found = _ENV.sub(lambda name: _env_text(values.variable(name[1]), in_string), found)
         return _FILE.sub(lambda name: _file_text(name[1], path, line, base, values), found)
 
     return _TOKEN.sub(token, text)

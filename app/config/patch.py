@@ -15,6 +15,7 @@ from app.config import jsonc
 from app.config.errors import ConfigInvalidError
 from app.config.issues import describe
 from app.config.masking import without_masked
+from app.config.merge import difference
 from app.config.parse import Substitution, parse_layer
 from app.config.sources import FOLDER
 from app.config.watch import ConfigWatch
@@ -50,7 +51,7 @@ def _merge_into(path: Path, update: dict[str, Any], environ: Mapping[str, str]) 
     values = Substitution(environ, watch.read)
     text = watch.read(path) or ""
     present = parse_layer(text, str(path), path.parent, values)
-    changed = jsonc.merge(text, _difference(without_masked(update), present))
+    changed = jsonc.merge(text, difference(without_masked(update), present))
     try:
         parse_layer(changed, str(path), path.parent, values)
     except ConfigInvalidError as error:
@@ -81,20 +82,6 @@ def global_file() -> Path:
 def _first_file(directory: Path, names: Sequence[str]) -> Path:
     places = [directory / name for name in names]
     return next((place for place in places if place.is_file()), directory / "opencode.json").resolve()
-
-
-def _difference(update: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
-    """What `update` says differently than `present`."""
-    changes: dict[str, Any] = {}
-    for key, value in update.items():
-        before = present.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            value = _difference(value, before)
-            if not value:
-                continue
-        if key not in present or value != before:
-            changes[key] = value
-    return changes
 
 
 def _replace(path: Path, text: str) -> None:

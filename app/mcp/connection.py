@@ -23,6 +23,7 @@ from app.schema.mcp import (
     MCPStatusNeedsClientRegistration,
 )
 from app.util.dataclass import dataclass
+from app.util.secrets import redacted
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -119,7 +120,7 @@ class McpConnection:
             raise McpFailure(f"The server has not answered for {self._limits.answer:g} s") from error
         except Exception as error:
             cause = self._watch.end or error
-            raise McpFailure(str(cause) or type(cause).__name__) from error
+            raise McpFailure(self._told(cause)) from error
 
     async def _run(self) -> None:
         cause: Exception | None = None
@@ -161,10 +162,14 @@ class McpConnection:
         if asks or isinstance(cause, SignInNeeded):
             return MCPStatusNeedsAuth()
         if isinstance(cause, OAuthRegistrationError):
-            return MCPStatusNeedsClientRegistration(error=str(cause))
+            return MCPStatusNeedsClientRegistration(error=self._told(cause))
         if cause is None:
             return MCPStatusFailed(error=f"The server did not answer within {self._limits.connect:g} s")
-        return MCPStatusFailed(error=str(cause) or type(cause).__name__)
+        return MCPStatusFailed(error=self._told(cause))
+
+    def _told(self, cause: Exception) -> str:
+        """A server, or the address of a failed request, may quote what the configuration has."""
+        return redacted(str(cause), self.target.secrets()) or type(cause).__name__
 
 
 async def _abandonable(work: Awaitable[T]) -> T:

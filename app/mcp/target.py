@@ -9,6 +9,7 @@ from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 from app.util.dataclass import dataclass
+from app.util.secrets import secrets_of, words_of_secrets
 
 McpServerConfig = McpLocalConfig | McpRemoteConfig
 
@@ -25,6 +26,14 @@ class McpTarget:
     sandbox: Sandbox
     credentials: CredentialStore
     sign_in: SignIn | None = None
+
+    def secrets(self) -> list[str]:
+        """What its configuration has and an error may quote, but not tell."""
+        match self.config:
+            case McpLocalConfig(command=command, environment=environment):
+                return [*secrets_of(environment, headers=True), *words_of_secrets(command)]
+            case McpRemoteConfig():
+                return list(secrets_of(self.config.layer()))
 
 
 def takes_sign_in(config: McpServerConfig) -> TypeGuard[McpRemoteConfig]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from app.provider.base import ApiFailure, ProviderFailure
 from app.schema.model import ProviderInfo
-from app.util.secrets import MASK, secrets_of
+from app.util.secrets import redacted, secrets_of
 
 
 def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str]) -> set[str]:
@@ -18,14 +18,14 @@ def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str])
 
 def redact(failure: ProviderFailure, secrets: Iterable[str]) -> None:
     """Removes the secrets: a provider or a proxy may quote the request in its error."""
-    for secret in secrets:
-        failure.message = failure.message.replace(secret, MASK)
-        if isinstance(failure, ApiFailure):
-            failure.body = failure.body and failure.body.replace(secret, MASK)
-            failure.headers = _without(failure.headers, secret)
-            failure.metadata = _without(failure.metadata, secret)
+    hidden = list(secrets)
+    failure.message = redacted(failure.message, hidden)
+    if isinstance(failure, ApiFailure):
+        failure.body = failure.body and redacted(failure.body, hidden)
+        failure.headers = _without(failure.headers, hidden)
+        failure.metadata = _without(failure.metadata, hidden)
     failure.args = (failure.message,)
 
 
-def _without(texts: dict[str, str] | None, secret: str) -> dict[str, str] | None:
-    return texts and {name: text.replace(secret, MASK) for name, text in texts.items()}
+def _without(texts: dict[str, str] | None, secrets: list[str]) -> dict[str, str] | None:
+    return texts and {name: redacted(text, secrets) for name, text in texts.items()}

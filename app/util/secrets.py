@@ -1,54 +1,96 @@
-"""Secret redaction: finds the secret values of a tree by their keys, and masks them."""
+"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
+from urllib.parse import unquote_plus
 
 MASK = "********"
 SHORTEST = 6
 """Characters. A shorter value is no real secret, and would be found in any text."""
 
-_SECRET = (
-    r"^key$|(api|access|private)[-_]?key|secret|passw|passphrase|token(?!iz|[-_]?limit)|authorization|[-_]auth$|credential|cookie"
+_SECRET_NAME = re.compile(
+    r"(?<!cache)(?<!cache[-_])key$|(api|access|private)[-_]?key|secret|passw|passphrase|token(?!iz|[-_]?limit)|authorization|auth$"
+    r"|credential|cookie|bearer|signature",
+    re.IGNORECASE,
 )
-_SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
-_SECRET_HEADER = re.compile(rf"{_SECRET}|auth|key", re.IGNORECASE)
-_LOGIN_IN_URL = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
+_LOGIN_IN_URL = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
+_QUERY_IN_URL = re.compile(r"(://(?:(?!://)[^?#\s])*\?)([^#\s]+)")
 
 
 def masked(value: Any, *, plain: Collection[str] = ()) -> Any:
-    """The same tree with MASK for every string under a secret key and for every login in a URL. Values under a key in `plain`
-    stay as they are."""
+    """The same tree with MASK for every string under a secret key, every HTTP header, and the login and query of every URL.
+    Values under a key in `plain` stay as they are."""
     if isinstance(value, Mapping):
         return {name: inner if name in plain else _masked_field(name, inner, plain) for name, inner in value.items()}
     if isinstance(value, list):
         return [masked(inner, plain=plain) for inner in value]
-    return _LOGIN_IN_URL.sub(MASK, value) if isinstance(value, str) else value
+    return _masked_text(value) if isinstance(value, str) else value
 
 
 def _masked_field(name: str, value: Any, plain: Collection[str]) -> Any:
     if name == "headers" and isinstance(value, Mapping):
-        return masked_headers(value)
+        return all_masked(value)
     return MASK if value and isinstance(value, str) and _SECRET_NAME.search(name) else masked(value, plain=plain)
 
 
-def masked_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """HTTP headers: more names mean a secret than in other mappings."""
-    return {name: MASK if value and _SECRET_HEADER.search(name) else masked(value) for name, value in headers.items()}
+def _masked_text(text: str) -> str:
+    return _QUERY_IN_URL.sub(rf"\1{MASK}", _LOGIN_IN_URL.sub(MASK, text)) if "://" in text else text
+
+
+def all_masked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of HTTP headers, or of variables: their names tell nothing of what they hold."""
+    return {name: MASK if value else value for name, value in values.items()}
+
+
+def without_secrets(value: Any) -> Any:
+    """The same tree without what `masked` hides; an address is kept without its login and query."""
+    if isinstance(value, Mapping):
+        return {name: without_secrets(inner) for name, inner in value.items() if not _is_secret(name, inner)}
+    if isinstance(value, list):
+        return [without_secrets(inner) for inner in value]
+    return _masked_text(value).replace(f"{MASK}@", "").replace(f"?{MASK}", "") if isinstance(value, str) else value
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    return isinstance(value, Mapping) if name == "headers" else isinstance(value, str) and bool(_SECRET_NAME.search(name))
 
 
 def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
-    """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name."""
-    names = _SECRET_HEADER if headers else _SECRET_NAME
+    """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name. `headers`: it is one of headers."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            secret = isinstance(inner, str) and names.search(name)
+            secret = isinstance(inner, str) and (headers or _SECRET_NAME.search(name))
             yield from _alone(inner) if secret else secrets_of(inner, headers=name == "headers")
     elif isinstance(value, list):
         for inner in value:
             yield from secrets_of(inner)
-    elif isinstance(value, str) and (login := _LOGIN_IN_URL.search(value)):
+    elif isinstance(value, str):
+        yield from _of_address(value)
+
+
+def words_of_secrets(command: Sequence[str]) -> Iterator[str]:
+    """Of `--token X` and `--token=X` the X, and of `NAME=X`."""
+    for before, word in pairwise(command):
+        name, equals, value = word.partition("=")
+        if equals or (before.startswith("-") and _SECRET_NAME.search(before)):
+            yield from _alone(value if equals else name)
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return text
+
+
+def _of_address(text: str) -> Iterator[str]:
+    if login := _LOGIN_IN_URL.search(text):
         yield from _alone(login[0].partition(":")[2])
+    if query := _QUERY_IN_URL.search(text):
+        for field in query[2].split("&"):
+            value = field.partition("=")[2]
+            yield from {*_alone(value), *_alone(unquote_plus(value))}
 
 
 def _alone(secret: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from app.plugin.host import PluginHost
 from app.plugin.loading import Plugins
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
-from app.provider.models.assembly import ProviderSettings, assemble
+from app.provider.models.assembly import ProviderSettings, ServerKeys, assemble, connect
 from app.provider.models.catalogue import Known
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
@@ -146,11 +146,10 @@ class Instances:
         return instance
 
     def _with_account(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
-        base, environ = cached.instance, cached.config.environ
-        shared, own = account.shares_server_keys, account.keys
-        settings = ProviderSettings.of(base.config.layer(), environ).with_own_keys(own.keys(), shares_server_keys=shared)
-        auth = {**(cached.auth if shared else {}), **own}
-        connected = assemble(self._models.known, settings, environ if shared else {}, auth)
+        base, shared = cached.instance, account.shares_server_keys
+        settings = ProviderSettings.of_loaded(cached.config, base.config)
+        server = ServerKeys(cached.config.environ, cached.auth) if shared else ServerKeys({}, {})
+        connected = connect(self._models.known, settings, server, account.keys, shares=shared)
         providers = Providers(connected, scripted=self._models.scripted, account=account, observer=self._models.observer)
         base.resources.add(providers)
         models = InstanceModels(connected, self._models.known, providers)
@@ -222,8 +221,10 @@ class Instances:
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
         plugins = await self.plugins.open(workspace.location, loaded)
         config = plugins.config
-        connected = assemble(self._models.known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
-        self._hide(key_variables(connected.values(), os.environ))
+        settings, keys = ProviderSettings.of_loaded(loaded, config), ServerKeys(loaded.environ, auth)
+        operators = assemble(self._models.known, settings.operators or settings, loaded.environ, auth)
+        self._hide(key_variables(operators.values(), os.environ))
+        connected = connect(self._models.known, settings, keys)
         providers = Providers(connected, scripted=self._models.scripted, observer=self._models.observer)
         mcp = await self._mcp(workspace.sandboxed(config), config)
         snapshots = workspace.snapshots(config)

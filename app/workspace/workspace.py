@@ -80,10 +80,14 @@ class Workspace:
         async with self._loading:
             # A caller that waited here gets the object that was loaded meanwhile, so concurrent callers get the same object.
             organisation = await self._settings.organisations.config()
-            if self._config is None or organisation is not self._organisation or self._config.is_stale():
+            if self._config is None or organisation is not self._organisation or self._is_stale(self._config):
                 self._config = await self._load_once(organisation)
                 self._organisation = organisation
             return self._config
+
+    def _is_stale(self, config: LoadedConfig) -> bool:
+        """Also after the server got its first user, or lost its last."""
+        return config.is_stale() or (config.split is None) is not self._settings.trusts_projects()
 
     async def patch_config(self, update: dict[str, Any]) -> None:
         """Merges a change into the directory's configuration file, one change at a time. Raises as `patch` does."""

@@ -1,18 +1,21 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from app.config.masking import without_masked
+from app.config.loader import LoadedConfig
+from app.config.merge import deep_merge, difference
 from app.provider.models.catalogue import Known, scripted_info
 from app.provider.models.configured_model import ConfigEntry, configured_model
 from app.provider.models.merging import merge_layers
+from app.provider.models.ownership import KeyHolders, entries_for, is_offered
 from app.provider.models.variants import derive_variants
+from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
 from app.util.dataclass import dataclass
-from app.util.secrets import masked
+from app.util.environment import is_servers_own
 
 _TRUE = ("1", "true")
 _WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
@@ -31,6 +34,10 @@ class ProviderSettings:
     alpha_models: bool = False
     scripted: bool = False
     """Offers the scripted provider beside others, because a script file is given."""
+    operators: "ProviderSettings | None" = None
+    """By the operator's layers alone, where projects are not trusted."""
+    projects: Mapping[str, ConfigEntry] = field(default_factory=dict)
+    """The entries of the project's layers there."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], env: Mapping[str, str]) -> "ProviderSettings":
@@ -44,28 +51,26 @@ class ProviderSettings:
             scripted=bool(env.get("OPENSESSION_SCRIPT")),
         )
 
-    def with_own_keys(self, own: Collection[str], *, shares_server_keys: bool) -> "ProviderSettings":
-        """For a user with keys of the providers `own`: the configuration's give way to those, and without sharing a provider that
-        only the configuration has a key of is not there."""
-        entries = {
-            provider_id: _without_secrets(entry) if provider_id in own else entry
-            for provider_id, entry in self.entries.items()
-            if shares_server_keys or provider_id in own or not _has_secrets(entry)
-        }
-        return replace(self, entries=entries)
+    @classmethod
+    def of_loaded(cls, loaded: LoadedConfig, config: Config) -> "ProviderSettings":
+        """`config`: the loaded one as the operator's plugins left it."""
+        merged = cls.of(config.layer(), loaded.environ)
+        if loaded.split is None:
+            return merged
+        changed = difference(config.layer(), loaded.config.layer())
+        operators = cls.of(deep_merge(loaded.split.operators, changed), loaded.environ)
+        return replace(merged, operators=operators, projects=loaded.split.projects.get("provider") or {})
+
+    def for_keys(self, keys: KeyHolders, known: Known) -> "ProviderSettings":
+        """As they hold for the user who has these keys."""
+        operators = (self.operators or self).entries
+        return replace(self, entries=entries_for(keys, known, operators, self.projects))
 
     def allows(self, provider_id: str) -> bool:
         effects = [policy["effect"] for policy in self.policies if fnmatchcase(provider_id, policy["resource"])]
         is_denied = provider_id in self.disabled or (effects and effects[-1] == "deny")
-        return not is_denied and (self.enabled is None or provider_id in self.enabled)
-
-
-def _has_secrets(entry: ConfigEntry) -> bool:
-    return bool(masked(entry) != entry)
-
-
-def _without_secrets(entry: ConfigEntry) -> ConfigEntry:
-    return without_masked(masked(entry))
+        is_enabled = self.enabled is None or provider_id in self.enabled
+        return is_enabled and not is_denied and (self.operators is None or self.operators.allows(provider_id))
 
 
 def assemble(
@@ -81,6 +86,29 @@ def assemble(
     if settings.allows("scripted") and (settings.scripted or not connected):
         connected.setdefault("scripted", scripted_info())
     return connected
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKeys:
+    """What the server has for a user: the variables that name keys, and the key store."""
+
+    env: Mapping[str, str]
+    auth: Mapping[str, Auth]
+
+    def providers(self, known: Known, settings: ProviderSettings) -> set[str]:
+        """Those that it has a key of. `settings`: the operator's."""
+        named = {id_ for id_ in {**known.providers, **settings.entries} if _env_key(_env_names(known, settings, id_), self.env)}
+        return named | {id_ for id_, stored in self.auth.items() if isinstance(stored, ApiAuth)}
+
+
+def connect(
+    known: Known, settings: ProviderSettings, server: ServerKeys, own: Mapping[str, Auth] | None = None, *, shares: bool = True
+) -> dict[str, ProviderInfo]:
+    """The connected providers of a user with the keys `own`, by default the operator. `shares`: they may use the keys that the
+    configuration has; `server` has those of the server that they may use."""
+    own = own or {}
+    keys = KeyHolders(own.keys(), server.providers(known, settings.operators or settings), shares)
+    return assemble(known, settings.for_keys(keys, known), server.env, {**server.auth, **own})
 
 
 Source = Literal["env", "api", "config"]
@@ -100,7 +128,8 @@ def _sources(known: Known, settings: ProviderSettings, env: Mapping[str, str], a
 def _env_names(known: Known, settings: ProviderSettings, provider_id: str) -> list[str]:
     names = settings.entries.get(provider_id, {}).get("env")
     provider = known.providers.get(provider_id)
-    return list(names if names is not None else provider.env if provider else ())
+    wanted = names if names is not None else provider.env if provider else ()
+    return [name for name in wanted if not is_servers_own(name)]
 
 
 def _env_key(names: list[str], env: Mapping[str, str]) -> str | None:
@@ -148,8 +177,7 @@ def _models(known: Known, settings: ProviderSettings, provider_id: str, entry: C
 def _kept(model_id: str, model: Model, entry: ConfigEntry, settings: ProviderSettings) -> bool:
     if model_id in _WITHDRAWN or model.status == "deprecated" or (model.status == "alpha" and not settings.alpha_models):
         return False
-    whitelist = entry.get("whitelist")
-    return model_id not in (entry.get("blacklist") or ()) and (not whitelist or model_id in whitelist)
+    return is_offered(model_id, entry)
 
 
 def _with_variants(model: Model, fields: ConfigEntry) -> Model:

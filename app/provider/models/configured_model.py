@@ -108,8 +108,11 @@ def _cost(given: ConfigEntry | None, base: ModelPrice) -> ModelPrice:
 
 
 def _price(given: ConfigEntry, base: Price) -> Price:
+    """Never below nothing: it would be a credit."""
     return Price(
-        input=given.get("input", base.input),
-        output=given.get("output", base.output),
-        cache=CachePrice(read=given.get("cache_read", base.cache.read), write=given.get("cache_write", base.cache.write)),
+        input=max(given.get("input", base.input), 0),
+        output=max(given.get("output", base.output), 0),
+        cache=CachePrice(
+            read=max(given.get("cache_read", base.cache.read), 0), write=max(given.get("cache_write", base.cache.write), 0)
+        ),
     )

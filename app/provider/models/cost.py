@@ -10,6 +10,9 @@ from app.schema.part import CacheTokens, Tokens
 DEARER_ABOVE = 200_000
 """The tokens of a prompt, including cached ones, above which the long-context price applies to all of it."""
 
+MOST_TOKENS = 1_000_000_000
+"""Of a kind in one answer. No model takes as many, and a database adds up no more than 63 bits."""
+
 _MILLION = Decimal(1_000_000)
 
 
@@ -29,8 +32,8 @@ def _tokens(usage: Usage) -> Tokens:
 
 
 def _count(value: float | None) -> int:
-    """Counts NaN and null, which some providers report, as zero."""
-    return int(value) if value is not None and math.isfinite(value) else 0
+    """Counts NaN, null and what is below nothing, which some providers report, as zero."""
+    return min(max(int(value), 0), MOST_TOKENS) if value is not None and math.isfinite(value) else 0
 
 
 def _tier(tokens: Tokens, price: ModelPrice) -> Price:

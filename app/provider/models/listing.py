@@ -5,7 +5,7 @@ from app.provider.models.catalogue import Known, known_info
 from app.provider.models.selection import Connected, best_model
 from app.schema.base import Wire
 from app.schema.model import Model, ProviderAuthMethod, ProviderInfo
-from app.util.secrets import MASK, masked, masked_headers
+from app.util.secrets import MASK, all_masked, masked
 
 
 class ConnectedProviders(Wire):
@@ -51,6 +51,10 @@ def _masked(info: ProviderInfo) -> ProviderInfo:
 
 
 def _masked_model(model: Model) -> Model:
-    if not (model.headers or model.options):
-        return model
-    return model.model_copy(update={"headers": masked_headers(model.headers), "options": masked(model.options)})
+    shown = {
+        "api": model.api.model_copy(update={"url": masked(model.api.url)}),
+        "headers": all_masked(model.headers),
+        "options": masked(model.options),
+        "variants": masked(model.variants),
+    }
+    return model.model_copy(update=shown)

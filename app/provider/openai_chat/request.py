@@ -41,20 +41,21 @@ _EPHEMERAL = {"type": "ephemeral"}
 
 
 def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Json:
+    """No option is another model, or leaves out what the answer took: what a call costs is counted by these."""
     reasoning_field = _reasoning_field(request.model)
     messages = [*_system(request), *(entry for turn in request.messages for entry in _entries(turn, reasoning_field))]
     if _caches_by_marks(request.model):
         _mark_for_cache(messages)
     return {
-        "model": request.model.api.id,
-        "messages": messages,
-        "stream": True,
-        **({"stream_options": {"include_usage": True}} if include_usage else {}),
         **present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k),
         **present(**{_limit_name(request.model): request.max_output_tokens}),
         **present(tools=[_tool(tool.id, tool.description, tool.parameters) for tool in request.tools] or None),
         **present(tool_choice="required" if request.requires_tool else None),
-        **renamed(request.options, _OPTION_NAMES, _RESPONSES_ONLY),
+        **renamed(request.options, _OPTION_NAMES, (*_RESPONSES_ONLY, "stream_options")),
+        "model": request.model.api.id,
+        "messages": messages,
+        "stream": True,
+        **({"stream_options": {"include_usage": True}} if include_usage else {}),
     }
 
 

@@ -38,12 +38,10 @@ _NESTED = ("reasoningEffort", "reasoningSummary", "textVerbosity", "store", "inc
 
 
 def responses_body(request: ModelRequest) -> Json:
+    """No option is another model: what a call costs is counted by this one."""
     options = request.options
     store = bool(options.get("store"))
     return {
-        "model": request.model.api.id,
-        "input": [*_instructions(request), *_items(request, store)],
-        "stream": True,
         "store": store,
         **present(temperature=request.temperature, top_p=request.top_p, max_output_tokens=request.max_output_tokens),
         **present(tools=[_tool(tool) for tool in request.tools] or None, include=_include(request, store) or None),
@@ -51,6 +49,9 @@ def responses_body(request: ModelRequest) -> Json:
         **present(reasoning=present(effort=options.get("reasoningEffort"), summary=options.get("reasoningSummary")) or None),
         **present(text=present(verbosity=options.get("textVerbosity")) or None),
         **renamed(options, _OPTION_NAMES, _NESTED),
+        "model": request.model.api.id,
+        "input": [*_instructions(request), *_items(request, store)],
+        "stream": True,
     }
 
 

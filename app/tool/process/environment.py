@@ -4,6 +4,8 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 
+from app.util.environment import is_servers_own
+
 UNSUITABLE_SHELLS = frozenset({"fish", "nu"})
 _SECRET_SUFFIXES = ("_KEY", "_TOKEN", "_SECRET")
 _PROVIDER_PREFIXES = (
@@ -34,8 +36,6 @@ _PROVIDER_PREFIXES = (
     "ZAI_",
     "ZHIPU_",
 )
-_OWN_PREFIX = "OPENSESSION_"
-_OWN_SECRETS = frozenset({"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT"})
 
 
 def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> str:
@@ -50,8 +50,8 @@ def secret_names(names: Iterable[str], provider_names: Iterable[str] = ()) -> fr
     """The variables that commands must not see.
 
     These are `provider_names` (the variables of the connected providers); variables that start with a known provider's name and
-    end in _KEY, _TOKEN or _SECRET; Opensession's own variables; the server's password; inline configuration, which may contain
-    keys. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay visible, because commands need them.
+    end in _KEY, _TOKEN or _SECRET; the server's own, such as its password. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay
+    visible, because commands need them.
     """
     listed = frozenset(provider_names)
     return frozenset(name for name in names if name in listed or _is_secret(name))
@@ -59,7 +59,7 @@ def secret_names(names: Iterable[str], provider_names: Iterable[str] = ()) -> fr
 
 def _is_secret(name: str) -> bool:
     belongs_to_provider = name.startswith(_PROVIDER_PREFIXES) and name.endswith(_SECRET_SUFFIXES)
-    return belongs_to_provider or name.startswith(_OWN_PREFIX) or name in _OWN_SECRETS
+    return belongs_to_provider or is_servers_own(name)
 
 
 def without_variables(environment: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:

@@ -11,6 +11,8 @@ Resolve = Callable[[str, int], Awaitable[list[Address]]]
 _ALSO_DENIED = (
     ip_network("192.0.0.0/24"),  # protocol assignments; contains Oracle's metadata service
     ip_network("168.63.129.16/32"),  # Azure's platform service
+    ip_network("192.88.99.0/24"),  # relays to IPv6, which are no more
+    ip_network("3fff::/20"),  # documentation
 )
 _NAT64 = ip_network("64:ff9b::/96")
 

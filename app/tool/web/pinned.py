@@ -86,9 +86,9 @@ class PinnedRequests:
             raise AddressDenied(f"The host {url.host} cannot be found: {error}") from error
         if not found:
             raise AddressDenied(f"The host {url.host} has no address")
-        private = [address for address in found if not self._is_public(address)]
-        if private and not self._allow_private:
-            raise AddressDenied(f"{url.host} is at {private[0]}, which is not a public address; requests to it are not allowed")
+        if not self._allow_private and not all(map(self._is_public, found)):
+            # Not which: who asks may not know the addresses of a network's own names.
+            raise AddressDenied(f"The address of {url.host} is not a public address; requests to it are not allowed")
         return found
 
 

@@ -123,7 +123,7 @@ def test_secrets_are_masked_and_nothing_else() -> None:
     options = shown["provider"]["p"]["options"]
     assert options == {"apiKey": MASK, "baseURL": f"https://{MASK}@host/v1", "sessionToken": MASK, "maxTokens": 5}
     headers = shown["provider"]["p"]["models"]["m"]["headers"]
-    assert headers == {"Authorization": MASK, "X-Key": MASK, "X-Team": "blue"}
+    assert headers == {"Authorization": MASK, "X-Key": MASK, "X-Team": MASK}
     assert shown["mcp"]["r"]["headers"] == {"X-Any": MASK}
     assert shown["mcp"]["r"]["oauth"] == {"clientId": "id", "clientSecret": MASK}
     assert shown["mcp"]["l"]["environment"] == {"ANY": MASK}
@@ -131,6 +131,15 @@ def test_secrets_are_masked_and_nothing_else() -> None:
     assert shown["agent"]["token-counter"]["permission"] == {"read": {"*secret*": "deny"}}
     assert shown["permission"] == SECRETS["permission"]
     assert shown["command"] == SECRETS["command"]
+
+
+@pytest.mark.parametrize("name", ["tools", "prompt", "description", "permission", "template"])
+def test_what_an_entry_is_called_hides_no_secret_of_it(name: str) -> None:
+    provider = {"options": {"apiKey": "hush"}, "models": {name: {"headers": {"X": "hush"}}}}
+    server = {"type": "remote", "url": "http://x", "headers": {"X": "hush"}, "oauth": {"clientSecret": "hush"}}
+    agent = {"options": {"apiKey": "hush"}, "prompt": "Say the token."}
+    shown = masked(Config.model_validate({"provider": {name: provider}, "mcp": {name: server}, "agent": {name: agent}}))
+    assert "hush" not in json.dumps(shown) and shown["agent"][name]["prompt"] == "Say the token."
 
 
 def test_sending_back_what_was_shown_changes_no_secret(world: Any) -> None:

@@ -232,7 +232,7 @@ class TestRedirects:
 
         site.pages["/"] = redirect("http://metadata.example/latest")
         tool = WebFetchTool(PinnedRequests(resolve=resolve, is_public=lambda address: address == LOOPBACK))
-        with pytest.raises(ToolError, match=r"169\.254\.169\.254"):
+        with pytest.raises(ToolError, match="not a public address"):
             await tool.execute(WebFetchParameters(url=site.url("/")), ctx)
         assert len(site.seen) == 1
 
@@ -274,6 +274,12 @@ class TestAddresses:
             "64:ff9b:1::1",
             "2002:7f00:1::",
             "2001:db8::1",
+            "192.88.99.0",
+            "192.88.99.255",
+            "::ffff:192.88.99.1",
+            "64:ff9b::c058:6301",
+            "3fff::",
+            "3fff:fff:ffff::1",
         ],
     )
     async def test_not_public(self, ctx: ToolContext, address: str) -> None:
@@ -287,8 +293,9 @@ class TestAddresses:
 
     async def test_one_private_address_among_public_ones_is_enough(self, ctx: ToolContext) -> None:
         tool = WebFetchTool(PinnedRequests(resolve=always("1.1.1.1", "10.0.0.1")))
-        with pytest.raises(ToolError, match=r"10\.0\.0\.1"):
+        with pytest.raises(ToolError, match="not a public address") as denied:
             await tool.execute(WebFetchParameters(url="https://x.example/"), ctx)
+        assert "10.0.0.1" not in str(denied.value)
 
     @pytest.mark.parametrize("spelling", ["127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "localhost"])
     async def test_every_spelling_of_loopback_is_refused(self, ctx: ToolContext, site: Site, spelling: str) -> None:

@@ -66,10 +66,11 @@ async def test_who_answers_too_late_has_not_accepted_it(receiver: Receiver) -> N
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "fe80::1", "::ffff:127.0.0.1"])
-async def test_private_addresses_are_denied(receiver: Receiver, address: str) -> None:
+async def test_private_addresses_are_denied_and_not_told(receiver: Receiver, address: str) -> None:
     receiver.url = receiver.url.replace("127.0.0.1", "receiver.example")
     result = await sent_to(receiver, requests_to(address))
     assert result.error is not None and "not a public address" in result.error and receiver.received == []
+    assert address not in result.error
 
 
 async def test_a_name_that_is_bound_again_is_checked_again(receiver: Receiver) -> None:
