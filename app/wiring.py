@@ -446,7 +446,7 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
     project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
     plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
     scripted, hide = choices.scripted, toolbox.hide_variables
-    sources = ModelSources(known, auth, storage.accounts, scripted, core.telemetry.observer)
+    sources = ModelSources(known, auth, storage.accounts, scripted, core.telemetry.observer, settings.max_part_bytes)
     instances = Instances(workspaces, sources, settings.data_dir, mcp, plugins, hide=hide)
     branches, global_config = Branches(workspaces, storage.states, storage.bus), GlobalConfig(storage.database.locks)
     return DirectoryServices(instances, projects, branches, toolbox, known, auth, global_config, storage.states)

@@ -16,8 +16,10 @@ from app.plugin.host import PluginHost
 from app.plugin.loading import Plugins
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
+from app.provider.bounded import MAX_ANSWER_BYTES
 from app.provider.models.assembly import ProviderSettings, assemble
 from app.provider.models.catalogue import Known
+from app.provider.models.selection import Connected
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
 from app.sandbox.scope import SandboxWorkspace
@@ -85,6 +87,13 @@ class ModelSources:
     accounts: ModelAccounts
     scripted: Callable[[], Provider] = shared_scripted
     observer: Observer = NOBODY
+    max_part_bytes: int = MAX_ANSWER_BYTES
+
+    def providers(self, connected: Connected, account: ModelAccount | None = None) -> Providers:
+        """`account`: of the user whose calls they make."""
+        return Providers(
+            connected, scripted=self.scripted, account=account, observer=self.observer, max_part_bytes=self.max_part_bytes
+        )
 
 
 class Instances:
@@ -139,7 +148,7 @@ class Instances:
         settings = ProviderSettings.of(base.config.layer(), environ).with_own_keys(own.keys(), shares_server_keys=shared)
         auth = {**(cached.auth if shared else {}), **own}
         connected = assemble(self._models.known, settings, environ if shared else {}, auth)
-        providers = Providers(connected, scripted=self._models.scripted, account=account, observer=self._models.observer)
+        providers = self._models.providers(connected, account)
         base.resources.add(providers)
         may_read = None if account.principal.may_see_all else self._walls(account.principal)
         return replace(base, models=InstanceModels(connected, self._models.known, providers), may_read=may_read)
@@ -205,7 +214,7 @@ class Instances:
         config = plugins.config
         connected = assemble(self._models.known, ProviderSettings.of(config.layer(), loaded.environ), loaded.environ, auth)
         self._hide(key_variables(connected.values(), os.environ))
-        providers = Providers(connected, scripted=self._models.scripted, observer=self._models.observer)
+        providers = self._models.providers(connected)
         mcp = await self._mcp(sandbox_workspace(workspace.location, config), config)
         snapshots = workspace.snapshots(config)
         return Instance(

@@ -12,7 +12,7 @@ from app.provider.wire.blocks import TurningBlocks
 from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
-from app.provider.wire.tool_inputs import ToolInputs
+from app.provider.wire.tool_inputs import GatheredText, ToolInputs
 from app.util import ids
 
 _REASONS: dict[str, FinishReason] = {
@@ -41,7 +41,7 @@ class ChatReader:
     def __init__(self) -> None:
         self._blocks = TurningBlocks()
         self._think = ThinkTags()
-        self._calls = ToolInputs()
+        self._calls = ToolInputs(GatheredText())
         self._last_call = -1
         self._called = False
         self._usage = Usage()
