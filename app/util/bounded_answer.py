@@ -4,8 +4,9 @@ Bytes are counted as they come over the network, whichever client reads them. Cl
 (IDENTITY): half a megabyte can unpack to a gigabyte, and is unpacked before anybody can count.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterable, Mapping
+
+from app.util.json_bounds import has_more_values
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_EVENT_BYTES = 8 * 1024 * 1024
@@ -21,12 +22,6 @@ class AnswerPassedLimit(Exception):
     """The message says which limit."""
 
 
-class ByteCount(Protocol):
-    def add(self, chunk: bytes) -> None:
-        """Raises AnswerPassedLimit."""
-        ...
-
-
 class BodyBytes:
     def __init__(self, most: int = 0) -> None:
         """`most`: in place of MAX_BODY_BYTES."""
@@ -34,6 +29,7 @@ class BodyBytes:
         self._count = 0
 
     def add(self, chunk: bytes) -> None:
+        """Raises AnswerPassedLimit."""
         self._count += len(chunk)
         if self._count > self._most:
             raise AnswerPassedLimit(f"The answer has more than {self._most} bytes")
@@ -47,6 +43,7 @@ class EventBytes:
         self._tail = b""
 
     def add(self, chunk: bytes) -> None:
+        """Raises AnswerPassedLimit."""
         seen = self._tail + chunk
         end = max(at + len(mark) if (at := seen.rfind(mark)) >= 0 else 0 for mark in _LINE_ENDS)
         self._count = len(seen) - end if end else self._count + len(chunk)
@@ -62,18 +59,16 @@ def require_identity(headers: Mapping[str, str]) -> None:
         raise AnswerPassedLimit(f"The answer is compressed ({encoding[:40]}), which was not asked for")
 
 
-class _Response(Protocol):
-    @property
-    def headers(self) -> Mapping[str, str]: ...
+def require_few_values(text: bytes) -> None:
+    """Of JSON. Raises AnswerPassedLimit."""
+    if len(text) > MAX_VALUES and has_more_values(text, MAX_VALUES):
+        raise AnswerPassedLimit(f"It has more than {MAX_VALUES} values")
 
-    def aiter_raw(self) -> AsyncIterator[bytes]: ...
 
-
-async def body_of(response: _Response, most: int = MAX_BODY_BYTES) -> bytes:
-    """The body of an answer that is streamed. Raises AnswerPassedLimit."""
-    require_identity(response.headers)
-    count, chunks = BodyBytes(most), []
-    async for chunk in response.aiter_raw():
+async def body_of(chunks: AsyncIterable[bytes], most: int = 0) -> bytes:
+    """The whole body. Raises AnswerPassedLimit."""
+    count, body = BodyBytes(most), bytearray()
+    async for chunk in chunks:
         count.add(chunk)
-        chunks.append(chunk)
-    return b"".join(chunks)
+        body += chunk
+    return bytes(body)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from running_app import running_app
 from turns import assert_finished, configured
 from wire_floods import FORMATS, GATHERED, UNENDED
 
+JSON = "application/json"
 Figure = Callable[[str], None]
 
 FLOOD = (400 if LONG else 150) * MIB
@@ -85,6 +87,31 @@ def test_a_provider_that_sends_too_much(server: RealServer, flood: Flood, figure
     assert took < MOST, f"{took / MIB:.0f} MiB"
     assert not server.tracebacks()
     figure(f"{wire}, {kind}: {took / MIB:.0f} MiB of {FLOOD / MIB:.0f}")
+
+
+MCP = ["a long answer", "blanks", "gzip", "a line of a program"]
+
+
+@pytest.mark.parametrize("kind", MCP)
+def test_an_mcp_server_that_sends_too_much(server: RealServer, flood: Flood, figure: Figure, kind: str) -> None:
+    """Already when it is connected to."""
+    entry: dict[str, Any] = {"type": "remote", "url": f"{flood.url}/mcp", "oauth": False}
+    match kind:
+        case "a long answer":
+            flood.sends(lambda: chain([b'{"jsonrpc": "2.0", "id": 1, "result": "'], repeated(b"x", FLOOD)), content_type=JSON)
+        case "blanks":
+            flood.sends(lambda: repeated(b" ", FLOOD), content_type=JSON)
+        case "gzip":
+            flood.sends(lambda: iter([bomb(FLOOD)]), content_type=JSON, content_encoding="gzip")
+        case _:
+            entry = {"type": "local", "command": ["head", "-c", str(FLOOD), "/dev/zero"]}
+    (server.workspace / "opencode.json").write_text(json.dumps({"mcp": {"one": entry}}))
+    before = peak(server)
+    status = httpx.get(f"{server.url}/mcp", timeout=120).json()["one"]
+    took = peak(server) - before
+    assert status["status"] == "failed", status
+    assert took < MOST, f"{took / MIB:.0f} MiB"
+    figure(f"MCP, {kind}: {took / MIB:.0f} MiB of {FLOOD / MIB:.0f}")
 
 
 @pytest.mark.parametrize("kind", ["text", "reasoning", "arguments", "a line without an end"])

@@ -20,9 +20,8 @@ from app.provider.base import ProviderFailure, StreamEvent, StreamStart
 from app.provider.secrets import redact
 from app.provider.wire import errors
 from app.provider.wire.sse import SseDecoder, parse_json
-from app.util.bounded_answer import IDENTITY, MAX_ERROR_BYTES, MAX_VALUES, AnswerPassedLimit, EventBytes, require_identity
+from app.util.bounded_answer import IDENTITY, MAX_ERROR_BYTES, AnswerPassedLimit, EventBytes, require_few_values, require_identity
 from app.util.dataclass import dataclass
-from app.util.json_bounds import has_more_values
 from app.util.secrets import secrets_of
 
 if TYPE_CHECKING:
@@ -230,8 +229,10 @@ class ProviderStream:
         self._response.close()
 
     def _parse(self, data: bytes) -> Payload:
-        if len(data) > MAX_VALUES and has_more_values(data, MAX_VALUES):
-            raise errors.passed_limit(AnswerPassedLimit(f"An event of the stream has more than {MAX_VALUES} values"), self._url)
+        try:
+            require_few_values(data)
+        except AnswerPassedLimit as passed:
+            raise errors.passed_limit(passed, self._url) from passed
         payload = _object(data)
         if payload is None:
             raise errors.unreadable_event(data, self._url)

@@ -5,9 +5,8 @@ from typing import Any
 from app.provider.base import AnswerTooLarge, InvalidToolCall, Metadata, ToolCall, ToolInputStart
 from app.provider.wire.sse import parse_json
 from app.util import ids
-from app.util.bounded_answer import MAX_VALUES
+from app.util.bounded_answer import AnswerPassedLimit, require_few_values
 from app.util.dataclass import dataclass
-from app.util.json_bounds import has_more_values
 
 MAX_GATHERED_BYTES = 8 * 1024 * 1024
 _OVERHEAD = 10
@@ -29,10 +28,11 @@ class GatheredText:
 
 def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:
     """Empty text means an empty object."""
-    if len(raw) > MAX_VALUES and has_more_values(raw.encode(errors="replace"), MAX_VALUES):
-        return InvalidToolCall(call_id, tool, raw, f"The arguments have more than {MAX_VALUES} values")
     try:
+        require_few_values(raw.encode(errors="replace"))
         value: Any = parse_json(raw) if raw.strip() else {}
+    except AnswerPassedLimit as passed:
+        return InvalidToolCall(call_id, tool, raw, str(passed))
     except ValueError as error:
         return InvalidToolCall(call_id, tool, raw, f"The arguments are not valid JSON: {error}")
     if not isinstance(value, dict):
