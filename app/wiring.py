@@ -106,6 +106,7 @@ from app.users.users import Users
 from app.util import marks
 from app.util.dataclass import dataclass
 from app.util.server_locks import ServerLocks
+from app.util.shared_threads import THREADS
 from app.util.volume import volume_id
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
@@ -204,6 +205,7 @@ class Server:
 
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
+        asyncio.get_running_loop().set_default_executor(THREADS)
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()

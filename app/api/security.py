@@ -22,6 +22,7 @@ from app.api.refusal import Refusal, storage_refusal
 from app.api.request_headers import headers_of
 from app.storage.engine import StorageError
 from app.util.dataclass import dataclass
+from app.util.shared_threads import WORKING_FOR, Owner
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 IMPORT_PATH = "/session/import"
@@ -161,6 +162,7 @@ class Guard:
                 return _denied(seconds, asks_itself=_PAGE in headers)
             case AcceptedLogin(who=who, principal=principal):
                 scope[WHO], scope[PRINCIPAL] = who, principal
+                WORKING_FOR.set(Owner(principal.name))
         return _foreign_write(scope, headers, listed) or self._body_refusal(scope, headers)
 
     async def _connection_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:

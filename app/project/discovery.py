@@ -10,6 +10,9 @@ from app.util.git import git
 
 NO_PROJECT = "global"
 _ROOT = Path("/")
+PLACES_SECONDS = 10.0
+ROOTS_SECONDS = 60.0
+"""For all commits of a very large repository."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class _CheckoutPaths:
 
 async def _places(directory: Path) -> _CheckoutPaths | None:
     asked = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
-    result = await git(["rev-parse", *asked], directory)
+    result = await git(["rev-parse", *asked], directory, timeout=PLACES_SECONDS)
     if not result.ok:
         return None
     checkout, git_dir, common_dir = (Path(line) for line in result.stdout.decode(errors="surrogateescape").splitlines())
@@ -79,5 +82,5 @@ async def _places(directory: Path) -> _CheckoutPaths | None:
 
 
 async def _root_commits(directory: Path, revisions: str) -> list[str]:
-    result = await git(["rev-list", "--max-parents=0", revisions], directory, timeout=300)
+    result = await git(["rev-list", "--max-parents=0", revisions], directory, timeout=ROOTS_SECONDS)
     return result.text.split() if result.ok else []

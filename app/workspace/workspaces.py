@@ -10,6 +10,7 @@ from app.project.discovery import discover
 from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.users.principal import Principal, is_within, may_enter, roots_of
+from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 from app.workspace.worktree_places import WorktreePlaces
 
@@ -40,6 +41,7 @@ class Workspaces:
     async def get(self, directory: str | None = None) -> Workspace:
         """Raises BadRequest if it is not a directory, DirectoryForbidden outside the roots."""
         path = _normal(directory) if directory else self.home
+        work_in(path)
         workspace = self._open.get(path) or await self._open_once(path)
         workspace.last_used = time.monotonic()
         return workspace
