@@ -1,4 +1,4 @@
-"""Model calls whose answers have a bound: what a turn gathers of one is held in memory, then stored and sent again."""
+"""Model calls whose answers have a bound, and what is sent of a conversation: both are held in memory in several forms."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,25 +7,33 @@ import orjson
 
 from app.provider.base import (
     AnswerTooLarge,
+    ContextOverflow,
+    FileBlock,
     Finish,
     InvalidToolCall,
     Metadata,
     ModelRequest,
     Provider,
+    ReasoningBlock,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     StreamEvent,
     StreamStart,
+    TextBlock,
     TextDelta,
     TextEnd,
     TextStart,
     ToolCall,
+    ToolCallBlock,
     ToolInputStart,
+    ToolResultBlock,
 )
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """Ten times what models write at most; while it is stored and told, an answer takes many times its size."""
+MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
+"""Without files: three million tokens, which no model takes, whatever its provider counts and its window is said to be."""
 MAX_BLOCKS = 1000
 """Of text and reasoning."""
 MAX_CALLS = 200
@@ -37,7 +45,9 @@ class BoundedProvider:
         self._most_bytes = min(max_part_bytes, MAX_ANSWER_BYTES)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Raises AnswerTooLarge."""
+        """Raises ContextOverflow, AnswerTooLarge."""
+        if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
+            raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
         size = _AnswerSize(self._most_bytes)
         async with aclosing(self._provider.stream(request)) as events:
             async for event in events:
@@ -66,6 +76,16 @@ class _AnswerSize:
             raise AnswerTooLarge(f"The answer has more than {MAX_BLOCKS} blocks of text and reasoning")
         if self._calls > MAX_CALLS:
             raise AnswerTooLarge(f"The answer has more than {MAX_CALLS} tool calls")
+
+
+def _block_size(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock) -> int:
+    match block:
+        case FileBlock():
+            return 0
+        case ToolCallBlock():
+            return len(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS))
+        case _:
+            return _length(block.text)
 
 
 def _size(event: StreamEvent) -> int:

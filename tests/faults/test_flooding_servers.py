@@ -13,7 +13,7 @@ from long_form import LONG
 from real_server import MIB, RealServer, real_server
 from running_app import running_app
 from turns import assert_finished, configured
-from wire_floods import FORMATS, GATHERED, UNENDED
+from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
 JSON = "application/json"
 Figure = Callable[[str], None]
@@ -87,6 +87,31 @@ def test_a_provider_that_sends_too_much(server: RealServer, flood: Flood, figure
     assert took < MOST, f"{took / MIB:.0f} MiB"
     assert not server.tracebacks()
     figure(f"{wire}, {kind}: {took / MIB:.0f} MiB of {FLOOD / MIB:.0f}")
+
+
+@pytest.mark.parametrize("limit", [{}, {"limit": {"context": 1_000_000, "output": 8_000}}])
+def test_answers_that_grow_a_conversation_without_end(
+    server: RealServer, flood: Flood, figure: Figure, limit: dict[str, Any]
+) -> None:
+    """Each step calls a tool with megabytes of arguments, and the provider counts a hundred tokens."""
+
+    def answer() -> Chunks:
+        arguments = json.dumps({"n": flood.asked, "x": "x" * 3 * MIB})
+        yield chat(
+            {"tool_calls": [{"index": 0, "id": f"c{flood.asked}", "function": {"name": "todoread", "arguments": arguments}}]}
+        )
+        yield chat({}, "tool_calls")
+        yield sse({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
+
+    flood.sends(answer)
+    made = config(flood, "chat")
+    made["provider"]["fake"]["models"]["main"] |= limit
+    (server.workspace / "opencode.json").write_text(json.dumps(made))
+    before = peak(server)
+    assert answer_of(server)["info"]["error"]
+    took = peak(server) - before
+    assert took < MOST + 50 * MIB and flood.asked < 40
+    figure(f"a conversation that grows by 3 MiB a step: {took / MIB:.0f} MiB, {flood.asked} requests")
 
 
 MCP = ["a long answer", "blanks", "gzip", "a line of a program"]

@@ -13,13 +13,23 @@ from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import (
     AnswerTooLarge,
     ApiFailure,
+    AssistantTurn,
+    ContextOverflow,
+    FileBlock,
     Finish,
+    ModelMessage,
     ModelRequest,
     Provider,
+    ReasoningBlock,
     StreamEvent,
+    TextBlock,
     TextDelta,
     ToolCall,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolTurn,
     Usage,
+    UserTurn,
 )
 from app.provider.bounded import BoundedProvider
 from app.provider.openai_chat.adapter import OpenAIChat
@@ -154,3 +164,44 @@ async def test_the_provider_s_stream_is_closed_when_a_limit_is_passed() -> None:
         async for _ in BoundedProvider(Endless(), 10_000).stream(ask()):
             pass
     assert closed
+
+
+class Silent(Provider):
+    """Says nothing, and notes that it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        self.asked += 1
+        yield Finish("stop", Usage())
+
+    async def close(self) -> None:
+        pass
+
+
+LONG = "x" * 60_000
+CALL = ToolCallBlock("c", "write", {"content": LONG})
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [UserTurn((TextBlock(LONG), TextBlock(LONG)))],
+        [AssistantTurn((ReasoningBlock(LONG), CALL))],
+        [AssistantTurn((CALL,)), ToolTurn((ToolResultBlock("c", "write", LONG),))],
+    ],
+    ids=["texts", "reasoning and arguments", "arguments and results"],
+)
+async def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch, turns: list[ModelMessage]) -> None:
+    monkeypatch.setattr(bounded, "MAX_CONVERSATION_BYTES", 100_000)
+    silent = Silent()
+    with pytest.raises(ContextOverflow, match="100000 bytes"):
+        await events_of(BoundedProvider(silent, 1000), ask(messages=turns))
+    assert await events_of(BoundedProvider(silent, 1000), ask(messages=turns[:1] if len(turns) > 1 else [])) and silent.asked == 1
+
+
+async def test_files_of_a_conversation_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MAX_CONVERSATION_BYTES", 100_000)
+    image = UserTurn((TextBlock("Look"), FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000)))
+    assert await events_of(BoundedProvider(Silent(), 1000), ask(messages=(image, image)))
