@@ -1,7 +1,10 @@
 """The HTTP server: uvicorn with limits on connections, and an end that lets running turns finish."""
 
 import asyncio
+import logging
+import os
 import socket
+import threading
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -17,8 +20,17 @@ with left_out("uvicorn.main", "Server", "main", "run"):  # its command line, wit
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     from uvicorn.server import Server
 
+log = logging.getLogger(__name__)
+
+GRACEFUL_SECONDS = 4
+"""How long answers that are no turns' may take when the turns are over."""
 IDLE_CONNECTION_SECONDS = 20
 """Longer than clients keep theirs (httpx 5 s, aiohttp 15 s): a server that closes first may do so as the next request comes."""
+
+
+LAST_SECONDS = 8.0
+"""How long a server may take to end after its grace period. Then something hangs, in the files of a project most likely."""
+ENDED_BY_FORCE = 70
 
 
 class DrainingServer(Server):
@@ -43,13 +55,27 @@ class DrainingServer(Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
+            _end_by_force_after(LAST_SECONDS)
             self.config.timeout_graceful_shutdown = 1
             self._application.skip_grace_period()
             return
         super().handle_exit(sig, frame)
+        _end_by_force_after(self._application.settings.shutdown_seconds + LAST_SECONDS)
         self._application.refuse_work()
         self.config.encoded_headers.append((b"connection", b"close"))
         self.server_state.default_headers.append((b"connection", b"close"))
+
+
+def _end_by_force_after(seconds: float) -> None:
+    """Whatever hangs, the loop itself even: by a thread that waits for nobody else. The next start puts right what is left."""
+
+    def end() -> None:
+        log.critical("the server has not ended within %g s: something hangs, and it is ended by force", seconds)
+        os._exit(ENDED_BY_FORCE)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def http_server(application: Any, settings: Settings) -> DrainingServer:
@@ -61,7 +87,7 @@ def http_server(application: Any, settings: Settings) -> DrainingServer:
         access_log=False,
         log_config=LOGGING_CONFIG if settings.log_format == "text" else None,
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
         server_header=False,
         proxy_headers=False,
         ws="none",

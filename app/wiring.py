@@ -106,6 +106,7 @@ from app.users.users import Users
 from app.util import marks
 from app.util.dataclass import dataclass
 from app.util.server_locks import ServerLocks
+from app.util.shared_threads import THREADS
 from app.util.volume import volume_id
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
@@ -205,6 +206,7 @@ class Server:
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(THREADS)
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
@@ -458,7 +460,7 @@ def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectorySer
     project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
     plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
     scripted, hide = choices.scripted, toolbox.hide_variables
-    sources = ModelSources(known, auth, storage.accounts, scripted, core.telemetry.observer)
+    sources = ModelSources(known, auth, storage.accounts, scripted, core.telemetry.observer, settings.max_part_bytes)
     instances = Instances(workspaces, sources, settings.data_dir, mcp, plugins, hide=hide)
     branches, global_config = Branches(workspaces, storage.states, storage.bus), GlobalConfig(storage.database.locks)
     return DirectoryServices(instances, projects, branches, toolbox, known, auth, global_config, storage.states)

@@ -7,6 +7,7 @@ tests/unit/api/test_bounded_requests.py shows it.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -25,6 +26,8 @@ LAST_REQUEST_SECONDS = 0.3
 """How long an idle connection stays open when the server stops, so that a request in transit is answered, not reset."""
 LINGER_SECONDS = 2.0
 """How long to discard what a rejected client still sends: closed at once, the client would not get the answer."""
+PATIENT_SECONDS = 2.0
+"""A connection whose request has not come whole for this long may be closed to make room for others."""
 SPARE_CONNECTIONS = 100
 """This many connections above the limit get a 429; further ones are closed at once."""
 
@@ -64,6 +67,8 @@ class BoundedRequests(_HttpProtocol):
     max_connections: ClassVar[int]
 
     is_above_limit = False
+    owes_since = math.inf
+    """By the loop's clock: since when a request has not come whole."""
     _in_head = True
     _parsed = 0
     """Bytes of the head that have been counted."""
@@ -80,13 +85,24 @@ class BoundedRequests(_HttpProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.owes_since = self.loop.time()
         above = len(self.connections) - self.max_connections
         if above > SPARE_CONNECTIONS:
             self.transport.abort()
             return
-        if above > 0:
+        if above > 0 and not self._makes_room():
             self.app, self.is_above_limit = _too_many_connections, True
         self._expect_head()
+
+    def _makes_room(self) -> bool:
+        """Slow clients keep nobody out: the one that has been slow for longest is closed."""
+        others = [each for each in self.connections if isinstance(each, BoundedRequests)]
+        slowest = min(others, key=lambda each: each.owes_since)
+        if slowest.owes_since > self.loop.time() - PATIENT_SECONDS:
+            return False
+        slowest.owes_since = math.inf
+        slowest.transport.abort()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._head_timer)
@@ -124,6 +140,7 @@ class BoundedRequests(_HttpProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head, self._parsed = True, 0
+        self.owes_since = min(self.owes_since, self.loop.time())
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -140,6 +157,7 @@ class BoundedRequests(_HttpProtocol):
 
     def on_message_complete(self) -> None:
         self.scope[WHOLE] = True
+        self.owes_since = math.inf
         super().on_message_complete()
 
     def _expect_head(self) -> None:

@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from app.api.access import PROMPTING, access_of, principal_of, require_access, require_rate, require_visible
 from app.api.audit import WHO
 from app.api.draining import starts_work
+from app.api.incoming_body import BODY
 from app.api.request_headers import RequestHeaders, headers_of
 from app.api.route_arguments import InvalidArguments, RouteArguments, is_plain
 from app.api.services import Services
@@ -78,6 +79,8 @@ class ServerRequest(Request):
         value = orjson.loads(body)
         if body.count(b"{") + body.count(b"[") > DEEPEST and is_deeper(value, DEEPEST):
             raise JSONDecodeError(f"nested more than {DEEPEST} deep", body.decode(), 0)
+        if incoming := self.scope.get(BODY):
+            incoming.parsed()
         return value
 
 

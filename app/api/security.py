@@ -7,36 +7,28 @@
 - Where a login is required (see login.py) every request needs it, but to see that the server is well or what is shared.
 """
 
-import asyncio
 import ipaddress
 import re
-from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, QueryParams
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.access import PRINCIPAL
 from app.api.audit import WHO
-from app.api.bounded_requests import WHOLE
+from app.api.incoming_body import BODY, BodyLimit, IncomingBody, LargeBodies
 from app.api.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.api.refusal import Refusal, storage_refusal
 from app.api.request_headers import headers_of
 from app.storage.engine import StorageError
 from app.util.dataclass import dataclass
+from app.util.shared_threads import WORKING_FOR, Owner
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 IMPORT_PATH = "/session/import"
 _METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
 _READING = ("GET", "HEAD")
-BODY_SECONDS = 30.0
-"""How long a client may pause within a body that it sends."""
-LARGE_BYTES = 1024 * 1024
-LARGE_AT_ONCE = 2
-"""How many bodies above LARGE_BYTES are read and worked on at a time: each takes several times its size while it is. Others wait,
-unread."""
 
 
 @dataclass(frozen=True)
@@ -115,18 +107,8 @@ class BodyLimits:
         self._of_any = BodyLimit(of_any, "OPENSESSION_MAX_BODY_BYTES")
         self._of_import = BodyLimit(of_import, "OPENSESSION_MAX_IMPORT_BYTES")
 
-    def for_path(self, path: str) -> "BodyLimit":
+    def for_path(self, path: str) -> BodyLimit:
         return self._of_import if path == IMPORT_PATH else self._of_any
-
-
-@dataclass(frozen=True)
-class BodyLimit:
-    most: int
-    setting: str
-
-    @property
-    def refusal(self) -> str:
-        return f"A body may have at most {self.most} bytes ({self.setting})."
 
 
 class Guard:
@@ -135,7 +117,7 @@ class Guard:
         self._access = access
         self._login = login
         self._limits = limits
-        self._large_bodies = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._large_bodies = LargeBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -154,21 +136,17 @@ class Guard:
             await refusal(scope, receive, send)
         elif origin is not None and scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
-        elif _may_be_large(headers):
-            await self._one_of_few(scope, _bounded(scope, receive, self._limits.for_path(scope["path"])), send)
         else:
-            await self._app(scope, _bounded(scope, receive, self._limits.for_path(scope["path"])), send)
+            await self._with_body(scope, receive, send)
 
-    async def _one_of_few(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the answer begins: it may take its time, and the body has been dealt with."""
-        async with AsyncExitStack() as slot:
-            await slot.enter_async_context(self._large_bodies)
-
-            async def sending(message: Message) -> None:
-                await slot.aclose()
-                await send(message)
-
-            await self._app(scope, receive, sending)
+    async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = IncomingBody(scope, receive, self._limits.for_path(scope["path"]), self._large_bodies)
+        scope[BODY] = body
+        try:
+            await self._app(scope, body.receive, send)
+        finally:
+            body.parsed()
+            del scope[BODY]
 
     async def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
         """None for what may go on; whom it comes from is noted in the scope."""
@@ -185,6 +163,7 @@ class Guard:
                 return _denied(seconds, asks_itself=_PAGE in headers)
             case AcceptedLogin(who=who, principal=principal):
                 scope[WHO], scope[PRINCIPAL] = who, principal
+                WORKING_FOR.set(Owner(principal.name))
         foreign = _foreign_write(scope, headers, listed) or _foreign_read(scope, headers, listed)
         return foreign or self._body_refusal(scope, headers)
 
@@ -221,11 +200,6 @@ class Guard:
         if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
             return None
         return Refusal(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
-
-
-def _may_be_large(headers: Headers) -> bool:
-    length = headers.get("content-length", "")
-    return "transfer-encoding" in headers or (length.isdigit() and int(length) > LARGE_BYTES)
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:
@@ -283,32 +257,6 @@ def _foreign_read(scope: Scope, headers: Headers, listed: bool) -> Refusal | Non
 def _is_json(content_type: str | None) -> bool:
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
-
-
-def _bounded(scope: Scope, receive: Receive, limit: BodyLimit) -> Receive:
-    """A body without a declared length is counted as it comes; one that stops coming is given up."""
-    seen, complete = 0, False
-
-    async def counted() -> Message:
-        nonlocal seen, complete
-        if complete:
-            return await receive()
-        message = await (receive() if WHOLE in scope else _in_time(receive))
-        complete = not message.get("more_body", False)
-        seen += len(message.get("body", b""))
-        if seen > limit.most:
-            raise HTTPException(413, limit.refusal)
-        return message
-
-    return counted
-
-
-async def _in_time(receive: Receive) -> Message:
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await receive()
-    except TimeoutError:
-        raise HTTPException(408, f"The body stopped coming for {BODY_SECONDS:g} s.") from None
 
 
 def _with_cors(send: Send, origin: str, wanted_headers: str | None) -> Send:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from app.config.errors import ConfigInvalidError
 from app.config.parse import Substitution, parse_layer
 from app.schema.model import Auth, WellKnownAuth
+from app.util.bounded_answer import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity
 from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_SECONDS = 10.0
+MAX_BYTES = 1_000_000
 RETRY_SECONDS = 10.0
 _WEB = ("https://", "http://")
 
@@ -77,7 +79,7 @@ async def fetch_well_known(
         return []
     import httpx
 
-    async with httpx.AsyncClient(transport=transport, timeout=timeout, follow_redirects=True) as client:
+    async with httpx.AsyncClient(transport=transport, timeout=timeout, follow_redirects=True, headers=IDENTITY) as client:
         texts = await asyncio.gather(*(_fetch(client, _address(url)) for url in urls))
     return [_layer(text, _address(url), environ) for url, text in zip(urls, texts, strict=True)]
 
@@ -90,21 +92,24 @@ async def _fetch(client: "httpx.AsyncClient", address: str) -> Any:
     import httpx
 
     try:
-        response = await client.get(address)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        async with client.stream("GET", address) as response:
+            require_identity(response.headers)
+            body = await body_of(response.aiter_bytes(), MAX_BYTES)
+    except (httpx.HTTPError, httpx.InvalidURL, AnswerPassedLimit) as error:
         reason = str(error) or type(error).__name__
         raise ConfigInvalidError(address, f"the organisation's configuration cannot be fetched: {reason}") from error
     if not response.is_success:
         raise ConfigInvalidError(
             address, f"the organisation's configuration cannot be fetched: HTTP status {response.status_code}"
         )
-    return _json(response, address)
+    return _json(body, address)
 
 
-def _json(response: "httpx.Response", address: str) -> Any:
+def _json(body: bytes, address: str) -> Any:
     try:
-        return response.json()
-    except ValueError as error:
+        require_few_values(body)
+        return json.loads(body)
+    except (ValueError, AnswerPassedLimit) as error:
         raise ConfigInvalidError(address, "the answer is not JSON") from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from app.util.bounded_answer import IDENTITY, require_identity
 from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class InstructionPages:
 
         async with (
             httpx.AsyncClient(timeout=self._times.fetch, follow_redirects=True) as client,
-            client.stream("GET", page.url, headers=dict(page.validators)) as answer,
+            client.stream("GET", page.url, headers={**page.validators, **IDENTITY}) as answer,
         ):
             if answer.is_success:
                 page.text = await _read(answer)
@@ -119,8 +120,9 @@ class InstructionPages:
 
 
 async def _read(answer: "httpx.Response") -> str:
+    require_identity(answer.headers)
     body = bytearray()
-    async for chunk in answer.aiter_bytes():
+    async for chunk in answer.aiter_raw():
         body += chunk
         if len(body) >= MAX_BYTES:
             break

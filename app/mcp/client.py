@@ -22,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from app import __version__
 from app.mcp import content, oauth, stdio
+from app.mcp.bounded_http import ask_uncompressed, bound
 from app.mcp.target import McpTarget
 from app.mcp.values import McpFailure, Offers
 from app.mcp.watch import McpWatch
@@ -32,12 +33,14 @@ log = logging.getLogger(__name__)
 P = TypeVar("P", bound=PaginatedResult)
 
 MOST_PAGES = 100
+MOST_LISTED_BYTES = 4 * 1024 * 1024
+"""Of all pages together, in JSON."""
 _TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """Seconds. An answer may be a stream that is silent for long; how long a call may take is the connection's affair."""
 _CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 
 # The SDK logs a traceback for every line it cannot read and every sign-in it cannot make; the server's status tells of both.
-for _name in ("mcp.client.stdio", "mcp.client.auth.oauth2"):
+for _name in ("mcp.client.streamable_http", "mcp.client.auth.oauth2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
@@ -82,7 +85,7 @@ async def _http(target: McpTarget, config: McpRemoteConfig, watch: McpWatch) -> 
         put_trace(request.headers)
 
     auth = oauth.authentication(target, config)
-    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [trace], "response": [note]}
+    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [trace, ask_uncompressed], "response": [note, bound]}
     async with (
         httpx2.AsyncClient(headers=config.headers, timeout=_TIMEOUT, auth=auth, event_hooks=hooks) as http,
         streamable_http_client(config.url, http_client=http) as streams,
@@ -125,7 +128,18 @@ async def _optional(fetch: Callable[..., Awaitable[P]], server: str) -> list[P]:
 
 
 async def _pages(fetch: Callable[..., Awaitable[P]]) -> list[P]:
+    """Raises McpFailure."""
     pages = [await fetch()]
+    size = _require_listable(0, pages[0])
     while (cursor := pages[-1].next_cursor) and len(pages) < MOST_PAGES:
         pages.append(await fetch(cursor=cursor))
+        size = _require_listable(size, pages[-1])
     return pages
+
+
+def _require_listable(size: int, page: PaginatedResult) -> int:
+    """The size of all pages with this one. Raises McpFailure."""
+    size += len(page.model_dump_json())
+    if size > MOST_LISTED_BYTES:
+        raise McpFailure(f"The server lists more than {MOST_LISTED_BYTES} bytes")
+    return size

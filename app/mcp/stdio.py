@@ -11,17 +11,16 @@ from typing import TextIO
 from anyio import CancelScope
 from mcp import StdioServerParameters
 from mcp.client._transport import ReadStream, TransportStreams
-from mcp.client.stdio import stdio_client
-from mcp.shared.message import SessionMessage
 
+from app.mcp.program_streams import ReceivedMessage, program_streams
 from app.mcp.target import McpTarget
 from app.mcp.values import McpFailure
 from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig
 from app.util import marks
+from app.util.bounded_answer import AnswerPassedLimit
 from app.util.pipe_reader import PipeReader
 
-ReceivedMessage = SessionMessage | Exception
 MOST_UNREADABLE = 100
 """Lines that are no messages; some programs print a greeting, but one that prints for ever is no server."""
 _TAIL_BYTES = 2000
@@ -37,7 +36,7 @@ async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) ->
     async with _stderr() as errors:
         try:
             program = await asyncio.to_thread(_program, target, config, mark)
-            async with stdio_client(program, errors.sink) as (read, write):
+            async with program_streams(program, errors.sink) as (read, write):
                 yield _Watched(read, watch, errors), write
         except (OSError, ValueError) as error:
             raise McpFailure(f"{command} could not be started: {error}") from error
@@ -87,6 +86,9 @@ class _Watched:
         except StopAsyncIteration:
             self._watch.ended(McpFailure(f"The server ended{await self._errors.stderr_note()}"))
             raise
+        if isinstance(message, AnswerPassedLimit):
+            self._watch.ended(McpFailure(str(message)))
+            raise StopAsyncIteration
         self._unreadable += isinstance(message, Exception)
         if self._unreadable > MOST_UNREADABLE:
             self._watch.ended(McpFailure("The server prints what is not JSON-RPC to its standard output"))

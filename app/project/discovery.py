@@ -14,6 +14,9 @@ from app.util.dataclass import dataclass
 
 NO_PROJECT = "global"
 _ROOT = Path("/")
+PLACES_SECONDS = 10.0
+ROOTS_SECONDS = 60.0
+"""For all commits of a very large repository."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,13 @@ def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool]) -> t
 
 async def _is_as_git_sees_it(git: Git, repository: GitRepository, directory: Path) -> bool:
     """Git finds the repository by itself, too. It refuses one of another user of the machine (`safe.directory`)."""
-    asked = ["--show-toplevel", "--absolute-git-dir"]
-    result = await git.looking_for_itself().run("rev-parse", *asked, cwd=Path(os.path.realpath(directory)))  # noqa: ASYNC240
-    return result.ok and [*map(Path, result.stdout.decode(errors="surrogateescape").splitlines())] == [
-        repository.checkout,
-        repository.git_dir,
-    ]
+    real = Path(os.path.realpath(directory))  # noqa: ASYNC240
+    asked = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
+    result = await git.looking_for_itself().run(*asked, cwd=real, timeout=PLACES_SECONDS)
+    found = result.stdout.decode(errors="surrogateescape").splitlines()
+    return result.ok and [*map(Path, found)] == [repository.checkout, repository.git_dir]
 
 
 async def _root_commits(git: Git, revisions: str) -> list[str]:
-    result = await git.run("rev-list", "--max-parents=0", revisions, timeout=300)
+    result = await git.run("rev-list", "--max-parents=0", revisions, timeout=ROOTS_SECONDS)
     return result.text.split() if result.ok else []

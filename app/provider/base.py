@@ -235,7 +235,8 @@ class ProviderFailure(Exception):
     """
     ProviderFailure
     ├── ApiFailure           the provider answered with an error, or the connection broke
-    │   └── ContextOverflow  the conversation is longer than the model takes
+    │   ├── ContextOverflow  the conversation is longer than the model takes
+    │   └── AnswerTooLarge   the answer passed a limit on what is taken of one
     ├── MissingKey           no key is configured for the provider
     └── UnusableOption       the configuration holds an option that the provider's API cannot be sent
     """
@@ -268,6 +269,10 @@ class ApiFailure(ProviderFailure):
 
 class ContextOverflow(ApiFailure):
     """Never retryable: only a shorter request can succeed."""
+
+
+class AnswerTooLarge(ApiFailure):
+    """Never retryable, and ends the turn whatever of the answer has been acted upon."""
 
 
 class UnusableOption(ProviderFailure):

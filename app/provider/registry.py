@@ -10,6 +10,7 @@ from typing import Any, Literal
 import orjson
 
 from app.provider.base import ModelRequest, Provider, StreamEvent
+from app.provider.bounded import MAX_ANSWER_BYTES, BoundedProvider
 from app.provider.metered import MeteredProvider
 from app.provider.models import known_providers as npm
 from app.provider.observed import ObservedProvider
@@ -84,9 +85,11 @@ class Providers:
         scripted: Callable[[], Provider] | None = None,
         account: ModelAccount | None = None,
         observer: Observer = NOBODY,
+        max_part_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         """`account`: of the user whose calls these are."""
         self._observer = observer
+        self._max_part_bytes = max_part_bytes
         self._infos = infos
         self._account = account
         self._scripted = scripted or shared_scripted
@@ -96,7 +99,7 @@ class Providers:
         endpoint = endpoint_of(model, self._infos[model.provider_id])
         key = endpoint.key()
         if key not in self._adapters:
-            adapter, account = self._observed(self._make(endpoint)), self._account
+            adapter, account = self._observed(BoundedProvider(self._make(endpoint), self._max_part_bytes)), self._account
             self._adapters[key] = MeteredProvider(adapter, account.principal.name, account.budgets) if account else adapter
         return self._adapters[key]
 

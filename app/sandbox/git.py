@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,9 @@ from app.sandbox.sandbox import Sandbox
 from app.util import environment
 from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
+from app.util.shared_threads import SharedThreads
 
-_THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="git")
+_THREADS = SharedThreads(32, per_user=8, per_directory=4, name="git")
 _KEPT_VARIABLES = {
     "GIT_EXEC_PATH",
     "GIT_CEILING_DIRECTORIES",

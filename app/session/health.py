@@ -1,4 +1,4 @@
-"""Whether this server can serve: its heartbeat says so, or a write that is tried now."""
+"""Whether this server can serve: whether a thread is free, and its heartbeat says so, or a write that is tried now."""
 
 import asyncio
 import time
@@ -10,16 +10,23 @@ FRESH_SECONDS = 3.0
 WRITE_SECONDS = 1.0
 """How long a check waits for a write. It goes on meanwhile, and later checks wait for the same."""
 TRY_AGAIN_SECONDS = 1.0
+THREAD_SECONDS = 2.0
+"""How long a check waits for one of the threads that requests use."""
 
 
 class HealthCheck:
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
         self._write: asyncio.Task[None] | None = None
+        self._thread: asyncio.Future[object] | None = None
         self._tried = 0.0
 
     async def failure(self) -> str | None:
         """Why this server cannot serve; None when it can."""
+        thread = self._try_thread()
+        await asyncio.wait({thread}, timeout=THREAD_SECONDS)
+        if not thread.done():
+            return f"No thread has been free for {THREAD_SECONDS:g} s: what they do in the files of projects hangs."
         if self._leases.heartbeat_age() < FRESH_SECONDS:
             return None
         write = self._try_write()
@@ -29,6 +36,12 @@ class HealthCheck:
         if error := write.exception():
             return f"The database accepts no writes: {getattr(error, 'orig', None) or error}"
         return None
+
+    def _try_thread(self) -> asyncio.Future[object]:
+        """The work that waits for one, or else new work."""
+        if self._thread is None or self._thread.done():
+            self._thread = asyncio.get_running_loop().run_in_executor(None, object)
+        return self._thread
 
     def _try_write(self) -> asyncio.Task[None]:
         """The one that is under way or has just failed, or else a new one."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from app.context.tokens import counted, estimate, estimate_request
 from app.plugin.runner import HookRunner
 from app.provider.base import (
+    AnswerTooLarge,
     ContextOverflow,
     Finish,
     FinishReason,
@@ -175,7 +176,7 @@ class Step:
             try:
                 return await self._attempt(calls, request)
             except ProviderFailure as failure:
-                if calls.started:
+                if calls.started and not isinstance(failure, AnswerTooLarge):
                     log.warning("the stream broke after a tool was started: %s", failure)
                     return None  # a retry could run the tool twice; the next step sends its result
                 attempt += 1

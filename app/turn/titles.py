@@ -7,8 +7,9 @@ requests it again.
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
+from io import StringIO
 
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
@@ -111,7 +112,7 @@ class Titles:
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 async with aclosing(provider.stream(request)) as events:
-                    return _answer([event async for event in events], model)
+                    return await _read(events, model)
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:
                     log.warning("no title for %s: %s", prompt.session_id, failure)
@@ -131,12 +132,17 @@ class _TitleAnswer:
     usage: StepUsage
 
 
-def _answer(events: Sequence[StreamEvent], model: Model) -> _TitleAnswer:
-    used = next((event.usage for event in events if isinstance(event, Finish)), Usage())
+async def _read(events: AsyncIterator[StreamEvent], model: Model) -> _TitleAnswer:
+    """Keeps no events: of millions of tiny ones each would take more than its text."""
+    text, used = StringIO(), Usage()
+    async for event in events:
+        if isinstance(event, TextDelta):
+            text.write(event.text)
+        elif isinstance(event, Finish):
+            used = event.usage
     tokens, cost = tokens_and_cost(used, model.cost)
     reference = ModelRef(provider_id=model.provider_id, model_id=model.id)
-    text = "".join(event.text for event in events if isinstance(event, TextDelta))
-    return _TitleAnswer(text, StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
+    return _TitleAnswer(text.getvalue(), StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
 
 
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:

@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from app.users.principal import Principal, Role, highest_role
 from app.users.users import Users
+from app.util.bounded_answer import IDENTITY, body_of, require_few_values, require_identity
 from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 
@@ -29,6 +32,8 @@ LEEWAY_SECONDS = 60
 KEYS_SECONDS = 600.0
 REFETCH_SECONDS = 10.0
 TIMEOUT_SECONDS = 10.0
+MAX_BYTES = 1_000_000
+"""Of what the provider publishes."""
 PREFIX = "oidc:"
 """Before the names of the provider's users, so that none of them is taken for a user of `opensession user`."""
 
@@ -77,7 +82,7 @@ class ProviderKeys:
     async def _fetch(self) -> "dict[str | None, PyJWK]":
         import httpx
 
-        async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
+        async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, headers=IDENTITY) as client:
             discovered = await _json(client, self._issuer.rstrip("/") + "/.well-known/openid-configuration")
             if discovered.get("issuer") != self._issuer:
                 raise ValueError(f"it names another issuer: {discovered.get('issuer')!r}")
@@ -88,9 +93,12 @@ class ProviderKeys:
 
 
 async def _json(client: "httpx.AsyncClient", url: str) -> dict[str, Any]:
-    response = await client.get(url)
-    response.raise_for_status()
-    answer = response.json()
+    async with client.stream("GET", url) as response:
+        response.raise_for_status()
+        require_identity(response.headers)
+        body = await body_of(response.aiter_raw(), MAX_BYTES)
+    require_few_values(body)
+    answer = orjson.loads(body)
     if not isinstance(answer, dict):
         raise ValueError(f"{url} answered no JSON object")
     return answer

@@ -16,8 +16,10 @@ from app.plugin.host import PluginHost
 from app.plugin.loading import Plugins
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
+from app.provider.bounded import MAX_ANSWER_BYTES
 from app.provider.models.assembly import ProviderSettings, ServerKeys, assemble, connect
 from app.provider.models.catalogue import Known
+from app.provider.models.selection import Connected
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
 from app.sandbox.scope import NO_WALLS, SandboxWorkspace, Walls
@@ -86,6 +88,13 @@ class ModelSources:
     accounts: ModelAccounts
     scripted: Callable[[], Provider] = shared_scripted
     observer: Observer = NOBODY
+    max_part_bytes: int = MAX_ANSWER_BYTES
+
+    def providers(self, connected: Connected, account: ModelAccount | None = None) -> Providers:
+        """`account`: of the user whose calls they make."""
+        return Providers(
+            connected, scripted=self.scripted, account=account, observer=self.observer, max_part_bytes=self.max_part_bytes
+        )
 
 
 class Instances:
@@ -150,7 +159,7 @@ class Instances:
         settings = ProviderSettings.of_loaded(cached.config, base.config)
         server = ServerKeys(cached.config.environ, cached.auth) if shared else ServerKeys({}, {})
         connected = connect(self._models.known, settings, server, account.keys, shares=shared)
-        providers = Providers(connected, scripted=self._models.scripted, account=account, observer=self._models.observer)
+        providers = self._models.providers(connected, account)
         base.resources.add(providers)
         models = InstanceModels(connected, self._models.known, providers)
         if account.principal.may_see_all:
@@ -225,7 +234,7 @@ class Instances:
         operators = assemble(self._models.known, settings.operators or settings, loaded.environ, auth)
         self._hide(key_variables(operators.values(), os.environ))
         connected = connect(self._models.known, settings, keys)
-        providers = Providers(connected, scripted=self._models.scripted, observer=self._models.observer)
+        providers = self._models.providers(connected)
         mcp = await self._mcp(workspace.sandboxed(config), config)
         snapshots = workspace.snapshots(config)
         return Instance(

@@ -12,6 +12,7 @@ from app.sandbox.scope import Walls
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.users.principal import Principal, is_within, may_enter, roots_of
 from app.util.held_directory import HeldDirectory
+from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
 from app.workspace.worktree_places import WorktreePlaces
 
@@ -42,6 +43,7 @@ class Workspaces:
     async def get(self, directory: str | None = None) -> Workspace:
         """Raises BadRequest if it is not a directory, DirectoryForbidden outside the roots."""
         path = _normal(directory) if directory else self.home
+        work_in(path)
         workspace = self._open.get(path)
         if workspace is None or not workspace.is_in_place():
             workspace = await self._open_once(path)

@@ -13,7 +13,7 @@ OWN_PROGRAMS = {
     "tool/process/process.py": "what app.sandbox.program describes",
     "pty/pseudo_terminal.py": "what app.sandbox.program describes",
     "util/git.py": "git, which is told to run nothing that a repository names",
-    "mcp/stdio.py": "what app.sandbox.program describes, by the SDK",
+    "mcp/program_streams.py": "what app.sandbox.program describes, as mcp/stdio.py asks for it",
     "intake/command.py": "what app.sandbox.program describes",
 }
 PLAIN_PROGRAMS = {"sandbox/sandbox.py", "tool/search/ripgrep.py"}

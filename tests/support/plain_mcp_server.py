@@ -20,6 +20,8 @@ TOOLS = {
     "environment": "Which variables it sees",
     "grow": "Offers one more tool",
     "flood": "Says a lot",
+    "endless": "Says megabytes without an end of the line",
+    "tiny": "Says very many values",
 }
 
 
@@ -31,7 +33,7 @@ def text(*texts: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": one} for one in texts]
 
 
-def call(name: str, arguments: dict[str, Any], progress: Any) -> dict[str, Any] | None:  # noqa: C901  one case a tool
+def call(name: str, arguments: dict[str, Any], progress: Any) -> dict[str, Any] | None:  # noqa: C901, PLR0912  one case a tool
     """None: there is no answer."""
     match name:
         case "echo":
@@ -58,6 +60,11 @@ def call(name: str, arguments: dict[str, Any], progress: Any) -> dict[str, Any] 
             TOOLS["grown"] = "Was not there before"
             send({"method": "notifications/tools/list_changed"})
             return {"content": text("grown")}
+        case "endless":
+            for _ in range(arguments["megabytes"]):
+                sys.stdout.write("x" * 2**20)
+        case "tiny":
+            return {"content": [], "structuredContent": {"many": [[] for _ in range(200_000)]}}
         case "flood":
             return {"content": text("line\n" * 5000)}
     return None

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 
 import orjson
@@ -12,12 +13,13 @@ from app.provider.wire.blocks import Blocks
 from app.provider.wire.connection import Payload, ProviderAddress, converse
 from app.provider.wire.errors import in_stream, missing_key
 from app.provider.wire.http_adapter import HttpAdapter
-from app.provider.wire.tool_inputs import ToolInputs
+from app.provider.wire.tool_inputs import GatheredText, ToolInputs
 
 _API_VERSION = "2023-06-01"
 """2026-10-21 rejects every request with a temperature, top_p or top_k, and compatible servers may not support it. A configured
 `anthropic-version` header takes precedence."""
 _VERSION_AT_END = re.compile(r"(/v1)?/?$")
+_COUNTED = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
 _REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -49,9 +51,10 @@ class MessagesReader:
     def __init__(self) -> None:
         self.finished = False
         self._blocks = Blocks()
-        self._calls = ToolInputs()
-        self._whole_inputs: dict[int, Payload] = {}
-        self._signatures: dict[str, str] = {}
+        self._gathered = GatheredText()
+        self._calls = ToolInputs(self._gathered)
+        self._whole_inputs: dict[int, str] = {}
+        self._signatures: defaultdict[str, list[str]] = defaultdict(list)
         self._sealed: dict[str, str] = {}
         self._usage: dict[str, int] = {}
         self._reason: FinishReason | None = None
@@ -84,14 +87,14 @@ class MessagesReader:
             case "text":
                 return [*self._blocks.start("text", str(index)), *self._blocks.delta("text", str(index), block.get("text") or "")]
             case "thinking":
-                self._signatures[str(index)] = block.get("signature") or ""
+                self._add_signature(str(index), block.get("signature") or "")
                 started = self._blocks.start("reasoning", str(index))
                 return [*started, *self._blocks.delta("reasoning", str(index), block.get("thinking") or "")]
             case "redacted_thinking":
                 self._sealed[str(index)] = block.get("data") or ""
                 return self._blocks.start("reasoning", str(index), self._facts(str(index)))
             case "tool_use":
-                self._whole_inputs[index] = block.get("input") or {}
+                self._keep_input(index, block.get("input") or {})
                 return [*self._calls.start(index, block["id"], block["name"])]
             case _:
                 return []
@@ -104,25 +107,35 @@ class MessagesReader:
             case "thinking_delta":
                 return self._blocks.delta("reasoning", str(index), delta.get("thinking") or "")
             case "signature_delta":
-                self._signatures[str(index)] = self._signatures.get(str(index), "") + (delta.get("signature") or "")
+                self._add_signature(str(index), delta.get("signature") or "")
             case "input_json_delta" if index in self._calls:
                 self._whole_inputs.pop(index, None)
                 self._calls.append(index, delta.get("partial_json") or "")
         return []
+
+    def _keep_input(self, index: int, given: Payload) -> None:
+        """Some servers send the whole input with the start of its block."""
+        whole = orjson.dumps(given).decode()
+        self._gathered.add(whole)
+        self._whole_inputs[index] = whole if given else ""
+
+    def _add_signature(self, block_id: str, fragment: str) -> None:
+        self._gathered.add(block_id + fragment)
+        self._signatures[block_id].append(fragment)
 
     def _block_stop(self, payload: Payload) -> list[StreamEvent]:
         index = payload["index"]
         if index not in self._calls:
             return self._blocks.end(str(index), self._facts(str(index)))
         if whole := self._whole_inputs.pop(index, None):
-            self._calls.append(index, orjson.dumps(whole).decode())
+            self._calls.append(index, whole)
         return [self._calls.finish(index)]
 
     def _facts(self, block_id: str) -> Metadata | None:
         """The metadata that Anthropic requires with a returned reasoning block."""
         if block_id in self._sealed:
             return {METADATA_KEY: {"redactedData": self._sealed[block_id]}}
-        signature = self._signatures.get(block_id)
+        signature = "".join(self._signatures.get(block_id, ()))
         return {METADATA_KEY: {"signature": signature}} if signature else None
 
     def _message_delta(self, payload: Payload) -> list[StreamEvent]:
@@ -141,7 +154,7 @@ class MessagesReader:
     def _count(self, usage: Payload | None) -> None:
         """Counts are cumulative. Some servers report the input only at the end, and zero at the start."""
         for name, value in (usage or {}).items():
-            if isinstance(value, int):
+            if name in _COUNTED and isinstance(value, int):
                 self._usage[name] = max(value, self._usage.get(name, 0))
 
     def _counted(self) -> Usage:

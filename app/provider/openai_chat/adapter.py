@@ -13,7 +13,7 @@ from app.provider.wire.blocks import TurningBlocks
 from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
-from app.provider.wire.tool_inputs import ToolInputs
+from app.provider.wire.tool_inputs import GatheredText, ToolInputs
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -41,7 +41,7 @@ class ChatReader:
     def __init__(self) -> None:
         self._blocks = TurningBlocks()
         self._think = ThinkTags()
-        self._calls = ToolInputs()
+        self._calls = ToolInputs(GatheredText())
         self._keys = CallKeys(self._calls)
         self._called = False
         self._usage = Usage()

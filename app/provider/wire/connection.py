@@ -20,6 +20,7 @@ from app.provider.base import ProviderFailure, StreamEvent, StreamStart
 from app.provider.secrets import redact
 from app.provider.wire import errors
 from app.provider.wire.sse import SseDecoder, parse_json
+from app.util.bounded_answer import IDENTITY, MAX_ERROR_BYTES, AnswerPassedLimit, EventBytes, require_few_values, require_identity
 from app.util.dataclass import dataclass
 from app.util.secrets import secrets_of
 
@@ -31,7 +32,12 @@ CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 120.0
 KEEP_ALIVE_SECONDS = 4.0
 """Many servers close an idle connection after five, perhaps while a request is on its way."""
-_HEADERS = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": f"opensession/{__version__}"}
+_HEADERS = {
+    "Accept": "application/json",
+    "Content-Type": "application/json",
+    "User-Agent": f"opensession/{__version__}",
+    **IDENTITY,
+}
 _DRAIN_SECONDS = 0.2
 _DONE = b"[DONE]"
 
@@ -95,14 +101,15 @@ class ProviderConnection:
         content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
         try:
             response = await session.post(url, data=content, headers=_sendable(address.headers, headers, url))
-            refusal = await response.text(errors="replace") if response.status >= 400 else None
+            if response.status < 400:
+                require_identity(response.headers)
+                return response
+            refusal = await _error_body(response)
         except Exception as error:
             if failure := errors.failure_of(error, url):
                 raise failure from error
             raise
-        if refusal is not None:
-            raise errors.answered(response.status, response.headers, refusal, url)
-        return response
+        raise errors.answered(response.status, response.headers, refusal, url)
 
     async def _opened(self) -> "tuple[aiohttp.ClientSession, ProviderAddress]":
         async with self._opening:
@@ -118,6 +125,7 @@ class ProviderConnection:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
             timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=self._idle_seconds),
             proxy=proxy_for(base_url),
         )
@@ -141,6 +149,18 @@ def proxy_for(url: str) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
+async def _error_body(response: "aiohttp.ClientResponse") -> str:
+    """As much of it as is kept; nothing of one that is compressed."""
+    body = b""
+    with suppress(AnswerPassedLimit):
+        require_identity(response.headers)
+        while len(body) < MAX_ERROR_BYTES and (chunk := await response.content.read(MAX_ERROR_BYTES - len(body))):
+            body += chunk
+    if not response.content.at_eof():
+        response.close()
+    return body.decode(errors="replace")
+
+
 def _sendable(given: Mapping[str, str], own: Mapping[str, str], url: str) -> "CIMultiDict[str]":
     from multidict import CIMultiDict
 
@@ -157,6 +177,7 @@ class ProviderStream:
 
     def __init__(self, response: "aiohttp.ClientResponse") -> None:
         self._response = response
+        self._bytes = EventBytes()
         self._decoder = SseDecoder()
         self._start: tuple[StreamStart, ...] = (StreamStart(),)
         self._any = False
@@ -166,6 +187,7 @@ class ProviderStream:
         """The data of those that have come since. Raises a ProviderFailure."""
         try:
             chunk = await self._response.content.readany()
+            self._bytes.add(chunk)
         except Exception as error:
             if failure := errors.failure_of(error, self._url):
                 raise failure from error
@@ -207,6 +229,10 @@ class ProviderStream:
         self._response.close()
 
     def _parse(self, data: bytes) -> Payload:
+        try:
+            require_few_values(data)
+        except AnswerPassedLimit as passed:
+            raise errors.passed_limit(passed, self._url) from passed
         payload = _object(data)
         if payload is None:
             raise errors.unreadable_event(data, self._url)

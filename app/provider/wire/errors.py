@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from app.provider.base import ApiFailure, ContextOverflow, MissingKey
+from app.provider.base import AnswerTooLarge, ApiFailure, ContextOverflow, MissingKey
 from app.provider.wire.overflow import is_context_overflow
 from app.provider.wire.sse import parse_json
+from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit
 
 if TYPE_CHECKING:
     import aiohttp
@@ -47,9 +48,15 @@ def failure_of(error: BaseException, url: str) -> ApiFailure | None:
     """Translates an exception of aiohttp; None if it is not a failure of the provider."""
     import aiohttp
 
+    if isinstance(error, AnswerPassedLimit):
+        return passed_limit(error, url)
     if any(map(_is_reset, _causes(error))):
         return _reset(error, url)
     return _transport(error, url) if isinstance(error, aiohttp.ClientError) else None
+
+
+def passed_limit(error: AnswerPassedLimit, url: str) -> AnswerTooLarge:
+    return AnswerTooLarge(f"{urlsplit(url).netloc} sent too much. {error}", metadata={"url": url})
 
 
 def answered(status: int, headers: Mapping[str, str], body: str, url: str) -> ApiFailure:
@@ -84,7 +91,7 @@ def no_stream(status: int, headers: Mapping[str, str], body: str, url: str) -> A
     message = _error_message(_parsed(body))
     host = urlsplit(url).netloc
     failure = answered(status, headers, body, url)
-    failure.message = message or _limited(f"{host} did not answer with an event stream: {body.strip()}")
+    failure.message = _limited(message or f"{host} did not answer with an event stream: {body.strip()}")
     return failure
 
 
@@ -95,13 +102,13 @@ def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
     status = _status_of(facts)
     kinds = " ".join(str(facts.get(key) or "") for key in ("type", "code", "status")).lower()
     transient = any(word in kinds for word in _TRANSIENT_WORDS)
-    body = orjson.dumps(payload).decode()
-    message = _error_message(payload) or _limited(body)
+    body = orjson.dumps(payload)[:MAX_ERROR_BYTES].decode(errors="replace")
+    message = _limited(_error_message(payload) or body)
     return refused(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
 
 
 def unreadable_event(data: bytes, url: str) -> ApiFailure:
-    text = data.decode(errors="replace")
+    text = data[:MAX_ERROR_BYTES].decode(errors="replace")
     return ApiFailure(_limited(f"An event of the stream is not a JSON object: {text}"), body=text, metadata={"url": url})
 
 
@@ -110,7 +117,7 @@ def _message(status: int, body: str) -> str:
     parsed = _parsed(body)
     error = parsed.get("error") if isinstance(parsed, dict) else None
     if isinstance(error, dict) and (message := _text(error.get("message"))):
-        return message
+        return _limited(message)
     phrase = _phrase(status)
     detail = _error_message(parsed) or _limited(body.strip())
     return f"{phrase}: {detail}" if detail else phrase

@@ -14,22 +14,22 @@ class SseDecoder:
 
     def __init__(self) -> None:
         self.stray = b""
-        self._rest: list[bytes] = []
-        """The pieces of an incomplete line."""
+        self._rest = bytearray()
+        """An incomplete line."""
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of every event that this chunk completes."""
-        self._rest.append(chunk)
+        self._rest += chunk
         if b"\n" not in chunk:
             return []
-        lines = b"".join(self._rest).split(b"\n")
-        self._rest = [lines.pop()]
+        *lines, rest = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(rest)
         return [data for line in lines if (data := self._line(line.removesuffix(b"\r")))]
 
     def close(self) -> bytes | None:
         """The data of a last event without an empty line after it."""
-        self._line(b"".join(self._rest).removesuffix(b"\r"))
+        self._line(bytes(self._rest).removesuffix(b"\r"))
         return self._dispatch()
 
     def _line(self, line: bytes) -> bytes | None:

@@ -2,16 +2,37 @@
 
 from typing import Any
 
-from app.provider.base import InvalidToolCall, Metadata, ToolCall, ToolInputStart
+from app.provider.base import AnswerTooLarge, InvalidToolCall, Metadata, ToolCall, ToolInputStart
 from app.provider.wire.sse import parse_json
 from app.util import ids
+from app.util.bounded_answer import AnswerPassedLimit, require_few_values
 from app.util.dataclass import dataclass
+
+MAX_GATHERED_BYTES = 8 * 1024 * 1024
+_OVERHEAD = 10
+"""Bytes that a piece takes besides its text, at the least."""
+
+
+class GatheredText:
+    """Counts what is held of an answer until it is whole: arguments, names and ids of calls, signatures."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, text: str) -> None:
+        """Raises AnswerTooLarge."""
+        self._bytes += len(text) + _OVERHEAD
+        if self._bytes > MAX_GATHERED_BYTES:
+            raise AnswerTooLarge(f"The answer's arguments and signatures have more than {MAX_GATHERED_BYTES} bytes")
 
 
 def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:
     """Empty text means an empty object."""
     try:
+        require_few_values(raw.encode(errors="replace"))
         value: Any = parse_json(raw) if raw.strip() else {}
+    except AnswerPassedLimit as passed:
+        return InvalidToolCall(call_id, tool, raw, str(passed))
     except ValueError as error:
         return InvalidToolCall(call_id, tool, raw, f"The arguments are not valid JSON: {error}")
     if not isinstance(value, dict):
@@ -30,7 +51,8 @@ class _ToolInput:
 class ToolInputs:
     """Calls by the key of the wire format (an index)."""
 
-    def __init__(self) -> None:
+    def __init__(self, gathered: GatheredText) -> None:
+        self._gathered = gathered
         self._open: dict[int, _ToolInput] = {}
         self._ids: set[str] = set()
 
@@ -53,6 +75,7 @@ class ToolInputs:
     def start(self, key: int, given_id: str | None, tool: str) -> list[ToolInputStart]:
         """Emits the event once the name is known: some servers send it after the id, some send no id at all, or later."""
         if key not in self._open:
+            self._gathered.add(given_id or "")
             self._open[key] = _ToolInput(None, self._unused(given_id or ids.call_id()), "", [])
         call = self._open[key]
         call.given_id = call.given_id or given_id or None
@@ -68,6 +91,7 @@ class ToolInputs:
         return unused
 
     def append(self, key: int, fragment: str) -> None:
+        self._gathered.add(fragment)
         self._open[key].raw.append(fragment)
 
     def finish(self, key: int) -> ToolCall | InvalidToolCall:

@@ -74,6 +74,8 @@ async def _read(response: "httpx.Response", url: str, max_bytes: int) -> WebPage
     announced = response.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > max_bytes:
         raise too_large
+    if "," in response.headers.get("content-encoding", ""):
+        raise FetchFailed(f"The answer of {url} is compressed more than once")  # a kilobyte could unpack to gigabytes at once
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk

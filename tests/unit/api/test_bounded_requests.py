@@ -10,7 +10,7 @@ import pytest
 from over_sockets import listening
 from running_app import RunningApp, running_app
 
-from app.api import bounded_requests, security
+from app.api import bounded_requests, incoming_body
 from app.bus.base import Event
 
 GET = b"GET /global/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -75,7 +75,7 @@ async def test_a_long_body_is_no_long_head(app: RunningApp) -> None:
 
 
 async def test_a_body_that_stops_coming_is_given_up(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(incoming_body, "BODY_SECONDS", 0.2)
     head = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
     async with listening(app) as port:
         assert (await answer_to(port, head + b'{"title": '))[0] == 408
@@ -106,6 +106,29 @@ async def test_far_beyond_the_limit_they_are_closed(app: RunningApp, monkeypatch
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         assert await is_closed(held[4][0])
         for _, writer in held:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HT",
+        GET,
+        b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{",
+        b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+async def test_slow_connections_make_room_for_others(app: RunningApp, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    monkeypatch.setattr(bounded_requests, "PATIENT_SECONDS", 0.1)
+    async with listening(app) as port:
+        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for _, writer in slow:
+            writer.write(begun)
+        await asyncio.sleep(0.2)
+        assert (await answer_to(port, GET + b"\r\n"))[0] == 200
+        assert await is_closed(slow[0][0])
+        for _, writer in slow:
             writer.close()
 
 

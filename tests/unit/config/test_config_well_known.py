@@ -1,3 +1,4 @@
+import gzip
 from typing import Any
 
 import httpx
@@ -52,6 +53,9 @@ async def test_no_config_and_no_urls() -> None:
         (httpx.Response(200, json={"config": {"nope": 1}}), "nope"),
         (httpx.Response(200, json=[1]), "object"),
         (httpx.Response(200, json={"config": {"theme": "{file:secret.txt}"}}), "absolute"),
+        (httpx.Response(200, content=b" " * 1_000_001), "more than 1000000 bytes"),
+        (httpx.Response(200, headers={"content-encoding": "gzip"}, content=gzip.compress(b" " * 10_000_000)), "compressed"),
+        (httpx.Response(200, content=b"[" + b"0," * 200_000 + b"0]"), "not JSON"),
     ],
 )
 async def test_what_goes_wrong_is_said_with_the_address(response: httpx.Response | Exception, reason: str) -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from flood import bomb, flooding, repeated
 from web_page import web_page
 
 from app.context import instruction_pages
@@ -146,3 +147,11 @@ async def test_closing_ends_what_hangs() -> None:
         await text(pages, page.url)
         async with asyncio.timeout(5):
             await pages.close()
+
+
+async def test_a_compressed_page_is_not_unpacked(made: Make) -> None:
+    with flooding() as flood:
+        flood.sends(lambda: iter([bomb(50_000_000)]), content_encoding="gzip", content_type="text/plain")
+        assert await text(made(PageTimes()), flood.url) == ""
+        flood.sends(lambda: repeated(b"x", 20_000_000), content_type="text/plain")
+        assert await text(made(PageTimes()), flood.url) == "x" * MAX_BYTES

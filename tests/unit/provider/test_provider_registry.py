@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from fake_provider import events_of
 
-from app.provider.base import FileBlock, ModelRequest, TextBlock, UserTurn
+from app.provider.base import FileBlock, ModelRequest, TextBlock, TextDelta, UserTurn
 from app.provider.models import known_providers as npm
 from app.provider.models.catalogue import scripted_info
 from app.provider.registry import Prepared, Providers, adapter_of, endpoint_of
@@ -73,8 +74,10 @@ async def test_the_scripted_provider_is_the_one_given():
     scripted = ScriptedProvider([[{"text": "hi"}]])
     rules = scripted_info()
     providers = Providers({"scripted": rules}, scripted=lambda: scripted)
-    assert providers.provider_for(rules.models["rules"]) is scripted
-    assert providers.provider_for(rules.models["title"]) is scripted
+    events = await events_of(providers.provider_for(rules.models["rules"]))
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "hi"
+    assert len(scripted.requests) == 1
+    assert providers.provider_for(rules.models["title"]) is providers.provider_for(rules.models["rules"])
 
 
 async def test_requests_are_prepared_for_the_model():

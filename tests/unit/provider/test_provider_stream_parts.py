@@ -15,7 +15,7 @@ from app.provider.base import (
 from app.provider.openai_chat.think_tags import ThinkTags
 from app.provider.wire.blocks import TurningBlocks
 from app.provider.wire.sse import SseDecoder, parse_json
-from app.provider.wire.tool_inputs import ToolInputs, read_call
+from app.provider.wire.tool_inputs import GatheredText, ToolInputs, read_call
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -107,7 +107,7 @@ def test_arguments() -> None:
 
 
 def test_calls_that_a_server_gives_the_same_id_are_distinguished() -> None:
-    inputs = ToolInputs()
+    inputs = ToolInputs(GatheredText())
     inputs.start(0, "call_0", "read")
     inputs.start(1, "call_0", "read")
     inputs.start(1, "call_0", "")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from flood import flooding, repeated
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 
 from app.storage.engine import Database
@@ -107,3 +108,14 @@ async def test_a_provider_that_is_down_lets_nobody_in_who_needs_its_keys(users: 
         token = issuer.token("anna")
         assert await known.principal(token)
     assert await known.principal(token) and await unknown.principal(token) is None
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_a_provider_that_sends_too_much_is_not_read_to_the_end(
+    issuer: IdentityProvider, users: Users, caplog: pytest.LogCaptureFixture, encoding: str
+) -> None:
+    with flooding() as flood:
+        flood.sends(lambda: repeated(b" ", 5_000_000), content_encoding=encoding)
+        settings = OidcSettings(flood.url, "opensession")
+        assert await OidcLogins(settings, users, ProviderKeys(flood.url, 0.0)).principal(issuer.token("ada")) is None
+    assert "more than" in caplog.text or "compressed" in caplog.text

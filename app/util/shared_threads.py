@@ -1,0 +1,122 @@
+"""Threads that users and directories have a share of: work that hangs in the files of one leaves the others theirs."""
+
+import threading
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+from app.util.dataclass import dataclass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LAST_WORK_SECONDS = 2.0
+"""How long the end of a server waits for work that is under way. What hangs is left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """For whom, and in whose files; empty where nobody or nothing in particular."""
+
+    user: str = ""
+    directory: str = ""
+
+    def shares(self, per_user: int, per_directory: int) -> dict[tuple[str, str], int]:
+        """What a thread counts against, with the most of each."""
+        shares = {("user", self.user): per_user, ("directory", self.directory): per_directory}
+        return {share: most for share, most in shares.items() if share[1]}
+
+
+NOBODY = Owner()
+WORKING_FOR: ContextVar[Owner] = ContextVar("WORKING_FOR", default=NOBODY)
+"""Tasks inherit it, so that a turn works for whoever sent its prompt."""
+
+
+def work_in(directory: str) -> None:
+    """From here on this task works in its files."""
+    owner = WORKING_FOR.get()
+    if owner.directory != directory:
+        WORKING_FOR.set(Owner(owner.user, directory))
+
+
+class SharedThreads(ThreadPoolExecutor):
+    """Work beyond its owner's share waits for their earlier work. Other loops may go on with it after `shutdown`. Its threads
+    keep no process alive: those of the library are joined at its end, for ever if one hangs. Loops take no other class."""
+
+    def __init__(self, most: int, per_user: int, per_directory: int, name: str) -> None:
+        super().__init__(most, name)
+        self._most = most
+        self._shares = per_user, per_directory
+        self._name = name
+        self._guard = threading.Condition()
+        self._ready: SimpleQueue[tuple[Owner, Callable[[], None]]] = SimpleQueue()
+        self._queues: defaultdict[Owner, deque[Callable[[], None]]] = defaultdict(deque)
+        self._used: Counter[tuple[str, str]] = Counter()
+        self._begun = self._started = 0
+        """Work that is ready or under way, and threads."""
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        future: Future[R] = Future()
+        with self._guard:
+            self._queues[WORKING_FOR.get()].append(partial(_run, future, partial(fn, *args, **kwargs)))
+            self._begin_all()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._guard:
+            if cancel_futures:
+                self._queues.clear()
+            if wait:
+                self._guard.wait_for(lambda: self._begun == 0, LAST_WORK_SECONDS)
+
+    def _begin_all(self) -> None:
+        """All that waits and has a share left."""
+        for owner in [*self._queues]:
+            while self._queues[owner] and self._has_share(owner):
+                self._begin(owner, self._queues[owner].popleft())
+            if not self._queues[owner]:
+                del self._queues[owner]
+
+    def _has_share(self, owner: Owner) -> bool:
+        shares = owner.shares(*self._shares)
+        return self._begun < self._most and all(self._used[share] < most for share, most in shares.items())
+
+    def _begin(self, owner: Owner, call: Callable[[], None]) -> None:
+        self._begun += 1
+        self._used.update(owner.shares(*self._shares).keys())
+        self._ready.put((owner, call))
+        if self._begun > self._started:
+            self._started += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self._work_once(*self._ready.get())
+
+    def _work_once(self, owner: Owner, call: Callable[[], None]) -> None:
+        call()
+        with self._guard:
+            self._begun -= 1
+            self._used.subtract(owner.shares(*self._shares).keys())
+            self._used += Counter()  # without what is 0
+            self._begin_all()
+            self._guard.notify_all()
+
+
+def _run(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to who waits
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+THREADS = SharedThreads(256, per_user=16, per_directory=6, name="shared")
+"""For `asyncio.to_thread`, in a server. Some of what hangs there, in a pipe that a project has for a file, never ends."""

@@ -1,0 +1,156 @@
+"""Providers and MCP servers that send as much as they can: the server's memory has a bound, the turn ends with an error."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from flood import Chunks, Flood, bomb, flooding, repeated, sse
+from long_form import LONG
+from real_server import MIB, RealServer, real_server
+from running_app import running_app
+from turns import assert_finished, configured
+from wire_floods import FORMATS, GATHERED, UNENDED, chat
+
+JSON = "application/json"
+Figure = Callable[[str], None]
+
+FLOOD = (400 if LONG else 150) * MIB
+MOST = 150 * MIB
+CASES = [
+    *((wire, kind) for wire, kind in GATHERED if LONG or kind in ("text", "arguments", "whole inputs")),
+    *(("chat", kind) for kind in UNENDED if LONG or kind == "an event without an end"),
+    ("chat", "a large error"),
+    ("messages", "gzip"),
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RealServer]:
+    with real_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def flood() -> Iterator[Flood]:
+    with flooding() as flood:
+        yield flood
+
+
+def peak(server: RealServer) -> int:
+    """The most memory that the process has ever had, in bytes."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def config(flood: Flood, wire: str) -> dict[str, Any]:
+    provider = {
+        "npm": FORMATS[wire][0],
+        "options": {"baseURL": flood.url, "apiKey": "k"},
+        "models": {"main": {"tool_call": True}},
+    }
+    return {"model": "fake/main", "small_model": "fake/main", "permission": "allow", "provider": {"fake": provider}}
+
+
+def send(flood: Flood, wire: str, kind: str) -> None:
+    match kind:
+        case "a large error":
+            flood.sends(lambda: repeated(b"x", FLOOD), status=400)
+        case "gzip":
+            flood.sends(lambda: iter([bomb(FLOOD)]), content_encoding="gzip")
+        case _ if kind in UNENDED:
+            flood.sends(lambda: UNENDED[kind](FLOOD))
+        case _:
+            flood.sends(lambda: FORMATS[wire][1](kind, FLOOD))
+
+
+def answer_of(server: RealServer) -> dict[str, Any]:
+    with httpx.Client(base_url=server.url, timeout=120) as http:
+        session = http.post("/session", json={}).json()["id"]
+        answer: dict[str, Any] = http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
+        assert http.get("/session/status").json() == {}
+        assert http.get(f"/session/{session}/message").json()[-1]["info"]["error"] == answer["info"]["error"]
+    return answer
+
+
+@pytest.mark.parametrize(("wire", "kind"), CASES)
+def test_a_provider_that_sends_too_much(server: RealServer, flood: Flood, figure: Figure, wire: str, kind: str) -> None:
+    (server.workspace / "opencode.json").write_text(json.dumps(config(flood, wire)))
+    send(flood, wire, kind)
+    before = peak(server)
+    error = answer_of(server)["info"]["error"]
+    took = peak(server) - before
+    assert error["name"] == "APIError" and len(json.dumps(error)) < 200_000
+    assert took < MOST, f"{took / MIB:.0f} MiB"
+    assert not server.tracebacks()
+    figure(f"{wire}, {kind}: {took / MIB:.0f} MiB of {FLOOD / MIB:.0f}")
+
+
+@pytest.mark.parametrize("limit", [{}, {"limit": {"context": 1_000_000, "output": 8_000}}])
+def test_answers_that_grow_a_conversation_without_end(
+    server: RealServer, flood: Flood, figure: Figure, limit: dict[str, Any]
+) -> None:
+    """Each step calls a tool with megabytes of arguments, and the provider counts a hundred tokens."""
+
+    def answer() -> Chunks:
+        arguments = json.dumps({"n": flood.asked, "x": "x" * 3 * MIB})
+        yield chat(
+            {"tool_calls": [{"index": 0, "id": f"c{flood.asked}", "function": {"name": "todoread", "arguments": arguments}}]}
+        )
+        yield chat({}, "tool_calls")
+        yield sse({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
+
+    flood.sends(answer)
+    made = config(flood, "chat")
+    made["provider"]["fake"]["models"]["main"] |= limit
+    (server.workspace / "opencode.json").write_text(json.dumps(made))
+    before = peak(server)
+    assert answer_of(server)["info"]["error"]
+    took = peak(server) - before
+    assert took < MOST + 50 * MIB and flood.asked < 40
+    figure(f"a conversation that grows by 3 MiB a step: {took / MIB:.0f} MiB, {flood.asked} requests")
+
+
+MCP = ["a long answer", "blanks", "gzip", "a line of a program"]
+
+
+@pytest.mark.parametrize("kind", MCP)
+def test_an_mcp_server_that_sends_too_much(server: RealServer, flood: Flood, figure: Figure, kind: str) -> None:
+    """Already when it is connected to."""
+    entry: dict[str, Any] = {"type": "remote", "url": f"{flood.url}/mcp", "oauth": False}
+    match kind:
+        case "a long answer":
+            flood.sends(lambda: chain([b'{"jsonrpc": "2.0", "id": 1, "result": "'], repeated(b"x", FLOOD)), content_type=JSON)
+        case "blanks":
+            flood.sends(lambda: repeated(b" ", FLOOD), content_type=JSON)
+        case "gzip":
+            flood.sends(lambda: iter([bomb(FLOOD)]), content_type=JSON, content_encoding="gzip")
+        case _:
+            entry = {"type": "local", "command": ["head", "-c", str(FLOOD), "/dev/zero"]}
+    (server.workspace / "opencode.json").write_text(json.dumps({"mcp": {"one": entry}}))
+    before = peak(server)
+    status = httpx.get(f"{server.url}/mcp", timeout=120).json()["one"]
+    took = peak(server) - before
+    assert status["status"] == "failed", status
+    assert took < MOST, f"{took / MIB:.0f} MiB"
+    figure(f"MCP, {kind}: {took / MIB:.0f} MiB of {FLOOD / MIB:.0f}")
+
+
+@pytest.mark.parametrize("kind", ["text", "reasoning", "arguments", "a line without an end"])
+async def test_a_flood_behind_a_call_that_has_begun_ends_the_turn_too(tmp_path: Path, flood: Flood, kind: str) -> None:
+    call = {"type": "function_call", "id": "i", "call_id": "c0", "name": "todoread", "arguments": "{}"}
+
+    def answer() -> Chunks:
+        yield sse({"type": "response.output_item.done", "item": call})
+        yield from UNENDED[kind](20 * MIB) if kind in UNENDED else FORMATS["responses"][1](kind, 20 * MIB)
+
+    flood.sends(answer)
+    workspace = configured(tmp_path, config(flood, "responses"))
+    async with running_app(tmp_path, workspace=workspace, max_part_bytes=100_000) as app:
+        session = (await app.create_session(title="Named"))["id"]
+        error = (await app.prompt(session, "Hi"))["info"]["error"]
+        assert "more than" in error["data"]["message"] and flood.asked == 1
+        assert_finished(await app.messages(session))

@@ -1,0 +1,113 @@
+"""Threads that are shared out: what hangs takes no more than its owner's share, and keeps no process alive."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.util.shared_threads import WORKING_FOR, Owner, SharedThreads, work_in
+
+SOON = 10.0
+
+
+@pytest.fixture
+def hanging() -> Iterator[threading.Event]:
+    """What hangs waits for it."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def submit(threads: SharedThreads, owner: Owner, *args: Any) -> Any:
+    token = WORKING_FOR.set(owner)
+    try:
+        return threads.submit(*args)
+    finally:
+        WORKING_FOR.reset(token)
+
+
+def test_results_and_errors_come_back() -> None:
+    threads = SharedThreads(4, 2, 2, "test")
+    assert [threads.submit(pow, 2, n).result(SOON) for n in range(20)] == [2**n for n in range(20)]
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(lambda: 1 / 0).result(SOON)
+
+
+@pytest.mark.parametrize(
+    ("hangs", "works"),
+    [
+        ([Owner("anna", f"/a{n}") for n in range(20)], Owner("bert", "/b")),
+        ([Owner("anna", "/a")] * 20, Owner("anna", "/b")),
+        ([Owner("", "/a")] * 20, Owner("", "/b")),
+        ([Owner("", "/a")] * 20 + [Owner("", "/b")] * 20, Owner()),
+    ],
+    ids=["a user", "a directory of theirs", "a directory without users", "directories, and the server's own work"],
+)
+def test_others_have_threads_though_all_of_one_owner_s_hang(hanging: threading.Event, hangs: list[Owner], works: Owner) -> None:
+    threads = SharedThreads(16, 6, 3, "test")
+    stuck = [submit(threads, owner, hanging.wait) for owner in hangs]
+    assert submit(threads, works, lambda: "done").result(SOON) == "done"
+    hanging.set()
+    assert all(each.result(SOON) for each in stuck), "what waited for its share is done too"
+
+
+def test_no_more_threads_are_used_than_there_may_be(hanging: threading.Event) -> None:
+    threads = SharedThreads(5, 3, 3, "test")
+    running = threading.Semaphore(0)
+
+    def hang() -> bool:
+        running.release()
+        return hanging.wait()
+
+    work = [submit(threads, Owner(f"u{n}"), hang) for n in range(9)]
+    assert all(running.acquire(timeout=SOON) for _ in range(5))
+    assert not running.acquire(timeout=0.1)
+    hanging.set()
+    assert all(each.result(SOON) for each in work)
+
+
+def test_what_is_cancelled_before_it_begins_is_left_out(hanging: threading.Event) -> None:
+    threads, done = SharedThreads(1, 1, 1, "test"), []
+    first = threads.submit(hanging.wait)
+    second = threads.submit(done.append, 1)
+    assert second.cancel()
+    hanging.set()
+    assert first.result(SOON) and threads.submit(list, done).result(SOON) == []
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_loop_takes_them_and_a_process_ends_though_one_hangs(loop: str) -> None:
+    program = f"""
+import asyncio, threading, {loop}
+from app.util.shared_threads import SharedThreads, work_in
+async def main():
+    asyncio.get_running_loop().set_default_executor(SharedThreads(4, 2, 2, "test"))
+    work_in("/a")
+    stuck = [asyncio.create_task(asyncio.to_thread(threading.Event().wait)) for _ in range(4)]
+    await asyncio.sleep(0)
+    work_in("/b")
+    print(await asyncio.to_thread(lambda: "worked"))
+{loop}.run(main())
+"""
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "worked\n"), done.stderr
+    assert time.monotonic() - began < 30
+
+
+async def test_a_task_s_work_is_its_owner_s_and_so_is_that_of_tasks_it_starts() -> None:
+    async def seen() -> Owner:
+        return WORKING_FOR.get()
+
+    async def request() -> Owner:
+        WORKING_FOR.set(Owner("anna"))
+        work_in("/a")
+        return await asyncio.create_task(seen())
+
+    assert await asyncio.create_task(request()) == Owner("anna", "/a")
+    assert WORKING_FOR.get() == Owner()
