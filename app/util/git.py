@@ -155,11 +155,7 @@ class _GitProcess:
             message = messages.read().decode("utf-8", "replace").strip()
         if len(out) > max_bytes:
             return GitResult(TOO_MUCH_OUTPUT, out[:max_bytes], message)
-        return (
-            self._timed_out(timeout)
-            if deadline.finished.is_set() and self._killed
-            else GitResult(process.returncode, out, message)
-        )
+        return self._timed_out(timeout) if self._killed else GitResult(process.returncode, out, message)
 
     def _timed_out(self, timeout: float) -> GitResult:
         return GitResult(TIMED_OUT, b"", f"{' '.join(self._command)} took longer than {timeout:g} s")
