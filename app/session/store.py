@@ -27,8 +27,9 @@ from app.session.prompted_session import PromptedSession
 from app.session.sequencer import Sequencer
 from app.storage import queries
 from app.storage.bodies import is_valid_body
-from app.storage.engine import Connection, Database, OutcomeUnknown, StorageError
+from app.storage.engine import Connection, Database, StorageError
 from app.storage.queries import SessionFilter, SessionRange
+from app.storage.reconnecting import may_be_committed
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
 from app.util import clock, ids
@@ -181,9 +182,9 @@ class Store:
         for delay in RETRY_DELAYS:
             try:
                 return await self.commit(change)
-            except OutcomeUnknown:
-                raise
             except StorageError as error:
+                if may_be_committed(error):
+                    raise
                 log.warning("a change of session %s is tried again in %g s: %s", change.session_id, delay, error)
             await asyncio.sleep(delay)
         return await self.commit(change)

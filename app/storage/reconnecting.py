@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 T = TypeVar("T")
 
@@ -24,6 +24,11 @@ class OutcomeUnknown(SQLAlchemyError):
 
     def __init__(self) -> None:
         super().__init__("the connection to the database broke during a commit, and whether it is stored could not be found out")
+
+
+def may_be_committed(error: Exception) -> bool:
+    """Of an error of a transaction: whether that must not be run again."""
+    return isinstance(error, OutcomeUnknown) or (isinstance(error, DBAPIError) and error.connection_invalidated)
 
 
 class Reconnecting:
