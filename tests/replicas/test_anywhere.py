@@ -158,6 +158,38 @@ async def test_a_prompt_sent_again_to_another_replica_waits_for_its_answer(
     await idle_everywhere(clients)
 
 
+async def test_a_queued_prompt_sent_again_to_other_replicas_is_answered_on_each(
+    replicas: Replicas, clients: list[Client]
+) -> None:
+    async with tool_running(replicas, clients[0], "queue-again") as (session, answering):
+        prompt = play([bash("echo queued-once >> log.txt")], [say("After it.")])
+        sent = [
+            asyncio.create_task(client.prompt(session, prompt, whenBusy="queue", messageID="msg_queued")) for client in clients
+        ]
+        await clients[0].condition(f"/session/{session}/queue", bool)
+        await asyncio.wait(sent, timeout=1)
+        assert not any(task.done() for task in sent)
+        let_go(replicas, "queue-again")
+        await answering
+        first, *others = await asyncio.gather(*sent)
+    assert texts(first) == ["After it."] and others == [first] * 2
+    assert ran(replicas, "queued-once") == 1
+
+
+async def test_a_removed_prompt_of_the_queue_is_answered_nowhere(replicas: Replicas, clients: list[Client]) -> None:
+    async with tool_running(replicas, clients[0], "removed-again") as (session, answering):
+        body = {"whenBusy": "queue", "messageID": "msg_removed", "parts": [{"type": "text", "text": "Never"}]}
+        path = f"/session/{session}/message"
+        sent = [asyncio.create_task(client.http.post(path, json=body)) for client in clients]
+        (queued,) = await clients[0].condition(f"/session/{session}/queue", bool)
+        await asyncio.wait(sent, timeout=1)
+        assert await request(clients[1], "DELETE", f"/session/{session}/queue/{queued['id']}") == 200
+        let_go(replicas, "removed-again")
+        await answering
+        assert [answer.json()["name"] for answer in await asyncio.gather(*sent)] == ["NoAnswerError"] * 3
+    assert "Never" not in str(await messages(clients[2], session))
+
+
 async def test_a_prompt_sent_again_when_its_replica_was_killed_waits_for_who_goes_on(
     replicas: Replicas, clients: list[Client]
 ) -> None:
