@@ -46,7 +46,7 @@ class Reconnecting:
             try:
                 with self._engine.begin() as connection:
                     result = work(connection)
-                    committing.append(connection.info.get(TRANSACTION))
+                    committing.append(connection.info.pop(TRANSACTION, None))
                 return result
             except SQLAlchemyError as error:
                 if not _is_disconnected(error):
