@@ -27,17 +27,18 @@ ReportOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would b
 
 
 def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = None, dry_run: ReportOnly = False) -> None:
-    """Import the sessions of OpenCode, of any version. Nothing is written to its directory, and it may be running, as this server
-    may. Run it again to import what is new. 1 when something could not be read."""
+    """Import the sessions of OpenCode, of any version before 2. Nothing is written to its directory, and it may be running, as
+    this server may. Run it again to import what is new. 1 when something could not be read."""
     from app.schema.errors import ServiceError
     from app.transfer.opencode.data_directory import NoOpenCodeData, default_directory, readers_of
+    from app.transfer.opencode.database import NewerOpenCode
 
     source = (directory or default_directory()).expanduser().absolute()
     only = project.expanduser().absolute() if project else None
     try:
         with database_must_do(), readers_of(source) as readers, _target(dry_run) as database:
             report = asyncio.run(_import(database, readers, source, only, dry_run))
-    except (NoOpenCodeData, ServiceError) as error:
+    except (NoOpenCodeData, NewerOpenCode, ServiceError) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{source} cannot be read: {error}")

@@ -29,7 +29,7 @@ class RedisLink:
         self._channel = channel
         self._receive = receive
         self._origin = secrets.token_hex(8)
-        self._items: list[list[Any]] = []
+        self._items: list[orjson.Fragment] = []
         self._any = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.is_connected = False
@@ -46,10 +46,15 @@ class RedisLink:
             await asyncio.wait(self._tasks)
 
     def send(self, item: list[Any]) -> None:
-        """Returns at once."""
-        if self.is_connected and len(self._items) < MOST_WAITING:
-            self._items.append(item)
-            self._any.set()
+        """Returns at once. What cannot be written as JSON, as a directory whose name is no UTF-8, is left to the journal."""
+        if not self.is_connected or len(self._items) >= MOST_WAITING:
+            return
+        try:
+            self._items.append(orjson.Fragment(orjson.dumps(item)))
+        except orjson.JSONEncodeError as error:
+            log.error("an announcement cannot be written for other servers (%s): they read it from the journal", error)
+            return
+        self._any.set()
 
     async def _send_loop(self) -> None:
         client = self._client()

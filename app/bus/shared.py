@@ -28,7 +28,11 @@ WHOLE_PART_SECONDS = 2.0
 
 _EVENT, _HINT, _GROWTH = range(3)
 _SESSION = re.compile(rb'"sessionID":"([^"\\]*)"')
-_PART = re.compile(rb'\{"type":"message\.part\.updated","properties":\{"part":\{"id":"([^"\\]*)"')
+_END = re.compile(
+    rb'\{"type":"(?:message\.part\.updated","properties":\{"part":\{"id"|message\.part\.removed",.*"partID"'
+    rb'|message\.removed",.*"messageID"|session\.deleted",.*?"(?:id|sessionID)"):"([^"\\]*)"'
+)
+"""Of a part's last event, or of a removal: the id of what has ended."""
 
 
 class SharedBus:
@@ -48,7 +52,7 @@ class SharedBus:
         """What this server publishes itself, merged for the others."""
         self._remote = RemoteParts()
         self._ordered = OrderedEvents(self._deliver, read_after, self._local.disconnect_all)
-        self._unnumbered: deque[tuple[int, PartDelta | Event]] = deque()
+        self._unnumbered: deque[tuple[int, PartDelta | PartGrowth | Event]] = deque()
         """What has no sequence, and the sequence that comes before it."""
         self._sent_whole: dict[str, float] = {}
         self._link: RedisLink | None = None
@@ -94,24 +98,25 @@ class SharedBus:
         self._outgoing.publish_delta(delta)
         self._pass_on(delta)
 
-    def _pass_on(self, announced: PartDelta | Event) -> None:
+    def _pass_on(self, announced: PartDelta | PartGrowth | Event) -> None:
         """What has no sequence goes behind all events that this server knows to come before it."""
         if self._ordered.offered > self._ordered.cursor or self._unnumbered:
             self._unnumbered.append((self._ordered.offered, announced))
         else:
             self._publish_here(announced)
 
-    def _publish_here(self, announced: PartDelta | Event) -> None:
+    def _publish_here(self, passed: PartDelta | PartGrowth | Event) -> None:
+        announced = self._remote.apply(passed) if isinstance(passed, PartGrowth) else passed
         if isinstance(announced, Event):
             self._local.publish(announced)
-        else:
+        elif announced is not None:
             self._local.publish_delta(announced)
 
     def _deliver(self, event: Event) -> None:
         if event.session_id is None and (found := _SESSION.search(event.payload)):
             event = replace(event, session_id=found[1].decode())
-        if ended := _PART.match(event.payload):
-            self._remote.ended(ended[1].decode())
+        if (ended := _END.match(event.payload)) and event.seq is not None:
+            self._remote.ended(ended[1].decode(), event.seq)
         if event.session_id is not None:
             self.changed(event.session_id)
         self._local.publish(event)
@@ -153,6 +158,7 @@ class SharedBus:
             delta.generation,
             whole.decode() if whole else None,
             delta.owner,
+            frame.id.seq,
         )
 
     def _is_whole_due(self, part_id: str) -> bool:
@@ -179,8 +185,7 @@ class SharedBus:
 
     def _apply_growth(self, growth: PartGrowth) -> None:
         self.changed(growth.session_id)
-        if (announced := self._remote.apply(growth)) is not None:
-            self._pass_on(announced)
+        self._pass_on(growth)
 
     # Listening.
 

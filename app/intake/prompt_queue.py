@@ -40,9 +40,11 @@ LONGEST_RETRY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A prompt that this server has put into the queue; `started` is done when its turn begins, or it is known that none will."""
+    """A prompt in the queue whose answer is waited for here; `started` is done when its turn begins, on whatever server, or it is
+    known that none will. `row`: as it was sent here."""
 
     session_id: str
+    row: Mapping[str, Any]
     started: asyncio.Future[AcceptedPrompt] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def refuse(self, error: ServiceError) -> None:
@@ -89,7 +91,7 @@ class PromptQueue:
         if (same := _same(rows, row)) is None:
             if len(rows) >= self._most:
                 raise TooManyPrompts(session_id, self._most)
-            waiting = self._waiting[row["id"]] = Waiting(session_id)
+            waiting = self._waiting[row["id"]] = Waiting(session_id, row)
             change = self._store.change(session_id, row["directory"])
             change.enqueue_prompt(row)
             await self._store.commit(change)
@@ -97,7 +99,7 @@ class PromptQueue:
             if same is None or same.id == row["id"]:
                 return waiting
             del self._waiting[row["id"]]  # another server has queued the same message at the same time
-        return self._waiting.setdefault(same.id, Waiting(session_id))
+        return self._waiting.setdefault(same.id, Waiting(session_id, row))
 
     async def list(self, session_id: str) -> list[QueuedPrompt]:
         """In the order of their turns."""
@@ -195,7 +197,25 @@ class PromptQueue:
             await self._begin(row)
         for queued_id in [key for key, waiting in self._waiting.items() if waiting.session_id == session_id]:
             if session_id not in self._grown:
-                self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server"))
+                await self._follow(queued_id, self._waiting[queued_id].row)
+
+    async def _follow(self, queued_id: str, row: Mapping[str, Any]) -> None:
+        """It has left the queue, for a turn on another server or because it was removed. A message that the client has named is
+        found, as when it is sent again."""
+        left = NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server")
+        if row["message_id"] is None:
+            return self._refuse(queued_id, left)
+        try:
+            instance = await self._instances.get(row["directory"], (await self._store.session(row["session_id"])).owner or "")
+            sent_again = PreparedPrompt(PromptInput.model_validate_json(row["input"]), row["input_hash"], None)
+            accepted = await self._prompts.accept_prepared(instance, row["session_id"], sent_again)
+        except NotFound:
+            return self._refuse(queued_id, left)
+        except SessionBusy:
+            raise
+        except ServiceError as error:
+            return self._refuse(queued_id, error)
+        return self._begun(queued_id, accepted)
 
     async def _begin(self, row: Any) -> None:
         prepared = _prepared(row)
@@ -210,8 +230,12 @@ class PromptQueue:
         except ServiceError as error:
             await self._answer_with_error(row, prepared, error)
         else:
-            if (waiting := self._waiting.pop(row.id, None)) is not None:
-                waiting.started.set_result(accepted)
+            self._begun(row.id, accepted)
+
+    def _begun(self, queued_id: str, accepted: AcceptedPrompt) -> None:
+        waiting = self._waiting.pop(queued_id, None)
+        if waiting is not None and not waiting.started.done():
+            waiting.started.set_result(accepted)
 
     async def _answer_with_error(self, row: Any, prepared: PreparedPrompt, error: ServiceError) -> None:
         """Its directory cannot be used any more, or something of the kind: it is stored with that as its answer."""

@@ -161,7 +161,8 @@ class Prompts:
             raise
 
     async def _is_unanswered(self, session_id: str, stored: StoredPrompt) -> bool:
-        if not stored.known or self._runner.is_running(session_id):
+        """Whether a run is to be waited for: one that another server has may be writing the answer."""
+        if not stored.known or self._runner.is_running(session_id) or await self._leases.is_left_to_others(session_id):
             return True
         return await self._store.answer_json(session_id, stored.message.info.id) is None
 

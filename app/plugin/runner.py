@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from app.plugin import limits
 from app.plugin.api import Hook
 from app.util.dataclass import dataclass
+from app.util.json_bounds import DEEPEST
 from app.util.plain_json import plain_json
 
 log = logging.getLogger(__name__)
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 HOOK_SECONDS = 10.0
 """A hook holds up what it is called for no longer than that."""
 
+_AROUND = 10
+"""Levels of a hook's output above a value that anybody may nest, such as a tool's arguments in a conversation."""
 _FAILED = "plugin %s: its hook %s failed: %s"
 
 Json = dict[str, Any]
@@ -59,7 +62,7 @@ class HookRunner:
             offered = copy.deepcopy(output)
             try:
                 await self._call(hook, offered) if given is None else await self._call(hook, copy.deepcopy(given), offered)
-                offered = plain_json(offered)
+                offered = plain_json(offered, DEEPEST + _AROUND)
                 adopted = read(offered)
             except Exception as error:
                 log.exception(_FAILED, plugin, name, error_text(error))

@@ -176,7 +176,7 @@ class Recovery:
         resumed = await self._resume(going_on)
         self._drop_requests({request.session_id for request in waiting} - resumed)
         if sessions:  # behind the starts, so that what goes on is busy all the time
-            await self._leases.mark_recovered(sessions)
+            await self._leases.mark_recovered(sessions, resumed)
             for session_id in sessions:
                 self._taken_over.pop(session_id, None)
         if orphans:

@@ -325,14 +325,16 @@ class Runner:
     async def _answer(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         await self._acquire_lease(session_id, run)
         await self._turn_end_retries.store_end(session_id)
-        unanswered: str | None = (
-            await self._store.look_up(queries.unanswered_prompt, session_id) if run.waited_for_lease else None
-        )
-        if run.waited_for_lease and unanswered is None:
+        if run.waited_for_lease and not await self._has_open_prompt(session_id):
             run.discarded = True  # the other server has answered
             return
         async with await self._slot(session_id, run):
             await self._turns(session_id, run, run_turn)
+
+    async def _has_open_prompt(self, session_id: str) -> bool:
+        """Its turn closes it at the end: it may have an answer that was interrupted."""
+        found = await self._store.look_up(queries.session_and_waiting_prompts, session_id)
+        return found is not None and found.waiting > 0
 
     async def _acquire_lease(self, session_id: str, run: Run) -> None:
         if run.lease is not None and self._leases.held(session_id) is run.lease:

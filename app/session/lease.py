@@ -157,6 +157,13 @@ class Leases:
             return False
         return not self._is_older(held, DEAD_AFTER_MS)
 
+    async def is_left_to_others(self, session_id: str) -> bool:
+        """Whether another server runs it, or is dead and its run has not been gone on with here."""
+        if session_id in self._recovering:
+            return True
+        held = await self._database.look_up(lambda connection: queries.lease_of(connection, session_id))
+        return held is not None and held.owner not in ("", self.owner)
+
     async def aborted_runs(self) -> list[str]:
         """Sessions held here whose run another server wants to end."""
         if not self._held:
@@ -192,22 +199,27 @@ class Leases:
     async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
         """One that is stored though its caller was cancelled meanwhile is released, unless it was held before."""
         acquired: list[Lease] = []
-        was_held = session_id in self._held
+        was_held, is_wanted = session_id in self._held, True
         change = Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status)))
         stored = self._writer.post(change)
-        stored.add_done_callback(lambda _: self.keep(acquired[-1]) if stored.exception() is None else None)
+
+        def settle(_: object) -> None:
+            if stored.exception() is not None or (was_held and not is_wanted):
+                return
+            if is_wanted:
+                self.keep(acquired[-1])
+            else:
+                self._post_release(acquired[-1])  # never held: who acquires it meanwhile gets the next generation
+
+        stored.add_done_callback(settle)
         try:
             await asyncio.shield(stored)
         except asyncio.CancelledError:
-            if not was_held:
-                stored.add_done_callback(lambda _: self._give_back(acquired))
+            is_wanted = False
+            if acquired and not was_held and self._held.get(session_id) is acquired[-1]:
+                self.release(session_id)
             raise
         return acquired[-1]
-
-    def _give_back(self, acquired: Sequence[Lease]) -> None:
-        for lease in acquired[-1:]:
-            if self._held.get(lease.session_id) is lease:
-                self.release(lease.session_id)
 
     def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
         """In the transaction of another change, if no server has it; to be kept when that is stored."""
@@ -281,10 +293,11 @@ class Leases:
         self._unblock(sessions - acquired.keys())
         return acquired
 
-    async def mark_recovered(self, sessions: Collection[str]) -> None:
-        """Returns when the leases are free: what is asked of sessions without one finds these. How often they were taken over is
-        forgotten when their next run ends."""
-        leases = [self._held.pop(session_id) for session_id in sessions if session_id in self._held]
+    async def mark_recovered(self, sessions: Collection[str], going_on: Collection[str] = ()) -> None:
+        """Returns when the leases are free: what is asked of sessions without one finds these. Those of sessions that are
+        `going_on` here are left to their runs: another server that waits for one would find a turn in its middle. How often they
+        were taken over is forgotten when their next run ends."""
+        leases = [self._held.pop(each) for each in set(sessions).difference(going_on) if each in self._held]
         freed = self._writer.post(Change([(self._sql.release_recovered_lease, [_key(lease)]) for lease in leases]))
         self._unblock(sessions)
         await asyncio.wait({freed})  # one that cannot be stored becomes stale

@@ -5,8 +5,9 @@ session that were posted before it.
 """
 
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from app.bus.base import Event, EventBus, PartDelta
 from app.storage.writer import Chain
@@ -24,6 +25,7 @@ class Sequencer:
         """Per session, for each change that is not committed yet: the deltas that wait for it."""
         self._announcements = 0
         self._latest: dict[str, int] = {}
+        self._readers = Counter[str]()
         self._owners: OrderedDict[str, str] = OrderedDict()
         """Of the sessions that belong to users, those that something was announced of lately."""
 
@@ -59,12 +61,21 @@ class Sequencer:
         else:
             self._publish_delta(delta, chain)
 
-    def latest(self, session_id: str) -> int:
-        """A number that grows when a change of the session is announced. It is counted until `forget`."""
-        return self._latest.setdefault(session_id, self._announcements)
+    @contextmanager
+    def counting(self, session_id: str) -> Iterator[None]:
+        """`latest` is known of the session within the block."""
+        self._readers[session_id] += 1
+        self._latest.setdefault(session_id, self._announcements)
+        try:
+            yield
+        finally:
+            self._readers[session_id] -= 1
+            if not self._readers[session_id]:
+                del self._readers[session_id], self._latest[session_id]
 
-    def forget(self, session_id: str) -> None:
-        self._latest.pop(session_id, None)
+    def latest(self, session_id: str) -> int:
+        """A number that grows when a change of the session is announced."""
+        return self._latest[session_id]
 
     def owner(self, session_id: str) -> str:
         """Of a session that streams; empty for nobody's."""

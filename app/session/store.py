@@ -6,7 +6,7 @@ seconds, a long text less often; a read meanwhile sees it as it stands.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import count
@@ -27,8 +27,9 @@ from app.session.prompted_session import PromptedSession
 from app.session.sequencer import Sequencer
 from app.storage import queries
 from app.storage.bodies import is_valid_body
-from app.storage.engine import Connection, Database, OutcomeUnknown, StorageError
+from app.storage.engine import Connection, Database, StorageError
 from app.storage.queries import SessionFilter, SessionRange
+from app.storage.reconnecting import may_be_committed
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
 from app.util import clock, ids
@@ -47,6 +48,9 @@ SHORT_HISTORY = 40
 
 MAX_READS = 5
 """Of one page, for a session that does not stand still."""
+
+MOST_REVISIONS = 10_000
+"""Sessions whose revision is remembered. Of one that is forgotten too early, what was kept is made again."""
 
 PartWatcher = Callable[[Part], None]
 
@@ -178,9 +182,9 @@ class Store:
         for delay in RETRY_DELAYS:
             try:
                 return await self.commit(change)
-            except OutcomeUnknown:
-                raise
             except StorageError as error:
+                if may_be_committed(error):
+                    raise
                 log.warning("a change of session %s is tried again in %g s: %s", change.session_id, delay, error)
             await asyncio.sleep(delay)
         return await self.commit(change)
@@ -322,6 +326,8 @@ class Store:
 
     def revision(self, session_id: str) -> int:
         """Another number whenever the session is changed, or something streams in it, as far as this server hears of it."""
+        if len(self._revisions) >= MOST_REVISIONS:
+            del self._revisions[next(iter(self._revisions))]
         return self._revisions.setdefault(session_id, next(self._changes))
 
     def note_change(self, session_id: str) -> None:
@@ -400,10 +406,8 @@ class Store:
 
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> MessagePage:
         """All messages, or the `limit` newest (older than `before`)."""
-        stored = await self._read_as_announced(
-            session_id,
-            queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before),
-        )
+        query = queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before)
+        _, stored = await self.as_announced(session_id, lambda: self._read(session_id, query))
         body = rows.json_array(rows.messages_json(session_id, stored, self.live_parts(session_id)))
         return MessagePage(body, stored.messages[0].seq if stored.more else None)
 
@@ -518,20 +522,16 @@ class Store:
     async def _look_up_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[Any, T]:
         return await self._database.look_up(partial(_both, session_id, query))
 
-    async def _read_as_announced(
-        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
-    ) -> queries.StoredMessages:
-        """Read again when something of the session was announced meanwhile: a client that has heard of it, and takes the answer
-        for the present state, would lose it."""
-        try:
+    async def as_announced(self, session_id: str, read: Callable[[], Awaitable[T]]) -> T:
+        """What `read` reads, again when something of the session was announced meanwhile: a client that has heard of it, and
+        takes the answer for the present state, would lose it."""
+        with self._sequencer.counting(session_id):
             for _ in range(MAX_READS):
                 before = self._sequencer.latest(session_id)
-                _, stored = await self._read(session_id, query)
+                found = await read()
                 if self._sequencer.latest(session_id) == before:
                     break
-            return stored
-        finally:
-            self._sequencer.forget(session_id)
+            return found
 
 
 def _both(session_id: str, query: Callable[[Connection, str], T], connection: Connection) -> tuple[Any, T]:

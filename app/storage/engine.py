@@ -23,7 +23,6 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from app.storage.locks import Locks, locks_of
 from app.storage.prepared import PreparedStatement
-from app.storage.reconnecting import OutcomeUnknown as OutcomeUnknown
 from app.storage.reconnecting import Reconnecting
 from app.storage.writer_lock import WriterLock, has_reset_bug
 from app.util.worker_thread import WorkerThread

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 T = TypeVar("T")
 
@@ -26,6 +26,11 @@ class OutcomeUnknown(SQLAlchemyError):
         super().__init__("the connection to the database broke during a commit, and whether it is stored could not be found out")
 
 
+def may_be_committed(error: Exception) -> bool:
+    """Of an error of a transaction: whether that must not be run again."""
+    return isinstance(error, OutcomeUnknown) or (isinstance(error, DBAPIError) and error.connection_invalidated)
+
+
 class Reconnecting:
     """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. When it is lost
     during the commit, the database is asked for the outcome."""
@@ -41,7 +46,7 @@ class Reconnecting:
             try:
                 with self._engine.begin() as connection:
                     result = work(connection)
-                    committing.append(connection.info.get(TRANSACTION))
+                    committing.append(connection.info.pop(TRANSACTION, None))
                 return result
             except SQLAlchemyError as error:
                 if not _is_disconnected(error):

@@ -20,7 +20,8 @@ from app.bus.base import Event
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
 from app.storage import queries
-from app.storage.engine import Database, OutcomeUnknown, StorageError
+from app.storage.engine import Database, StorageError
+from app.storage.reconnecting import may_be_committed
 from app.storage.statements import Statements
 from app.telemetry.observer import NOBODY, Observer
 from app.util import clock
@@ -229,7 +230,7 @@ class Writer:
     async def _store_each(self, changes: list[Change], latest: Outcome, deadline: float) -> Outcomes:
         """`latest`: how it went for all of them together. Where nobody knows whether that is stored, none is tried again."""
         outcomes: Outcomes = {}
-        may_try = len(changes) > 1 and not isinstance(latest, OutcomeUnknown)
+        may_try = len(changes) > 1 and not (isinstance(latest, Exception) and may_be_committed(latest))
         for change in changes:
             if change.failure() is not None:
                 continue

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -35,6 +35,8 @@ from app.timeline.journal import (
 )
 from app.util import clock
 from app.util.dataclass import dataclass
+
+T = TypeVar("T")
 
 KEEP_SECONDS = 30.0
 """How long a history waits for its next page to be asked for."""
@@ -141,18 +143,21 @@ class Timeline:
 
     async def page(self, session_id: str, wanted: MessageRange) -> EntryPage:
         """Raises NotFound, UnknownAnchor."""
-        live = self._store.live_parts(session_id)
-        return await self._database.read(partial(_page, session_id=session_id, wanted=wanted, live=live))
+        return await self._with_live(session_id, partial(_page, session_id=session_id, wanted=wanted))
 
     async def message(self, session_id: str, message_id: str) -> SessionMessage:
         """Raises NotFound."""
-        live = self._store.live_parts(session_id)
-        return await self._database.read(partial(_message, session_id=session_id, message_id=message_id, live=live))
+        return await self._with_live(session_id, partial(_message, session_id=session_id, message_id=message_id))
 
     async def context(self, session_id: str) -> list[SessionMessage]:
         """What the model is to know: from the newest summary on. Raises NotFound."""
-        live = self._store.live_parts(session_id)
-        return await self._database.read(partial(_context, session_id=session_id, live=live))
+        return await self._with_live(session_id, partial(_context, session_id=session_id))
+
+    async def _with_live(self, session_id: str, query: Callable[..., T]) -> T:
+        """Together with the parts that stream: one that ends meanwhile is read anew."""
+        return await self._store.as_announced(
+            session_id, lambda: self._database.read(partial(query, live=self._store.live_parts(session_id)))
+        )
 
     async def follow(self, session_id: str, after: int, reader: TimelineReader) -> AsyncIterator[list[TimelineEvent]]:
         """The events behind a number, then what comes; empty lists while nothing does. Ends with the reader's listener, with

@@ -12,6 +12,8 @@ from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from turns import call, configured, pending, priced, requests, say, tools, until
 
+from app.util.json_bounds import DEEPEST
+
 DICE = """
     from pydantic import BaseModel, Field
     from app.plugin.api import Tool, ToolResult
@@ -132,6 +134,7 @@ NO_JSON = {
     "itself": "(lambda it: it.update(it=it) or it)({})",
     "bytes": "{'x': b'\\xff'}",
     "deep": "(lambda f: f(f, 400))(lambda f, n: {'x': f(f, n - 1)} if n else {})",
+    "deeper than a client's": "(lambda f: f(f, 220))(lambda f, n: {'x': f(f, n - 1)} if n else {})",
     "list": "['no', 'dict']",
     "none": "None",
 }
@@ -224,6 +227,28 @@ async def test_a_hook_s_result_that_is_no_json_changes_nothing(tmp_path: Path, f
     async with opened(tmp_path) as app:
         state = await called(app, "dice", sides=6)
     assert (state["status"], state["output"], state["metadata"]["lucky"]) == ("completed", "6 of 6", True)
+
+
+async def test_hooks_are_given_arguments_as_deep_as_any_may_be(tmp_path: Path, files: PluginFiles) -> None:
+    files.put(
+        "watches",
+        """
+    async def plugin(input):
+        async def before(input, output):
+            output["args"]["seen"] = True
+        async def messages(input, output):
+            note("messages", len(output["messages"]))
+        return {"tool.execute.before": before, "experimental.chat.messages.transform": messages}
+    """,
+    )
+    files.put("dice", DICE, folder="tool")
+    deep: dict[str, Any] = {}
+    for _ in range(DEEPEST - 2):
+        deep = {"x": deep}
+    async with opened(tmp_path) as app:
+        state = await called(app, "dice_loose", city=deep)
+    assert state["status"] == "completed" and "('seen', True)" in state["output"]
+    assert len(files.noted("messages")) == 2
 
 
 async def test_rules_speak_of_a_tool_by_its_id(tmp_path: Path, files: PluginFiles) -> None:

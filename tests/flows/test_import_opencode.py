@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_source import VERSIONS, answers, as_shown_here, edit, generate, newer_fields, session_file, state_of, unpack
+from opencode_source import (
+    MOVED,
+    VERSIONS,
+    answers,
+    as_shown_here,
+    edit,
+    generate,
+    newer_fields,
+    session_file,
+    state_of,
+    taken_over,
+    unpack,
+)
 from running_app import RunningApp, running_app
 from running_server import ROOT, clean_environment
 from typer.testing import CliRunner
@@ -40,6 +52,39 @@ async def app(tmp_path: Path, database: dict[str, str]) -> AsyncIterator[Running
     """Runs while sessions are imported."""
     async with running_app(tmp_path, **database) as running:
         yield running
+
+
+@pytest.fixture
+def newest(app: RunningApp, tmp_path: Path) -> Path:
+    """The data directory of the newest version that is read."""
+    return unpack(VERSIONS[-1], tmp_path / "opencode", app.directory)
+
+
+@pytest.mark.parametrize("statements", [(MOVED,), (MOVED, "DELETE FROM session_v2 WHERE rowid > 1"), ("DROP TABLE session",)])
+async def test_what_opencode_2_has_taken_over_is_refused_in_a_sentence(
+    app: RunningApp, newest: Path, statements: tuple[str, ...]
+) -> None:
+    before = state_of(taken_over(newest, *statements))
+    for words in ([], ["--dry-run"]):
+        code, output = await asyncio.to_thread(run, str(newest), *words)
+        assert code == 1 and "taken over by OpenCode 2" in output and len(output.splitlines()) == 1
+    assert await app.get("/experimental/session") == [] and state_of(newest) == before
+
+
+async def test_tables_of_opencode_2_that_are_empty_keep_nothing_from_being_imported(app: RunningApp, newest: Path) -> None:
+    assert (await imported(taken_over(newest)))[0] == "13 sessions imported"
+
+
+async def test_messages_of_the_second_api_that_are_not_read_are_named(app: RunningApp, newest: Path) -> None:
+    with closing(sqlite3.connect(newest / "opencode.db")) as database, database:
+        (session,) = database.execute("SELECT min(id) FROM session").fetchone()
+        for number in range(2):
+            row = (f"msg_{number}", session, "user", number, 1, 1, "{}")
+            database.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    code, output = await asyncio.to_thread(run, str(newest))
+    assert code == 1 and "13 sessions imported" in output
+    (named,) = [line for line in output.splitlines() if "second API" in line]
+    assert session in named and "2 messages" in named
 
 
 @pytest.fixture(params=VERSIONS)

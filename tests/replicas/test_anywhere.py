@@ -33,6 +33,7 @@ from replica_turns import (
     tool_running,
     wait_until_stored,
     waits,
+    working,
 )
 from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
@@ -123,6 +124,88 @@ async def test_prompts_to_all_replicas_at_once_are_all_answered_one_call_at_a_ti
     spans = sorted((answer["info"]["time"]["created"], answer["info"]["time"]["completed"]) for answer in answers)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     figure(f"{count} prompts to three replicas: all stored, answered in {len(answers)} answers, one at a time")
+
+
+@pytest.mark.parametrize("at", ["stream", "tool", "permission"])
+async def test_a_prompt_sent_again_to_another_replica_waits_for_its_answer(
+    replicas: Replicas, clients: list[Client], at: str
+) -> None:
+    name = f"again-{at}"
+    prompt = {
+        "stream": streaming(name),
+        "tool": working(name, "Half of it, and the rest."),
+        "permission": play([bash("make it || true")], [say("Half of it, and the rest.")]),
+    }[at]
+    session = await new_session(clients[0])
+    sent = [asyncio.create_task(clients[0].prompt(session, prompt, messageID="msg_again"))]
+    if at == "permission":
+        wanted = await asked(clients[0], session)
+    else:
+        await wait_until_stored(clients[0], session, "Half" if at == "stream" else "began")
+    sent += [asyncio.create_task(client.prompt(session, prompt, messageID="msg_again")) for client in clients]
+    await asyncio.wait(sent, timeout=1)
+    assert not any(task.done() for task in sent), "nothing is answered yet"
+    if at == "permission":
+        await clients[2].post(f"/permission/{wanted['id']}/reply", {"reply": "once"})
+    replicas.model.release(name)
+    let_go(replicas, name)
+    first, *others = await asyncio.gather(*sent)
+    assert texts(first) == ["Half of it, and the rest."] and others == [first] * 3
+    found = await messages(clients[1], session)
+    assert [message["info"]["role"] for message in found].count("user") == 1 and found[-1] == first
+    assert ran(replicas, name) == (at == "tool")
+    assert await clients[1].prompt(session, prompt, messageID="msg_again") == first, "it is answered already"
+    await idle_everywhere(clients)
+
+
+async def test_a_queued_prompt_sent_again_to_other_replicas_is_answered_on_each(
+    replicas: Replicas, clients: list[Client]
+) -> None:
+    async with tool_running(replicas, clients[0], "queue-again") as (session, answering):
+        prompt = play([bash("echo queued-once >> log.txt")], [say("After it.")])
+        sent = [
+            asyncio.create_task(client.prompt(session, prompt, whenBusy="queue", messageID="msg_queued")) for client in clients
+        ]
+        await clients[0].condition(f"/session/{session}/queue", bool)
+        await asyncio.wait(sent, timeout=1)
+        assert not any(task.done() for task in sent)
+        let_go(replicas, "queue-again")
+        await answering
+        first, *others = await asyncio.gather(*sent)
+    assert texts(first) == ["After it."] and others == [first] * 2
+    assert ran(replicas, "queued-once") == 1
+
+
+async def test_a_removed_prompt_of_the_queue_is_answered_nowhere(replicas: Replicas, clients: list[Client]) -> None:
+    async with tool_running(replicas, clients[0], "removed-again") as (session, answering):
+        body = {"whenBusy": "queue", "messageID": "msg_removed", "parts": [{"type": "text", "text": "Never"}]}
+        path = f"/session/{session}/message"
+        sent = [asyncio.create_task(client.http.post(path, json=body)) for client in clients]
+        (queued,) = await clients[0].condition(f"/session/{session}/queue", bool)
+        await asyncio.wait(sent, timeout=1)
+        assert await request(clients[1], "DELETE", f"/session/{session}/queue/{queued['id']}") == 200
+        let_go(replicas, "removed-again")
+        await answering
+        assert [answer.json()["name"] for answer in await asyncio.gather(*sent)] == ["NoAnswerError"] * 3
+    assert "Never" not in str(await messages(clients[2], session))
+
+
+async def test_a_prompt_sent_again_when_its_replica_was_killed_waits_for_who_goes_on(
+    replicas: Replicas, clients: list[Client]
+) -> None:
+    a, b, c = clients
+    session = await new_session(a)
+    prompt = streaming("bereft")
+    first = asyncio.create_task(a.prompt(session, prompt, messageID="msg_bereft"))
+    await wait_until_stored(a, session, "Half")
+    replicas.all[0].kill()
+    await asyncio.wait({first})
+    again = [asyncio.create_task(client.prompt(session, prompt, messageID="msg_bereft")) for client in (b, c)]
+    replicas.model.release("bereft")
+    answers = await asyncio.gather(*again)
+    assert [texts(answer) for answer in answers] == [["Half of it, and the rest."]] * 2
+    assert all("completed" in answer["info"]["time"] for answer in answers)
+    await asyncio.to_thread(replicas.all[0].start)
 
 
 async def test_one_message_id_at_all_replicas_is_one_message(clients: list[Client]) -> None:

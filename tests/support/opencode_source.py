@@ -5,6 +5,7 @@ import json
 import sqlite3
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,31 @@ def _put_turn(storage: Path, session: str, turn: str, directory: str, now: int) 
         for position, part in enumerate(parts[message]):
             ids = {"id": f"prt_{turn}{message[-1]}{position}", "sessionID": session, "messageID": message}
             _put(storage / "part" / message / f"{ids['id']}.json", {**ids, **part})
+
+
+SESSION_V2 = """
+CREATE TABLE session_v2 (
+    id text PRIMARY KEY, project_id text NOT NULL, workspace_id text, parent_id text, fork_session_id text, fork_boundary text,
+    slug text NOT NULL, directory text NOT NULL, path text, title text, version text NOT NULL, share_url text,
+    summary_additions integer, summary_deletions integer, summary_files integer, summary_diffs text, metadata text,
+    cost real DEFAULT 0 NOT NULL, tokens_input integer DEFAULT 0 NOT NULL, tokens_output integer DEFAULT 0 NOT NULL,
+    tokens_reasoning integer DEFAULT 0 NOT NULL, tokens_cache_read integer DEFAULT 0 NOT NULL,
+    tokens_cache_write integer DEFAULT 0 NOT NULL, revert text, permission text, agent text, model text,
+    time_created integer NOT NULL, time_updated integer NOT NULL, time_compacting integer, time_archived integer,
+    time_suspended integer, resume_attempts integer DEFAULT 0 NOT NULL, time_idle integer, time_viewed integer, idle_outcome text
+)
+"""
+"""As OpenCode 2.0.3 has it."""
+
+MOVED = """
+INSERT INTO session_v2 (id, project_id, slug, directory, title, version, time_created, time_updated)
+SELECT id, project_id, slug, directory, title, '2.0.3', time_created, time_updated FROM session
+"""
+
+
+def taken_over(data: Path, *statements: str) -> Path:
+    """The data directory of 1.18 when OpenCode 2 has begun to use it: the same file, with `session_v2`."""
+    with closing(sqlite3.connect(data / "opencode.db")) as database, database:
+        for statement in (SESSION_V2, *statements):
+            database.execute(statement)
+    return data

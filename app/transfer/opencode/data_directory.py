@@ -24,12 +24,15 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
 @contextmanager
 def readers_of(directory: Path) -> Iterator[list[SourceReader]]:
     """Readers of what the newest OpenCode that used the directory would show. What its migrations left behind is not read: it is
-    out of date, and holds sessions that were deleted since. Raises NoOpenCodeData and OSError."""
+    out of date, and holds sessions that were deleted since. Raises NoOpenCodeData, NewerOpenCode and OSError."""
     with ExitStack() as stack:
         databases = sorted(directory.glob("opencode*.db"))
         if databases:
             scratch = Path(stack.enter_context(TemporaryDirectory(prefix="opensession-import-")))
-            yield [stack.enter_context(closing(DatabaseStorage(path, directory / "storage", scratch))) for path in databases]
+            found = [stack.enter_context(closing(DatabaseStorage(path, directory / "storage", scratch))) for path in databases]
+            for reader in found:
+                reader.require_current()
+            yield [*found]
         else:
             yield _json_readers(directory)
 

@@ -36,6 +36,10 @@ class DatabaseInUse(OSError):
     """It changed during every copy."""
 
 
+class NewerOpenCode(Exception):
+    """OpenCode 2 keeps the sessions elsewhere. The message says so."""
+
+
 class DatabaseStorage:
     """`storage` is the directory in which OpenCode keeps sessions' diffs beside the database."""
 
@@ -51,6 +55,20 @@ class DatabaseStorage:
 
     def close(self) -> None:
         self._connection.close()
+
+    def require_current(self) -> None:
+        """OpenCode 2 copies all sessions to other tables and goes on there: the older ones look whole and miss what came since.
+        Raises NewerOpenCode."""
+        tables = {row["name"] for row in self._rows("sqlite_master", "SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "session_v2" not in tables:
+            return
+        moved = sum(row["count"] for row in self._rows("session_v2", "SELECT count(*) AS count FROM session_v2"))
+        if moved or "session" not in tables:
+            raise NewerOpenCode(
+                f"{self._path} has been taken over by OpenCode 2, which keeps its {moved} sessions in tables that this version "
+                "does not read; the older tables miss what came since. Nothing was imported. Name a copy of the directory from "
+                "before OpenCode 2."
+            )
 
     def projects(self) -> Iterator[JsonObject]:
         for row in self._rows("project", "SELECT * FROM project"):
@@ -111,10 +129,21 @@ class DatabaseStorage:
         }
         reasons = {"message": "a message without a session", "part": "a part without a message"}
         return [
-            Problem(self._where(f"{table}/{row['id']}"), reasons[table])
-            for table, query in queries.items()
-            for row in self._rows(table, query)
+            *self._unread(),
+            *(
+                Problem(self._where(f"{table}/{row['id']}"), reasons[table])
+                for table, query in queries.items()
+                for row in self._rows(table, query)
+            ),
         ]
+
+    def _unread(self) -> Iterator[Problem]:
+        """Of sessions that were prompted by OpenCode 1.18's second API, which stores their messages elsewhere."""
+        table = self._rows("sqlite_master", "SELECT name FROM sqlite_master WHERE name = 'session_message'")
+        query = "SELECT session_id, count(*) AS count FROM session_message GROUP BY session_id"
+        for row in self._rows("session_message", query) if table else ():
+            reason = f"{row['count']} messages of OpenCode's second API are not read"
+            yield Problem(self._where(f"session/{row['session_id']}"), reason)
 
     def _rows(self, where: str, query: str, *values: str) -> list[Any]:
         try:

@@ -14,8 +14,8 @@ def whole(text: str) -> str:
     return orjson.dumps(part).decode()
 
 
-def growth(text: str, size: int, whole_part: str | None = None, generation: int = 1) -> PartGrowth:
-    return PartGrowth("/d", "ses_1", "msg_1", "prt_1", "text", "text", text, size, generation, whole_part)
+def growth(text: str, size: int, whole_part: str | None = None, generation: int = 1, after: int = 0) -> PartGrowth:
+    return PartGrowth("/d", "ses_1", "msg_1", "prt_1", "text", "text", text, size, generation, whole_part, after=after)
 
 
 @pytest.fixture
@@ -69,5 +69,25 @@ def test_streaming_parts_are_those_that_have_not_ended(parts: RemoteParts) -> No
     found = parts.streaming("/d")
     assert found.known == {"prt_1": 5} and [part_of(one)["text"] for one in found.events] == ["Hello"]
     assert parts.streaming("/other").events == []
-    parts.ended("prt_1")
+    parts.ended("prt_1", 7)
     assert parts.streaming("/d").events == []
+
+
+@pytest.mark.parametrize("ended", ["prt_1", "msg_1", "ses_1"])
+@pytest.mark.parametrize("known", [True, False])
+def test_what_was_said_before_the_end_and_comes_behind_it_is_dropped(parts: RemoteParts, ended: str, known: bool) -> None:
+    if known:
+        parts.apply(growth("Hel", 3, whole("Hel"), after=6))
+    parts.ended(ended, 7)
+    late = [growth("Hello", 5, whole("Hello"), after=6), growth("lo", 5, whole("Hello"), after=6), growth("", 0, whole("tool"))]
+    assert [parts.apply(each) for each in late] == [None, None, None]
+    assert parts.streaming("/d").events == []
+    assert isinstance(parts.apply(growth("", 0, whole("progress"), after=7)), PartDelta)
+
+
+@pytest.mark.parametrize("again", [growth("Hello", 5, whole("Hello")), growth("lo", 5), growth("Hel", 3, whole("Hel"))])
+def test_what_comes_twice_is_shown_once(parts: RemoteParts, again: PartGrowth) -> None:
+    parts.apply(growth("Hel", 3, whole("Hel")))
+    parts.apply(growth("lo", 5))
+    assert parts.apply(again) is None
+    assert part_of(parts.apply(growth("!", 6)))["text"] == "Hello!"

@@ -15,7 +15,7 @@ from app.schema.part import Part, ToolPart
 from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.growing_text import GrowingText
-from app.session.store import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
+from app.session.store import MAX_CHARACTERS_PER_SECOND, MOST_REVISIONS, WRITE_BEHIND_SECONDS
 from app.storage.engine import StorageError
 from app.storage.tables import PART
 
@@ -178,6 +178,35 @@ async def test_readers_who_come_and_go_do_not_hide_it_from_each_other(
     assert len(orjson.loads(page.body)[0]["parts"]) == 1
     gate.set()
     await asyncio.gather(*others)
+
+
+async def test_a_reader_does_not_read_again_because_another_has_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    await sessions.put(user("msg_1"), session("ses_2"))
+    read, reads = sessions.database.read, 0
+
+    async def slow(query: Callable[[Any], Any]) -> Any:
+        nonlocal reads
+        reads += 1
+        found = await read(query)
+        if reads == 1:
+            await sessions.store.page_json("ses_1", None)
+            await sessions.put(user("msg_2", "ses_2"), session_id="ses_2")
+        return found
+
+    monkeypatch.setattr(sessions.database, "read", slow)
+    await sessions.store.page_json("ses_1", None)
+    assert reads == 2
+
+
+def test_the_revisions_of_sessions_that_anybody_may_ask_of_are_bounded(sessions: Sessions) -> None:
+    known = sessions.store.revision("ses_1")
+    for number in range(MOST_REVISIONS - 1):
+        sessions.store.revision(f"ses_unknown_{number}")
+    assert sessions.store.revision("ses_1") != known
+    kept = sessions.store.revision("ses_1")
+    sessions.store.note_change("ses_1")
+    assert sessions.store.revision("ses_1") != kept
+    assert len(sessions.store._revisions) <= MOST_REVISIONS
 
 
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:

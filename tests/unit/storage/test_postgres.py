@@ -33,8 +33,9 @@ from app.session.lease import Leases
 from app.session.session_sums import Sums
 from app.session.store import SHORT_HISTORY
 from app.storage import queries
-from app.storage.engine import Database, DatabaseUnusable, OutcomeUnknown, StorageError, make_engine
+from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
+from app.storage.reconnecting import OutcomeUnknown
 from app.storage.tables import EVENT, METADATA, SESSION
 from app.storage.text_index import TRIGRAMS
 from app.storage.writer import Change, Lease, StaleLease

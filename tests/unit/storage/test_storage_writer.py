@@ -12,6 +12,7 @@ from storage_parts import HeldDatabase, Storage, delta, event, message_row, open
 
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
+from app.storage.reconnecting import OutcomeUnknown
 from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
 from app.storage.writer import Chain, Change, Lease, StaleLease, Writer, WriterStopped
 
@@ -184,6 +185,32 @@ async def test_a_database_that_is_away_is_tried_no_longer_than_agreed(
         results = await asyncio.gather(*changes, return_exceptions=True)
     assert [type(result) for result in results] == [OperationalError] * 5
     assert database.writes == attempts
+
+
+BROKEN = OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"), connection_invalidated=True)
+
+
+@pytest.mark.parametrize("error", [BROKEN, OutcomeUnknown()], ids=["broken", "unknown"])
+async def test_what_may_be_committed_is_not_written_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    await put_session(storage)
+    write, errors = storage.database.write, iter([error])
+
+    async def stored_and_failed(work: Any) -> Any:
+        result = await write(work)
+        if (raised := next(errors, None)) is not None:
+            raise raised
+        return result
+
+    monkeypatch.setattr(storage.database, "write", stored_and_failed)
+    chain = Chain()
+    changes = [saying("first"), saying("second", chain=chain), saying("third", chain=chain)]
+    outcomes = await asyncio.gather(*map(storage.writer.post, changes), return_exceptions=True)
+    assert outcomes == [error] * 3 and storage.bus.order == []
+    assert sorted(row.payload for row in await storage.rows(EVENT)) == ["first", "second", "third"]
+    await storage.writer.commit(saying("fourth"))
+    assert storage.bus.order == ["fourth"]
 
 
 async def test_the_work_of_a_change_sees_what_was_posted_before_it(storage: Storage) -> None:
