@@ -58,7 +58,7 @@ paste patch pbcopy printf ps pwd read readlink realpath rev rg rmdir seq set sha
 strings tac tail tee test touch tr tree true type uniq unset wait wc which xclip xxd xz yes zcat
 """
 _INERT = frozenset(_INERT_PROGRAMS.split())
-_RUNS_BY_OPTION = {"rg": "--p", "sort": "--co", "curl": "-K", "less": "+", "more": "+"}
+_RUNS_BY_OPTION: dict[str, str | tuple[str, ...]] = {"rg": ("--p", "--ho"), "sort": "--co", "less": "+", "more": "+"}
 
 
 def runs_nothing(name: str, args: Sequence[str]) -> bool:
@@ -66,8 +66,8 @@ def runs_nothing(name: str, args: Sequence[str]) -> bool:
     run whatever they name."""
     if name == "command":
         return bool(args) and re.fullmatch(r"-[pvV]*[vV]", args[0]) is not None
-    option = _RUNS_BY_OPTION.get(name)
-    return name in _INERT and not (option and any(arg.startswith(option) for arg in args))
+    option = _RUNS_BY_OPTION.get(name, ())
+    return name in _INERT and not any(arg.startswith(option) for arg in args)
 
 
 _WRAPPERS = {
@@ -113,7 +113,8 @@ _OWN_LANGUAGE = {
 _CODE_OPTION = re.compile(r"-\w*[ceEx]|--?(?:eval|exec|command|run|execute|call)|eval")
 _CODE = re.compile(r"[();|&`$<>{}!\\]|\bimport\b")
 _HARMLESS_SETTING = re.compile(
-    r"(?i)(?:user|color|advice|column|init|push|pull|rebase|http|fetch|log|status|branch|commit|safe|remote)\.[\w.-]+(?:=(?!!|ext::)|$)"
+    r"(?i)(?:user|color|advice|column|push|pull|rebase|http|fetch|log|status|branch|commit|safe)\.[\w.-]+(?:=(?!!)|$)"
+    r"|init\.defaultbranch\b|remote\.[\w-]+\.url(?:=(?!ext::)|$)"
     r"|core\.(?:quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)\b|diff\.(?:renames|algorithm|noprefix|mnemonicprefix)\b"
 )
 _SETTING = re.compile(r"[a-zA-Z][\w-]*\..+", re.DOTALL)
@@ -125,7 +126,7 @@ def started_by(name: str, args: Sequence[Word], stdin: Stdin | None) -> StartedP
     """`name` is without folder and in lower case. Every argument has one field."""
     name = _entry_name(name)
     started = StartedProgram()
-    _find_commands(started, name, args)
+    _find_commands(started, name, args, stdin)
     if name in _SHELLS or name in _INTERPRETERS:
         _interpret(started, name, args, stdin)
     elif name in {"eval", "trap", "alias"}:
@@ -194,13 +195,16 @@ def _scripts_of_builtin(name: str, args: Sequence[Word]) -> list[str]:
     return shown[:1] if name == "trap" else [text.partition("=")[2] for text in shown]
 
 
-def _find_commands(started: StartedProgram, name: str, args: Sequence[Word]) -> None:
+def _find_commands(started: StartedProgram, name: str, args: Sequence[Word], stdin: Stdin | None) -> None:
     if _is_find(name):
         starts = (at + 1 for at, word in enumerate(args) if _FIND_RUNS.fullmatch(word.value))
         for command in filter(None, (_until(args[at:], {";", "+"}) for at in starts)):
             _add_fed_command(started, command)
     if name in _WRAPPERS and not runs_nothing(name, [word.value for word in args]):
         _find_wrapped(started, name, args)
+    if name == "xargs" and not (stdin and stdin.lists_files):
+        fed = (command[0].value.rpartition("/")[2].lower() for command in started.commands)
+        started.readability = "foreign" if any(may_take_scripts(one, ()) for one in fed) else started.readability
 
 
 def _find_wrapped(started: StartedProgram, name: str, args: Sequence[Word]) -> None:

@@ -11,7 +11,7 @@ from app.permission.rules import MOST_WORDS, Subject
 from app.permission.shell import syntax
 from app.permission.shell.findings import Findings, Invocation, TooComplex
 from app.permission.shell.invocation import build_invocation, flattened, holds_code
-from app.permission.shell.paths import PATH_COMMANDS, PathCheck
+from app.permission.shell.paths import PATH_COMMANDS, PathCheck, is_likely
 from app.permission.shell.programs import (
     StartedProgram,
     Stdin,
@@ -335,7 +335,7 @@ class ShellReader:
         child = self._variables.in_child_process()
         is_script = ShellReader(self._boundary, child, self._paths.directories, found, self._depth + _DEPTH_OF_SCRIPT).read(text)
         self._findings.count(len(text) // 10)
-        self._findings.report(found.outside if is_script else ())
+        self._findings.report(filter(is_likely, found.outside) if is_script else ())
         return [one.subject for one in found.invocations] if is_script else []
 
     def _script(self, script: str, in_place: bool) -> bool:
