@@ -124,7 +124,6 @@ async def test_an_option_that_the_api_cannot_be_sent_is_named(tmp_path: Path, th
     assert "thinking" in told and "configuration" in told and "Error:" not in told
 
 
-
 async def test_a_missing_key_is_stored_as_such(tmp_path: Path) -> None:
     config = {
         "model": "acme/m",
