@@ -61,9 +61,10 @@ _INERT = frozenset(_INERT_PROGRAMS.split())
 _RUNS_BY_OPTION: dict[str, str | tuple[str, ...]] = {"rg": ("--p", "--ho"), "sort": "--co", "less": "+", "more": "+"}
 
 
-def runs_nothing(name: str, args: Sequence[str]) -> bool:
+def runs_nothing(program: str, args: Sequence[str]) -> bool:
     """Programs that are known to run none, so that their arguments are text and files. The list may be short: others are taken to
-    run whatever they name."""
+    run whatever they name, and what the project brings along under such a name (`./grep`), too."""
+    name = re.sub(r"^/(usr/)?bin/", "", program)
     if name == "command":
         return bool(args) and re.fullmatch(r"-[pvV]*[vV]", args[0]) is not None
     option = _RUNS_BY_OPTION.get(name, ())

@@ -280,7 +280,7 @@ class ShellReader:
         if len(flat) > _MAX_WORDS and may_hold_commands(bare):
             raise TooComplex
         self._note_effects(bare, flat, words[0].text)
-        self._hear(bare, [word.plain for word in flat[1:]])
+        self._hear(name.lower(), [word.plain for word in flat[1:]])
         with self._deeper(_DEPTH_OF_CALL):
             if bare in _DIRECTORY_COMMANDS:
                 self._change_directory(words, flat, node)
@@ -288,9 +288,9 @@ class ShellReader:
                 self._findings.has_run = True
                 self._start(words, flat, bare, is_unreadable)
 
-    def _hear(self, bare: str, args: Sequence[str]) -> None:
+    def _hear(self, name: str, args: Sequence[str]) -> None:
         """What is no plain word may be a script for the command. The words of one that runs nothing may be one for another."""
-        is_inert = runs_nothing(bare, args)
+        is_inert = runs_nothing(name, args)
         for at, arg in enumerate(args):
             if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):
                 self._findings.say(arg)
