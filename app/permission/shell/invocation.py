@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from app.permission.arity import always_pattern
 from app.permission.rules import Readability, Subject
 from app.permission.shell.findings import Invocation
-from app.permission.shell.programs import StartedProgram, runs_nothing
+from app.permission.shell.programs import runs_nothing
+from app.permission.shell.started import StartedProgram
 from app.permission.shell.words import Word, has_glob, text_of, unquoted
 from app.permission.spellings import spellings
 
