@@ -1,11 +1,8 @@
-"""Whether a path is inside the project, with symlinks resolved, and what a user allows who says `always` to one outside."""
+"""Whether a path is inside the project, with symlinks resolved."""
 
 import os
-from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-
-from app.permission.wildcard import is_plain
 
 
 class Boundary:
@@ -34,20 +31,3 @@ class Boundary:
 
     def resolve(self, path: Path | str) -> str:
         return os.path.realpath(os.path.join(self.directory, path))  # noqa: PTH118 (Path would drop a trailing `..` of a link)
-
-
-def always_patterns(paths: Iterable[str]) -> list[str]:
-    """What a reply of `always` to a request for these paths allows: each one's folder with all below it. Nothing for a text that
-    is known only at run time, nor for a path with a wildcard, which as a pattern would allow more than the user saw."""
-    named = (path for path in paths if os.path.isabs(path) and is_plain(path))  # noqa: PTH117
-    return list(dict.fromkeys(pattern for path in named for pattern in _folder_patterns(path)))
-
-
-def _folder_patterns(path: str) -> Iterator[str]:
-    """Nothing but itself for what lies at the top: `/*` would be every file of the machine."""
-    is_directory = os.path.isdir(path)  # noqa: PTH112
-    folder = path if is_directory else os.path.dirname(path)  # noqa: PTH120
-    if is_directory or folder == "/":
-        yield path
-    if folder != "/":
-        yield f"{folder}/*"

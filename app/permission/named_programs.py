@@ -1,21 +1,21 @@
 """The programs that rules deny or ask about, wherever a command line names them. Pure."""
 
 import re
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import takewhile
 from posixpath import basename
 
 from app.permission.wildcard import matches
-from app.schema.permission import Ruleset
 
 
 class NamedPrograms:
-    """`rules` are those that deny or ask. One that begins with a wildcard names no program: it matches what was typed."""
+    """`patterns`: of the rules that deny or ask. One that begins with a wildcard names no program: it matches what was typed."""
 
-    def __init__(self, rules: Ruleset) -> None:
-        literal = [rule.pattern.split() for rule in rules if rule.pattern[:1] not in ("", "*", "?")]
-        self._names = {words[0].lower() for words in literal}
-        self._mentions = [_mention(words) for words in literal]
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = [pattern for pattern in patterns if pattern.lstrip()[:1] not in ("", "*", "?")]
+        self._names = {pattern.split()[0].lower() for pattern in self._patterns}
 
     def has(self, word: str) -> bool:
         return any(matches(name, spelled) for name in self._names for spelled in (word.lower(), basename(word).lower()))
@@ -26,13 +26,14 @@ class NamedPrograms:
         is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
         return is_glob and any(fnmatchcase(name, glob) for name in self._names)
 
-    def are_in(self, text: str) -> bool:
-        """Whether the text holds such a name as a word, with the literal words that the rule has behind it (`git push*`)."""
-        return any(all(word.search(text) for word in mention) for mention in self._mentions)
+    def mentioned_in(self, text: str) -> Iterator[str]:
+        """The patterns whose program stands in the text as a word, with the literal words behind it (`git push*`)."""
+        return (pattern for pattern in self._patterns if all(word.search(text) for word in _mention(pattern)))
 
 
-def _mention(words: list[str]) -> list[re.Pattern[str]]:
-    name, *behind = words
+@lru_cache(maxsize=2048)
+def _mention(pattern: str) -> list[re.Pattern[str]]:
+    name, *behind = pattern.split()
     literal = takewhile(lambda word: re.fullmatch(r"\w[\w-]*\*?", word), behind)
     return [_as_word(word) for word in (name, *literal)]
 

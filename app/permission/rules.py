@@ -78,7 +78,7 @@ def decide_permission(
         relevant,
         rules_for(permission, approved),
         unrestricted(permission, relevant),
-        NamedPrograms(rules_in_force(permission, relevant)),
+        NamedPrograms(rule.pattern for rule in relevant if rule.action != "allow"),
     )
     actions = {evaluator.action_for(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects}
     if "deny" in actions:
@@ -92,12 +92,6 @@ def rules_for(permission: str, ruleset: Ruleset) -> Ruleset:
 
 _applies_to_permission = lru_cache(maxsize=4096)(matches)
 """Cached because there are few permissions and each is evaluated often, unlike patterns."""
-
-
-def rules_in_force(permission: str, ruleset: Ruleset) -> Ruleset:
-    """Those that deny or ask, without those that a later rule overrides."""
-    strict = [rule for rule in ruleset if rule.action != "allow"]
-    return [rule for rule in strict if evaluate(permission, rule.pattern, ruleset).action != "allow"]
 
 
 def unrestricted(permission: str, ruleset: Ruleset) -> bool:
@@ -138,7 +132,9 @@ class _SubjectEvaluator:
         return typed.action if self._are_approved(by_spelling) else "ask"
 
     def _may_run_named(self, subject: Subject) -> bool:
-        return any(map(self.named.may_be, subject.words[1:])) or self.named.are_in(subject.text)
+        """A later rule may allow what one that is mentioned is about."""
+        mentioned = (evaluate(self.permission, pattern, self.ruleset) for pattern in self.named.mentioned_in(subject.text))
+        return any(map(self.named.may_be, subject.words[1:])) or any(rule.action != "allow" for rule in mentioned)
 
     def _commands_named(self, words: Sequence[str]) -> Iterator[str]:
         """The commands that the words may be from some word on: `perf stat rm x` → `rm x`."""

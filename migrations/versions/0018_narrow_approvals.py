@@ -23,8 +23,9 @@ def upgrade() -> None:
     for (pattern,) in list(op.get_bind().execute(sa.select(APPROVAL.c.pattern).where(of_directories).distinct())):
         if _is_too_wide(pattern):
             op.execute(sa.delete(APPROVAL).where(of_directories, APPROVAL.c.pattern == pattern))
-    for seq, body in list(op.get_bind().execute(sa.select(REQUEST.c.seq, REQUEST.c.body).where(REQUEST.c.kind == "permission"))):
-        if (narrowed := _narrowed(json.loads(body))) is not None:
+    body = sa.cast(REQUEST.c.body, sa.LargeBinary) if op.get_bind().dialect.name == "sqlite" else REQUEST.c.body
+    for seq, stored in list(op.get_bind().execute(sa.select(REQUEST.c.seq, body).where(REQUEST.c.kind == "permission"))):
+        if (narrowed := _narrowed(_parsed(stored))) is not None:
             op.execute(sa.update(REQUEST).where(REQUEST.c.seq == seq).values(body=json.dumps(narrowed, separators=(",", ":"))))
 
 
@@ -35,6 +36,15 @@ def downgrade() -> None:
 def _is_too_wide(pattern: str) -> bool:
     """`/*` too: it was stored for a file that lies in `/`."""
     return pattern.startswith("/") and pattern.endswith("*") and (not pattern.endswith("/*") or pattern == "/*")
+
+
+def _parsed(body: str | bytes) -> dict[str, Any]:
+    """A damaged body says nothing, and stays as it is."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _narrowed(request: dict[str, Any]) -> dict[str, Any] | None:

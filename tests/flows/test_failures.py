@@ -113,6 +113,17 @@ async def test_a_session_whose_first_prompt_failed_has_its_title_from_the_next(t
         assert (await titled(app, session))["title"] == TITLE
 
 
+@pytest.mark.parametrize("thinking", ["on", {"type": "enabled", "budgetTokens": None}])
+async def test_an_option_that_the_api_cannot_be_sent_is_named(tmp_path: Path, thinking: Any) -> None:
+    model = {"name": "M", "limit": {"context": 100_000, "output": 8_000}, "options": {"thinking": thinking}}
+    options = {"apiKey": "k", "baseURL": "http://127.0.0.1:9/v1"}
+    config = {"model": "acme/m", "provider": {"acme": {"npm": "@ai-sdk/anthropic", "options": options, "models": {"m": model}}}}
+    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        answer, _ = await prompted(app)
+    told = answer["info"]["error"]["data"]["message"]
+    assert "thinking" in told and "configuration" in told and "Error:" not in told
+
+
 async def test_a_missing_key_is_stored_as_such(tmp_path: Path) -> None:
     config = {
         "model": "acme/m",

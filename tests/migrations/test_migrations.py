@@ -202,11 +202,13 @@ def test_approvals_wider_than_a_folder_are_dropped(engine: Engine) -> None:
         waiting = "pending_ask (id, kind, session_id, directory, body)"
         row = {"body": json.dumps(request)}
         connection.execute(text(f"INSERT INTO {waiting} VALUES ('per_1', 'permission', 'ses_1', '/', :body)"), row)
+        damaged = "CAST(x'7bff7d' AS TEXT)"
+        connection.execute(text(f"INSERT INTO {waiting} VALUES ('per_2', 'permission', 'ses_1', '/', {damaged})"))
     upgrade(engine)
     with engine.begin() as connection:
         found = {(permission, pattern) for permission, pattern in queries.approvals(connection, "p")}
         assert found == {("bash", "ls /x*"), *(("external_directory", pattern) for pattern in kept)}
-        body = json.loads(connection.execute(text("SELECT body FROM pending_ask")).scalar_one())
+        body = json.loads(connection.execute(text("SELECT body FROM pending_ask WHERE id = 'per_1'")).scalar_one())
         assert body == {**request, "always": ["/srv/data/*"]}
 
 

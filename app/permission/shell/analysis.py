@@ -6,7 +6,7 @@ What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marke
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from app.permission.shell.paths import PathCheck
 from app.permission.shell.reader import ShellReader
 from app.permission.shell.variables import Variables
 from app.permission.shell.words import literal_word
+from app.permission.wildcard import is_plain
 from app.util.dataclass import dataclass
 
 
@@ -48,6 +49,23 @@ class ShellAnalysis:
         """Without what is known only at run time."""
         read = self.outside[:-1] if self.unparsable else self.outside
         return tuple(path for path in read if Path(path).is_absolute())
+
+
+def always_patterns(paths: Iterable[str]) -> list[str]:
+    """What a reply of `always` to a request for these paths allows: each one's folder with all below it. Nothing for a text that
+    is known only at run time, nor for a path with a wildcard, which as a pattern would allow more than the user saw."""
+    named = (path for path in paths if os.path.isabs(path) and is_plain(path))  # noqa: PTH117
+    return list(dict.fromkeys(pattern for path in named for pattern in _folder_patterns(path)))
+
+
+def _folder_patterns(path: str) -> Iterator[str]:
+    """Nothing but itself for what lies at the top: `/*` would be every file of the machine."""
+    is_directory = os.path.isdir(path)  # noqa: PTH112
+    folder = path if is_directory else os.path.dirname(path)  # noqa: PTH120
+    if is_directory or folder == "/":
+        yield path
+    if folder != "/":
+        yield f"{folder}/*"
 
 
 def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from posixpath import basename
 
 from app.permission.arity import always_pattern
 from app.permission.rules import Readability, Subject
 from app.permission.shell.findings import Invocation
-from app.permission.shell.programs import StartedProgram, runs_nothing
+from app.permission.shell.programs import runs_nothing
+from app.permission.shell.started import StartedProgram
 from app.permission.shell.words import Word, has_glob, text_of, unquoted
 from app.permission.spellings import spellings
 
@@ -31,7 +31,7 @@ def build_invocation(words: Sequence[Word], flat: Sequence[Word], started: Start
     for named in started.named:
         others += [named.pattern, *named.spellings]
     distinct = tuple(dict.fromkeys(other for other in others if other != text))
-    is_inert = runs_nothing(basename(plain[0]).lower(), plain[1:])
+    is_inert = runs_nothing(plain[0].lower(), plain[1:])
     readability = _readability(words[0], flat, started, is_inert)
     always = None if readability == "unreadable" else always_pattern([word.text for word in words])
     return Invocation(Subject(text, distinct, readability, () if is_inert else plain), always)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from glob import iglob
 from itertools import islice, pairwise
-from posixpath import basename, dirname, expanduser, isabs, isdir, islink, join, normpath, realpath
+from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islink, join, normpath, realpath
 
 from app.permission.boundary import Boundary
 from app.permission.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unquoted
@@ -124,6 +124,11 @@ class PathCheck:
             home = (self._lookup("HOME") or ["/"])[0] if user == "~" else expanduser(user)
             return [join("/", home, rest)]
         return [join(folder, rest if user == "~+" else text) for folder in self.directories]
+
+
+def is_likely(path: str) -> bool:
+    """Whether a text that looks like a path is one: `GET /users` names none. What only the run shows may be one."""
+    return not isabs(path) or exists(path) or (dirname(path) != "/" and isdir(dirname(path)))
 
 
 def _names_in_program(program: str) -> Iterator[str]:

@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING
 from app.permission.boundary import Boundary
 from app.permission.rules import MOST_WORDS, Subject
 from app.permission.shell import syntax
+from app.permission.shell.arguments import changes_programs, texts_in
 from app.permission.shell.findings import Findings, Invocation, TooComplex
 from app.permission.shell.invocation import build_invocation, flattened, holds_code
-from app.permission.shell.paths import PATH_COMMANDS, PathCheck
-from app.permission.shell.programs import (
-    StartedProgram,
-    Stdin,
-    changes_programs,
-    may_hold_commands,
-    may_take_scripts,
-    runs_nothing,
-    started_by,
-    texts_in,
-)
+from app.permission.shell.paths import PATH_COMMANDS, PathCheck, is_likely
+from app.permission.shell.programs import may_hold_commands, may_take_scripts, runs_nothing
+from app.permission.shell.started import StartedProgram, Stdin, started_by
 from app.permission.shell.variables import Variables, always_runs
 from app.permission.shell.words import UNKNOWN, UNKNOWN_WORD, Word, has_glob, read_word, read_words, text_of
 
@@ -280,7 +273,7 @@ class ShellReader:
         if len(flat) > _MAX_WORDS and may_hold_commands(bare):
             raise TooComplex
         self._note_effects(bare, flat, words[0].text)
-        self._hear(bare, [word.plain for word in flat[1:]])
+        self._hear(name.lower(), [word.plain for word in flat[1:]])
         with self._deeper(_DEPTH_OF_CALL):
             if bare in _DIRECTORY_COMMANDS:
                 self._change_directory(words, flat, node)
@@ -288,9 +281,9 @@ class ShellReader:
                 self._findings.has_run = True
                 self._start(words, flat, bare, is_unreadable)
 
-    def _hear(self, bare: str, args: Sequence[str]) -> None:
+    def _hear(self, name: str, args: Sequence[str]) -> None:
         """What is no plain word may be a script for the command. The words of one that runs nothing may be one for another."""
-        is_inert = runs_nothing(bare, args)
+        is_inert = runs_nothing(name, args)
         for at, arg in enumerate(args):
             if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):
                 self._findings.say(arg)
@@ -335,7 +328,7 @@ class ShellReader:
         child = self._variables.in_child_process()
         is_script = ShellReader(self._boundary, child, self._paths.directories, found, self._depth + _DEPTH_OF_SCRIPT).read(text)
         self._findings.count(len(text) // 10)
-        self._findings.report(found.outside if is_script else ())
+        self._findings.report(filter(is_likely, found.outside) if is_script else ())
         return [one.subject for one in found.invocations] if is_script else []
 
     def _script(self, script: str, in_place: bool) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.permission.boundary import Boundary, always_patterns
+from app.permission.boundary import Boundary
 from app.sandbox.hints import hint
 from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
@@ -66,7 +66,7 @@ class BashTool(Tool[BashParameters]):
     async def _require_permission(self, command: str, directory: Path, ctx: ToolContext) -> list[Path]:
         """The paths outside the project that the command was allowed. A command line that runs no program (`cd` alone) needs no
         permission."""
-        from app.permission.shell.analysis import analyse
+        from app.permission.shell.analysis import always_patterns, analyse
 
         within = Boundary(ctx.directory, ctx.worktree)
         analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)

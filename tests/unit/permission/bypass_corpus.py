@@ -402,6 +402,10 @@ ANY_PROGRAM = [
     ("perf stat ls", "status_only", "ask"),
     ("perf stat remove rm.txt x-rm", "no_rm", "allow"),
     ("make # rm x", "no_rm", "allow"),
+    ("./grep rm x", "no_rm", "deny"),
+    ("src/echo 'rm x'", "no_rm", "ask"),
+    ("/usr/bin/grep rm f", "no_rm", "allow"),
+    ("/bin/echo rm x", "no_rm", "allow"),
     ("grep -rn 'rm ' src | head; cat f > rm.log", "no_rm", "allow"),
 ]
 

@@ -1,7 +1,6 @@
 from pathlib import Path
 
-from app.permission.boundary import Boundary, always_patterns
-from app.permission.wildcard import matches
+from app.permission.boundary import Boundary
 
 
 def test_inside_is_under_the_directory_or_the_worktree(tmp_path: Path) -> None:
@@ -48,26 +47,3 @@ def test_a_project_reached_by_a_link_is_the_project(tmp_path: Path) -> None:
     assert boundary.contains(tmp_path / "link" / "f")
     assert boundary.is_root(str(tmp_path / "link"))
     assert boundary.is_root(str(tmp_path / "real"))
-
-
-def test_always_allows_the_folder_of_what_was_asked_for_and_no_other(tmp_path: Path) -> None:
-    for name in ("data", "database", "data/below"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "data" / "a.txt").touch()
-    for asked in ("data/a.txt", "data/new", "data"):
-        allowed = always_patterns([f"{tmp_path}/{asked}"])
-        for name in (asked, "data/b.txt", "data/below/c.txt"):
-            assert any(matches(pattern, f"{tmp_path}/{name}") for pattern in allowed), (asked, name)
-        for name in ("database", "database/secret", "other", ""):
-            assert not any(matches(pattern, f"{tmp_path}/{name}") for pattern in allowed), (asked, name)
-    assert always_patterns([f"{tmp_path}/data/a.txt"]) == [f"{tmp_path}/data/*"]
-
-
-def test_always_at_the_top_allows_no_more_than_was_asked_for() -> None:
-    assert always_patterns(["/"]) == ["/"]
-    assert always_patterns(["/not there"]) == ["/not there"]
-    assert always_patterns(["/usr"]) == ["/usr", "/usr/*"]
-
-
-def test_always_allows_nothing_of_what_the_user_could_not_see() -> None:
-    assert always_patterns(["$X/y", "/a/*/b", "/a/b?"]) == []

@@ -7,8 +7,9 @@ import pytest
 
 from app.permission.arity import always_pattern
 from app.permission.boundary import Boundary
-from app.permission.shell.analysis import ShellAnalysis, analyse
+from app.permission.shell.analysis import ShellAnalysis, always_patterns, analyse
 from app.permission.spellings import spellings
+from app.permission.wildcard import matches
 
 
 def read(command: str, project: Path) -> ShellAnalysis:
@@ -63,7 +64,8 @@ def test_a_program_that_may_run_what_it_names_tells_its_words_and_the_texts_besi
 def test_what_a_text_names_is_read_though_it_may_be_no_script(tmp_path: Path) -> None:
     (subject,) = read("hyperfine 'ls; /bin/rm x' \"don't\"", tmp_path).subjects
     assert {"ls", "rm x"} <= set(subject.spellings)
-    assert read("git commit -m 'cat /etc/hosts'", tmp_path).outside == ()
+    for text in ("git commit -m 'cat /etc/hosts'", "jest -t 'GET /users answers 200'", "git log --grep='fix /api/v1'"):
+        assert read(text, tmp_path).outside == ()
     assert [str(Path("/etc/hosts").resolve())] == list(read("hyperfine 'cat /etc/hosts'", tmp_path).outside)
 
 
@@ -114,6 +116,29 @@ def test_of_the_environment_only_home_is_known(tmp_path: Path) -> None:
 )
 def test_always_names_what_the_command_does(words: str, expected: str | None) -> None:
     assert always_pattern(words.split()) == expected
+
+
+def test_always_allows_the_folder_of_what_was_asked_for_and_no_other(tmp_path: Path) -> None:
+    for name in ("data", "database", "data/below"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "a.txt").touch()
+    for asked in ("data/a.txt", "data/new", "data"):
+        allowed = always_patterns([f"{tmp_path}/{asked}"])
+        for name in (asked, "data/b.txt", "data/below/c.txt"):
+            assert any(matches(pattern, f"{tmp_path}/{name}") for pattern in allowed), (asked, name)
+        for name in ("database", "database/secret", "other", ""):
+            assert not any(matches(pattern, f"{tmp_path}/{name}") for pattern in allowed), (asked, name)
+    assert always_patterns([f"{tmp_path}/data/a.txt"]) == [f"{tmp_path}/data/*"]
+
+
+def test_always_at_the_top_allows_no_more_than_was_asked_for() -> None:
+    assert always_patterns(["/"]) == ["/"]
+    assert always_patterns(["/not there"]) == ["/not there"]
+    assert always_patterns(["/usr"]) == ["/usr", "/usr/*"]
+
+
+def test_always_allows_nothing_of_what_the_user_could_not_see() -> None:
+    assert always_patterns(["$X/y", "/a/*/b", "/a/b?"]) == []
 
 
 def test_spellings_put_options_in_any_order() -> None:
