@@ -59,6 +59,8 @@ async def _body_or_error(work: Coroutine[Any, Any, bytes]) -> bytes:
     try:
         return await work
     except ServiceError as error:
+        if error.status >= 500:
+            log.warning("an answer could not be given: %s: %s", error.name, error.message)
         return orjson.dumps(error.body(), default=str)
     except Exception as error:
         log.exception("an answer could not be given")

@@ -43,7 +43,9 @@ async def discover(directory: Path) -> ProjectInfo:
 async def checkout_of(directory: Path) -> Path | None:
     """The checkout that contains the directory, as `discover` finds it; None outside git."""
     places = await _places(directory)
-    return places.checkout if places and await asyncio.to_thread(places.is_of_checkout) else None
+    if places is None or not await asyncio.to_thread(places.is_of_checkout):
+        return None
+    return places.checkout
 
 
 async def branch(directory: Path) -> str | None:

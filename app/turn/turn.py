@@ -210,7 +210,7 @@ class Turn:
         await asyncio.shield(self._answer_with(self._scope.deadline.error()))
 
     async def _answer_with(self, error: MessageError) -> None:
-        self._scope.record.error = error.name
+        self._scope.record.failure = error
         location = self._scope.instance.location
         path = MessagePath(cwd=location.directory, root=location.worktree)
         await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
