@@ -13,7 +13,7 @@ from app import cli_backup, cli_data, cli_opencode, cli_run, cli_sessions, cli_t
 from app.cli_support import database_must_do, fail, failures_as_log_lines, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
-from app.telemetry.log_lines import LogFormat, LogLevel, format_of_environment, set_up_log, writes_json
+from app.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 
 if TYPE_CHECKING:
     from app.util.finding import Finding
@@ -51,7 +51,7 @@ def serve(
         LogFormat | None, typer.Option(help="text, or json: an object a line (OPENSESSION_LOG_FORMAT).")
     ] = None,
     log_level: Annotated[
-        LogLevel | None, typer.Option(help="The least that is logged (OPENSESSION_LOG_LEVEL).", case_sensitive=False)
+        LogThreshold | None, typer.Option(help="The least that is logged (OPENSESSION_LOG_LEVEL).", case_sensitive=False)
     ] = None,
 ) -> None:
     """Serve the directory it is started in."""

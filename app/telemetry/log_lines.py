@@ -10,7 +10,7 @@ from typing import Any, Literal
 import orjson
 
 LogFormat = Literal["text", "json"]
-LogLevel = Literal["debug", "info", "warning", "error"]
+LogThreshold = Literal["debug", "info", "warning", "error"]
 
 SESSION_OF_LINES: ContextVar[str | None] = ContextVar("session_of_lines", default=None)
 """The session that this task, and the tasks that it starts, work on."""
@@ -21,7 +21,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _CHATTY = ("httpx", "httpx2", "alembic")
 
 
-def set_up_log(log_format: LogFormat, level: LogLevel = "info") -> None:
+def set_up_log(log_format: LogFormat, level: LogThreshold = "info") -> None:
     """To standard error. A second call takes the place of the first."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines(_TEXT))
