@@ -104,14 +104,14 @@ async def test_a_queued_prompt_gets_a_turn_of_its_own(tmp_path: Path) -> None:
 
 
 async def queue_of(app: RunningApp, session_id: str, length: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found := await app.get(f"/session/{session_id}/queue")) != length:
             await asyncio.sleep(0.01)
     return list(found)
 
 
 async def until_idle(app: RunningApp, session_id: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await app.get(f"/session/{session_id}/queue") or await statuses(app):
             await asyncio.sleep(0.01)
 
@@ -155,7 +155,7 @@ async def test_a_queued_message_that_joins_after_all_leaves_the_queue(tmp_path: 
         await app.prompt_async(session_id, "two", whenBusy="queue", messageID="msg_b")
         await queue_of(app, session_id, 1)
         joining = asyncio.create_task(app.prompt(session_id, again, messageID="msg_b"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(await app.messages(session_id)) < 3:
                 await asyncio.sleep(0.01)
         gate.set()
