@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app import cli_backup, cli_data, cli_opencode, cli_run, cli_sessions, cli_transfer, cli_users
-from app.cli_support import database_must_do, fail, sandbox_must_do
+from app.cli_support import database_must_do, fail, failures_as_log_lines, sandbox_must_do
 from app.cli_support import settings as read_settings
 from app.settings import Settings
-from app.telemetry.log_lines import LogFormat, set_up_log
+from app.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 
 if TYPE_CHECKING:
     from app.util.finding import Finding
@@ -34,6 +35,8 @@ app.command("backup")(cli_backup.backup)
 app.command("restore")(cli_backup.restore)
 app.command("import-opencode")(cli_opencode.import_opencode)
 
+log = logging.getLogger(__name__)
+
 DEFAULT_PORT = 4096
 
 
@@ -47,14 +50,17 @@ def serve(
     log_format: Annotated[
         LogFormat | None, typer.Option(help="text, or json: an object a line (OPENSESSION_LOG_FORMAT).")
     ] = None,
+    log_level: Annotated[
+        LogThreshold | None, typer.Option(help="The least that is logged (OPENSESSION_LOG_LEVEL).", case_sensitive=False)
+    ] = None,
 ) -> None:
     """Serve the directory it is started in."""
     gc.disable()  # What the imports below make stays: `_freeze_gc` switches it on.
     from app.api.security import is_loopback
 
-    settings = read_settings()
-    if log_format is not None:
-        settings = settings.model_copy(update={"log_format": log_format})
+    set_up_log(log_format or format_of_environment())  # what is wrong with the settings is said in it too
+    settings = read_settings(log_format=log_format, log_level=log_level)
+    set_up_log(settings.log_format, settings.log_level)
     if settings.data_dir.exists():
         _require_data_dir(settings)  # first, as tokens may be among what a killed restore left to be done
     login = _login(settings)
@@ -64,8 +70,8 @@ def serve(
             "Set OPENCODE_SERVER_PASSWORD, make a token with `opensession token create`, or listen on 127.0.0.1."
         )
     _require_data_dir(settings)
-    set_up_log(settings.log_format)
-    _serve(settings, hostname, port, login or "")
+    with failures_as_log_lines():
+        _serve(settings, hostname, port, login or "")
 
 
 def _require_data_dir(settings: Settings) -> None:
@@ -100,7 +106,10 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     server = http_server(application, settings)
     _freeze_gc()
     _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state])
-    server.run(sockets=[bound])
+    try:
+        server.run(sockets=[bound])
+    except KeyboardInterrupt:  # raised anew by uvicorn, when all is stopped
+        raise typer.Exit(130) from None
 
 
 def _freeze_gc() -> None:
@@ -135,9 +144,12 @@ def _bind_to(hostname: str, port: int) -> socket.socket:
 def _greet(hostname: str, port: int, login: str, found: list[str]) -> None:
     host = f"[{hostname}]" if ":" in hostname else hostname
     url = f"http://{host}:{port}"
-    typer.echo(f"opensession server listening on {url}")
-    typer.echo(f"It works in {Path.cwd()}")
-    typer.echo("\n".join(found))
+    lines = [f"opensession server listening on {url}", f"It works in {Path.cwd()}", *found]
+    if writes_json():
+        for line in lines:
+            log.info("%s", line)
+        return
+    typer.echo("\n".join(lines))
     typer.echo(f"Open {url} in a browser, or try:  curl -s {login}-X POST {url}/session")
 
 

@@ -1,5 +1,6 @@
 """What the commands share: settings from the environment, and errors as one sentence without a traceback."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -8,9 +9,13 @@ import typer
 from pydantic import ValidationError
 
 from app.settings import Settings
+from app.telemetry.log_lines import writes_json
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -37,10 +42,11 @@ def sandbox_must_do() -> Iterator[None]:
         fail(str(error))
 
 
-def settings() -> Settings:
-    """Prints an invalid value as one sentence without a traceback."""
+def settings(**options: str | None) -> Settings:
+    """Of the environment, and of a command's options that were given. Prints an invalid value as one sentence without a
+    traceback."""
     try:
-        return Settings()
+        return Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as invalid:
         fail("\n".join(map(_sentence, invalid.errors())))
 
@@ -50,6 +56,24 @@ def _sentence(error: "ErrorDetails") -> str:
     return f"OPENSESSION_{str(error['loc'][0]).upper()}: {said}" if error["loc"] else said
 
 
+@contextmanager
+def failures_as_log_lines() -> Iterator[None]:
+    """Where the log is JSON, what ends a server stands there and not in a traceback of its own."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except Exception:
+        if not writes_json():
+            raise
+        log.critical("the server ended", exc_info=True)
+        raise typer.Exit(1) from None
+
+
 def fail(message: str) -> NoReturn:
-    typer.echo(message, err=True)
+    """A server whose log is JSON says it there."""
+    if writes_json():
+        log.error("%s", message)
+    else:
+        typer.echo(message, err=True)
     raise typer.Exit(1)

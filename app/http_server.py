@@ -83,7 +83,7 @@ def http_server(application: Any, settings: Settings) -> DrainingServer:
     config = Config(
         application,
         http=_bounded_protocol(settings),
-        log_level="warning",
+        log_level="error" if settings.log_level == "error" else "warning",
         access_log=False,
         log_config=LOGGING_CONFIG if settings.log_format == "text" else None,
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,

@@ -23,6 +23,7 @@ from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
 from app.api.direct_routes import DirectRoutes
 from app.api.json_route import StrictRoute
+from app.api.log_failures import LogFailures
 from app.api.login import Login
 from app.api.routes_below import RoutesBelow
 from app.api.security import Access, BodyLimits, Guard, is_loopback
@@ -77,6 +78,7 @@ def create_app(
         app.add_middleware(CountRequests, metrics=server.telemetry.metrics)
     if server.telemetry.traces is not None:
         app.add_middleware(ContinueTrace, traces=server.telemetry.traces)
+    app.add_middleware(LogFailures)
     return app
 
 

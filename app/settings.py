@@ -133,6 +133,9 @@ class Settings(BaseModel):
     log_format: Literal["text", "json"] = "text"
     """How the log is written: `text`, or `json`, an object a line (default text; `opensession serve --log-format` too)."""
 
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is logged: `debug`, `info`, `warning` or `error` (default info; `opensession serve --log-level` too)."""
+
     prompt_rate: str | None = None
     """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: any number); more get a 429."""
 
@@ -142,6 +145,11 @@ class Settings(BaseModel):
         variables = {name.lower(): value for name, value in os.environ.items()}
         named = {field: variables[name] for field in cls.model_fields if (name := f"opensession_{field}") in variables}
         return named | given
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _in_small_letters(cls, level: object) -> object:
+        return level.lower() if isinstance(level, str) else level
 
     @field_validator("prompt_rate")
     @classmethod

@@ -12,6 +12,7 @@ from app.project.location import Location
 from app.schema.base import AnyID, Wire
 from app.schema.errors import RequestPart
 from app.schema.session import Session
+from app.telemetry.log_lines import DIRECTORY_OF_LINES
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
 
@@ -38,7 +39,9 @@ PartIdPath = Annotated[AnyID, Path(alias="partID")]
 async def workspace_of(request: ServerRequest, directory: str | None) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
     directory = await directory_to_enter(request.services, request.principal, directory)
-    return await request.services.directories.instances.workspaces.get(directory)
+    workspace = await request.services.directories.instances.workspaces.get(directory)
+    DIRECTORY_OF_LINES.set(workspace.location.directory)
+    return workspace
 
 
 async def location_of(request: ServerRequest, directory: str | None) -> Location:
@@ -47,8 +50,7 @@ async def location_of(request: ServerRequest, directory: str | None) -> Location
 
 async def instance_of(request: ServerRequest, directory: str | None) -> Instance:
     """The same with all that a turn needs."""
-    directory = await directory_to_enter(request.services, request.principal, directory)
-    return await request.services.directories.instances.get(directory, request.principal.name)
+    return await _instance(request, directory, request.principal.name)
 
 
 async def session_location(request: ServerRequest, session_id: str, directory: str | None) -> Location:
@@ -62,8 +64,14 @@ async def session_instance(request: ServerRequest, session_id: str, directory: s
 
 
 async def instance_of_session(request: ServerRequest, session: Session, directory: str | None) -> Instance:
-    own_directory = await directory_to_enter(request.services, request.principal, directory or session.directory)
-    return await request.services.directories.instances.get(own_directory, session.owner or "")
+    return await _instance(request, directory or session.directory, session.owner or "")
+
+
+async def _instance(request: ServerRequest, directory: str | None, owner: str) -> Instance:
+    entered = await directory_to_enter(request.services, request.principal, directory)
+    instance = await request.services.directories.instances.get(entered, owner)
+    DIRECTORY_OF_LINES.set(instance.location.directory)
+    return instance
 
 
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -1,6 +1,5 @@
 """Every error becomes JSON: `{name, data}` with its status. Nothing of the server's insides is in a body."""
 
-import logging
 from typing import Any
 
 import orjson
@@ -9,13 +8,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 
 from app.api.draining import ServerStopping
 from app.schema.errors import RequestPart, ServiceError, TooMany, bad_request_body
 from app.storage.engine import StorageError
 from app.util.secrets import masked
 
-log = logging.getLogger(__name__)
+FAILURE = "opensession.failure"
+"""Where in a request's scope the error is noted that is answered with a 5xx."""
 
 MAX_ISSUES = 50
 LARGEST_ECHO_BYTES = 64 * 1024
@@ -40,8 +41,9 @@ def named(status: int, name: str, message: str, headers: dict[str, str] | None =
     return rendered(status, {"name": name, "data": {"message": message}}, headers)
 
 
-async def _service_error(_request: Request, error: Exception) -> Response:
+async def _service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
+    note_failure(request.scope, error)
     return rendered(error.status, masked(error.body()), headers_of(error))
 
 
@@ -85,26 +87,18 @@ async def _client_gone(_request: Request, _error: Exception) -> Response:
     return named(400, "BadRequest", "The body ended before it was complete.")
 
 
-async def _storage_error(_request: Request, error: Exception) -> Response:
-    return storage_unavailable(error)
+def note_failure(scope: Scope, error: Exception) -> None:
+    """For the log, where it is answered with a 5xx."""
+    scope[FAILURE] = f"{type(error).__name__}: {error}"
 
 
 STORAGE_MESSAGE = "The server's database cannot do this now. Nothing was stored; try again later."
 
 
-def storage_unavailable(error: Exception) -> Response:
+async def _storage_error(request: Request, error: Exception) -> Response:
     """The disk is full, or the database is locked or unreachable: nothing was stored."""
-    log_storage_error(error)
+    note_failure(request.scope, error)
     return named(503, "StorageError", STORAGE_MESSAGE)
-
-
-def log_storage_error(error: Exception) -> None:
-    log.error("database error: %s", error)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    log.exception("%s %s failed", request.method, request.url.path, exc_info=error)
-    return named(500, "UnknownError", f"{type(error).__name__}: the server could not do this. Its log says why.")
 
 
 def install(app: FastAPI) -> None:
@@ -113,4 +107,3 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(StorageError, _storage_error)
-    app.add_exception_handler(Exception, _unexpected)

@@ -30,7 +30,7 @@ class KeepaliveJson(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Without a task group, as Starlette's streams have it: that costs a small turn a twentieth of its time."""
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await self._keep_alive(gone, send)
@@ -49,7 +49,8 @@ class KeepaliveJson(Response):
                 return
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -59,6 +60,8 @@ async def _body_or_error(work: Coroutine[Any, Any, bytes]) -> bytes:
     try:
         return await work
     except ServiceError as error:
+        if error.status >= 500:
+            log.warning("an answer could not be given: %s: %s", error.name, error.message)
         return orjson.dumps(error.body(), default=str)
     except Exception as error:
         log.exception("an answer could not be given")

@@ -22,6 +22,7 @@ from app.users.oidc import OidcLogins, is_jwt
 from app.users.principal import OPERATOR, Principal
 from app.users.users import Users
 from app.util.dataclass import dataclass
+from app.util.log import one_line
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,10 @@ class Login:
         if tickets is None:
             return await self.check(scope, authorization)
         principal = self.connect_tickets.redeem(tickets[-1], scope["path"])
-        return AcceptedLogin("connect ticket", principal) if principal else None
+        if principal is None:
+            _log_refused(scope, "its connect ticket does not hold")
+            return None
+        return AcceptedLogin("connect ticket", principal)
 
     async def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
         """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
@@ -100,6 +104,13 @@ class Login:
         scheme, credentials = _parts(authorization)
         if not scheme:
             return LoginDenied()
+        checked = await self._checked(scope, scheme, credentials)
+        if isinstance(checked, LoginDenied):
+            level = logging.DEBUG if checked.retry_after else logging.WARNING  # as often as they come, they are one event
+            _log_refused(scope, f"its {scheme[:20]} credentials do not hold", level)
+        return checked
+
+    async def _checked(self, scope: Mapping[str, Any], scheme: str, credentials: str) -> AcceptedLogin | LoginDenied:
         if scheme == "bearer":
             if self._oidc is not None and is_jwt(credentials):
                 return await self._by_identity_provider(self._oidc, credentials)
@@ -148,7 +159,10 @@ class Login:
         if scheme == "basic" and self._is_password(credentials):
             return AcceptedLogin(self._username)
         await self._throttle.failed(address)
-        return LoginDenied(await self._throttle.wait(address))
+        wait = await self._throttle.wait(address)
+        if wait:
+            log.warning("logins of %s are refused for %d s: too many were wrong", address, wait)
+        return LoginDenied(wait)
 
     def _is_password(self, credentials: str) -> bool:
         """Compares digests, so that the time reveals nothing, not even a length."""
@@ -159,7 +173,10 @@ class Login:
         if scope["method"] != "GET" or scope["path"] not in STREAMS:
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        return await self.event_tokens.redeem(given[0]) if len(given) == 1 else None
+        principal = await self.event_tokens.redeem(given[0]) if len(given) == 1 else None
+        if given and principal is None:
+            _log_refused(scope, "its event token does not hold")
+        return principal
 
 
 def _digest(login: bytes) -> bytes:
@@ -176,6 +193,12 @@ def _decoded(credentials: str) -> bytes:
         return base64.b64decode(credentials, validate=True)
     except (binascii.Error, ValueError):
         return b""
+
+
+def _log_refused(scope: Mapping[str, Any], reason: str, level: int = logging.WARNING) -> None:
+    """Without what was given: it may be nearly right. A WebSocket has no method."""
+    wanted = f"{scope.get('method', 'WebSocket')} {scope['path']}"
+    log.log(level, "%s", one_line(f"a login of {_address(scope) or 'an unknown address'} was refused for {wanted}: {reason}"))
 
 
 def _address(scope: Mapping[str, Any]) -> str:

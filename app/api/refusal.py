@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from starlette.types import Receive, Scope, Send
 
-from app.api.errors import STORAGE_MESSAGE, log_storage_error, named
+from app.api.errors import STORAGE_MESSAGE, named, note_failure
 from app.storage.engine import StorageError
 from app.util.dataclass import dataclass
 
@@ -29,6 +29,6 @@ class Refusal:
         await form(self.status, self.name, self.message, dict(self.headers or {}))(scope, receive, send)
 
 
-def storage_refusal(error: StorageError) -> Refusal:
-    log_storage_error(error)
+def storage_refusal(scope: Scope, error: StorageError) -> Refusal:
+    note_failure(scope, error)
     return Refusal(503, "StorageError", STORAGE_MESSAGE)

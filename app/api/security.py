@@ -157,7 +157,7 @@ class Guard:
         try:
             admission = await self._admission(scope, headers)
         except StorageError as error:
-            return storage_refusal(error)
+            return storage_refusal(scope, error)
         match admission:
             case LoginDenied(retry_after=seconds):
                 return _denied(seconds, asks_itself=_PAGE in headers)
@@ -177,7 +177,7 @@ class Guard:
         try:
             admission = await self._login.admit_connection(scope, headers.get("authorization"))
         except StorageError as error:
-            return storage_refusal(error)
+            return storage_refusal(scope, error)
         match admission:
             case None:
                 return Refusal(403, "TicketError", "This ticket is for another terminal, was used, or has expired.")

@@ -94,7 +94,11 @@ class PromptQueue:
             waiting = self._waiting[row["id"]] = Waiting(session_id, row)
             change = self._store.change(session_id, row["directory"])
             change.enqueue_prompt(row)
-            await self._store.commit(change)
+            try:
+                await self._store.commit(change)
+            except BaseException:
+                del self._waiting[row["id"]]
+                raise
             same = _same(await self._rows(session_id), row)
             if same is None or same.id == row["id"]:
                 return waiting
@@ -104,7 +108,7 @@ class PromptQueue:
     async def list(self, session_id: str) -> list[QueuedPrompt]:
         """In the order of their turns."""
         await self._store.session_json(session_id)
-        return [_queued(row) for row in await self._rows(session_id)]
+        return [_queued(row) for row in await self._rows(session_id) if _read(row) is not None]
 
     async def remove(self, session_id: str, queued_id: str) -> None:
         """Raises NotFound, also for a prompt whose turn has started."""
@@ -218,7 +222,11 @@ class PromptQueue:
         return self._begun(queued_id, accepted)
 
     async def _begin(self, row: Any) -> None:
-        prepared = _prepared(row)
+        prepared = _read(row)
+        if prepared is None:
+            await self._intake.dequeue(row.session_id, row.directory, row.id)
+            self._refuse(row.id, NoAnswer(f"What is stored of the queued prompt {row.id} is damaged"))
+            return
         try:
             owner = (await self._store.session(row.session_id)).owner or ""
             instance = await self._instances.get(row.directory, owner)
@@ -283,7 +291,12 @@ def _queued(row: Any) -> QueuedPrompt:
     return QueuedPrompt(id=row.id, session_id=row.session_id, time=QueuedTime(created=row.created), prompt=prompt)
 
 
-def _prepared(row: Any) -> PreparedPrompt:
-    prompt = PromptInput.model_validate_json(row.input)
-    message = MessageWithParts.model_validate_json(row.message)
+def _read(row: Any) -> PreparedPrompt | None:
+    """None for a damaged row, which must not hold up those behind it."""
+    try:
+        prompt = PromptInput.model_validate_json(row.input)
+        message = MessageWithParts.model_validate_json(row.message)
+    except ValueError as damage:
+        log.error("the queued prompt %s of %s is damaged: %s", row.id, row.session_id, damage)
+        return None
     return PreparedPrompt(prompt, row.input_hash, message if prompt.message_id else renewed(message))

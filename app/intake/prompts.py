@@ -17,6 +17,7 @@ from app.session.prompted_session import PromptedSession
 from app.session.status import busy_in
 from app.storage.writer import StaleLease
 from app.telemetry.records import TurnEnd, TurnRecord
+from app.turn import stored_error
 from app.turn.deadline import Deadline
 from app.turn.turn import Turn
 from app.turn.turn_scope import TurnScope, TurnServices
@@ -152,12 +153,17 @@ class Prompts:
     async def _observed(self, session_id: str, turn: Turn, record: TurnRecord) -> None:
         try:
             await turn.run()
+            if record.failure is not None and record.ended() is TurnEnd.FAILED:
+                stored_error.log_end(session_id, record.failure)
         except StaleLease:
             record.end = TurnEnd.HANDED_OVER
             raise
         except asyncio.CancelledError:
             lease = self._store.lease(session_id)
             record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
+            raise
+        except Exception:
+            record.end = TurnEnd.FAILED
             raise
 
     async def _is_unanswered(self, session_id: str, stored: StoredPrompt) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from app.mcp.target import McpTarget, takes_sign_in
-from app.mcp.values import Content, McpFailure, Offers, SignInNeeded
+from app.mcp.values import Content, McpFailure, McpTimeout, Offers, SignInNeeded
 from app.mcp.watch import McpWatch
 from app.schema.mcp import (
     MCPStatus,
@@ -117,7 +117,7 @@ class McpConnection:
 
                 return await _abandonable(ask(self._client, progressed))
         except TimeoutError as error:
-            raise McpFailure(f"The server has not answered for {self._limits.answer:g} s") from error
+            raise McpTimeout(f"The server has not answered for {self._limits.answer:g} s") from error
         except Exception as error:
             cause = self._watch.end or error
             raise McpFailure(self._told(cause)) from error

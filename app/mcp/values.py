@@ -11,6 +11,10 @@ class McpFailure(Exception):
     """A request to a server failed; the message says why."""
 
 
+class McpTimeout(McpFailure):
+    """The server has not answered in time."""
+
+
 class SignInNeeded(Exception):
     """The server requires a sign-in."""
 

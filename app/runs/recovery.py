@@ -261,7 +261,9 @@ class Recovery:
             owner = (await self._store.session(session_id)).owner or ""
             return session_id, await self._instances.get(directory, owner)
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
-            await self._give_up(session_id, directory, stored_error.of_turn(session_id, error))
+            ended_with = stored_error.of_turn(session_id, error)
+            stored_error.log_end(session_id, ended_with)
+            await self._give_up(session_id, directory, ended_with)
             return session_id, None
 
     async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:

@@ -22,7 +22,7 @@ from app.session.store import Store
 from app.storage import queries
 from app.storage.engine import StorageError
 from app.storage.writer import Lease, StaleLease
-from app.telemetry.log_lines import SESSION_OF_LINES
+from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
 from app.turn import stored_error
 from app.turn.errors import aborted
 from app.util.dataclass import dataclass
@@ -305,6 +305,7 @@ class Runner:
 
     async def _run(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         SESSION_OF_LINES.set(session_id)
+        DIRECTORY_OF_LINES.set(run.directory)
         try:
             await run.begin()
             if not run.discarded:
@@ -317,7 +318,9 @@ class Runner:
             log.warning("another server runs %s now: its turn ends here", session_id)
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             run.ending = True
-            await self._answer_with(session_id, run, stored_error.of_turn(session_id, error))
+            ended_with = stored_error.of_turn(session_id, error)
+            stored_error.log_end(session_id, ended_with)
+            await self._answer_with(session_id, run, ended_with)
         finally:
             run.ending = True
             await asyncio.shield(self._end(session_id, run))

@@ -6,6 +6,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from app.schema.errors import MessageError
 from app.schema.part import Tokens
 from app.util.dataclass import dataclass
 
@@ -38,20 +39,24 @@ class ToolCallEnd(StrEnum):
 
 @dataclass(slots=True)
 class TurnRecord:
-    """`error` is the name of the error that the newest step ended with; `rejected`: it ended with a call that the user
-    rejected."""
+    """`failure` is what the newest step ended with; `rejected`: it ended with a call that the user rejected."""
 
     session_id: str = ""
     agent: str = ""
     provider: str = ""
     model: str = ""
-    error: str | None = None
+    failure: MessageError | None = None
     rejected: bool = False
     end: TurnEnd | None = None
     began: float = field(default_factory=time.perf_counter)
 
+    @property
+    def error(self) -> str | None:
+        """The failure's name."""
+        return self.failure.name if self.failure else None
+
     def begin_step(self) -> None:
-        self.error, self.rejected = None, False
+        self.failure, self.rejected = None, False
 
     def asks(self, agent: str, provider: str, model: str) -> None:
         self.agent, self.provider, self.model = agent, provider, model

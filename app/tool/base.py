@@ -39,6 +39,8 @@ class ToolResult:
     output: str
     metadata: dict[str, Any] = field(default_factory=dict)
     attachments: list[FileContent] = field(default_factory=list)
+    timeout: str | None = None
+    """Which timeout ended the call, where what it had done by then is its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class ToolContext:
 
 class ToolError(Exception):
     """A failure that is reported to the model and stored as `Error: <message>`."""
+
+
+class ToolTimeout(ToolError):
+    """What the tool waited for took too long."""
 
 
 P = TypeVar("P", bound=BaseModel)

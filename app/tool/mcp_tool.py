@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable
 
 from app.mcp.servers import McpServers
-from app.mcp.values import McpFailure, Offers, ServerTool
-from app.tool.base import Arguments, ExternalTool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.mcp.values import McpFailure, McpTimeout, Offers, ServerTool
+from app.tool.base import Arguments, ExternalTool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
 
 MAX_KEY_LENGTH = 64
 """Model providers reject a request that contains a tool with a longer name."""
@@ -24,7 +24,8 @@ class McpTool(ExternalTool):
         try:
             content = await self._servers.call_tool(self._tool.server, self._tool.name, args.root)
         except McpFailure as failure:
-            raise ToolError(f"The MCP server {self._tool.server}: {failure}") from failure
+            failed = ToolTimeout if isinstance(failure, McpTimeout) else ToolError
+            raise failed(f"The MCP server {self._tool.server}: {failure}") from failure
         if content.is_error:
             raise ToolError(content.text or "The tool failed without saying why")
         return ToolResult(title="", output=content.text, attachments=list(content.files))

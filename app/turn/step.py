@@ -184,8 +184,13 @@ class Step:
                 decision = retry.decide_retry(failure, attempt, now - began, now)
                 if isinstance(decision, retry.StopRetrying):
                     raise
+                self._log_retry(failure, decision, attempt)
                 await self._wait(decision, attempt)
                 self.writer.withdraw_attempt()
+
+    def _log_retry(self, failure: ProviderFailure, decision: retry.RetryAfter, attempt: int) -> None:
+        model, seconds = f"{self._model.provider_id}/{self._model.id}", decision.delay_ms / 1000
+        log.warning("request %d to %s failed and is sent again in %g s: %s", attempt, model, seconds, failure.message)
 
     async def _attempt(self, calls: ToolCalls, request: ModelRequest) -> Finish | None:
         await self.writer.stored()
@@ -249,7 +254,7 @@ class Step:
 
     def _announce_error(self, error: MessageError) -> None:
         self.message.error = error
-        self._scope.record.error = error.name
+        self._scope.record.failure = error
         change = self._scope.store.change(self.message.session_id, self._scope.directory)
         change.announce(EventSessionError(properties=ErrorOfSession(session_id=self.message.session_id, error=error)))
         self._scope.store.post(change)

@@ -18,12 +18,15 @@ log = logging.getLogger(__name__)
 
 
 def of_turn(session_id: str, error: Exception) -> MessageError:
-    """Translates an exception that ended a turn to a stored error, and logs it; with a traceback unless it is a ServiceError."""
+    """Translates an exception that ended a turn to a stored error. Logs the traceback of one that is no ServiceError."""
     if isinstance(error, ServiceError):
-        log.warning("the turn of %s ended: %s", session_id, error.message)
-    else:
-        log.error("the turn of %s failed", session_id, exc_info=error)
-    return to_message_error(TurnFailure(error.message) if isinstance(error, ServiceError) else error)
+        return to_message_error(TurnFailure(error.message))
+    log.error("the turn of %s failed", session_id, exc_info=error)
+    return to_message_error(error)
+
+
+def log_end(session_id: str, error: MessageError) -> None:
+    log.warning("the turn of %s ended with %s: %s", session_id, error.name, getattr(error.data, "message", ""))
 
 
 async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
@@ -65,14 +68,14 @@ async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason:
     if message is None or message.parent_id != user.id:
         message = scope.new_assistant(user, user.agent, user.model)
     error = to_message_error(TurnFailure(reason))
-    scope.record.error = error.name
+    scope.record.failure = error
     await put(scope.store, message, error)
 
 
 async def lack_structured_output(scope: TurnScope, answer: AssistantMessage, retries: int) -> None:
     message = f"The model gave no answer that fits the prompt's format, in {retries + 1} requests."
     error = StructuredOutputError(data=StructuredOutputData(message=message, retries=retries))
-    scope.record.error = error.name
+    scope.record.failure = error
     await put(scope.store, answer, error)
 
 

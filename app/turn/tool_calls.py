@@ -15,7 +15,7 @@ from app.schema.part import ToolPart
 from app.storage.engine import StorageError
 from app.telemetry.observer import NOBODY, Observer
 from app.telemetry.records import ToolCallEnd, ToolCallRecord
-from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
 from app.tool.structured_output import STRUCTURED_OUTPUT
 from app.turn import hooks
 from app.turn.doom_loop import is_looping
@@ -153,6 +153,8 @@ class ToolCalls:
             result = await self._bounds.bound(await self._execute(part, looping))
             self._writer.tool_completed(part, result)
         except (PermissionNotGranted, QuestionRejected, ToolError) as error:
+            if isinstance(error, ToolTimeout):
+                _log_timeout(part, str(error))
             self.blocked |= self._stops_on_rejection and isinstance(error, PermissionRejected | QuestionRejected)
             self._writer.tool_failed(part, f"Error: {error}")
             record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
@@ -162,6 +164,8 @@ class ToolCalls:
             self._writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
             record.failed(error)
             raise ToolError(str(error)) from error
+        if result.timeout is not None:
+            _log_timeout(part, result.timeout)
         record.completed(result.output)
         return result
 
@@ -175,6 +179,10 @@ class ToolCalls:
         except ValidationError as error:
             raise ToolError(_explained(tool.id, error)) from error
         return await hooks.tool_result(self._hooks, part, await tool.execute(arguments, context))
+
+
+def _log_timeout(part: ToolPart, what: str) -> None:
+    log.warning("the call %s of tool %s timed out: %s", part.call_id, part.tool, what)
 
 
 def _spec(tool: Tool[Any]) -> ToolSpec:

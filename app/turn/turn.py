@@ -91,7 +91,7 @@ class Turn:
                 await stored_error.give_up(self._scope, history, decision.reason)
                 return False
             case decide.Resume():
-                return await self._resume(decision.message)
+                return await self._resume(decision.message, history)
             case decide.LackStructuredOutput():
                 await stored_error.lack_structured_output(self._scope, decision.answer, decision.retries)
                 return False
@@ -143,20 +143,29 @@ class Turn:
             model,
             _calls_of_turn(history),
             seen_instructions=instructions.seen_in(history),
-            bypass_agent_check=any(isinstance(part, AgentPart) for part in prompt.parts),
+            bypass_agent_check=_names_agent(prompt),
         )
         outcome = await step.run(calls, lambda: self._request(user, agent, model, history, calls.specs()))
         return outcome, step
 
-    async def _resume(self, open_message: MessageWithParts) -> bool:
+    async def _resume(self, open_message: MessageWithParts, history: Sequence[MessageWithParts]) -> bool:
         """Continues an answer that waited for the user when an earlier server stopped: asks again, then runs the calls."""
         scope, message = self._scope, open_message.info
         assert isinstance(message, AssistantMessage)
-        prompt = (await scope.store.message(scope.session_id, message.parent_id)).info
+        asked = await scope.store.message(scope.session_id, message.parent_id)
+        prompt = asked.info
         assert isinstance(prompt, UserMessage)
         agent, model = find_agent(scope.instance.agents, message.agent), scope.model(prompt.model)
         step = scope.step(message, model)
-        calls = scope.calls(step.writer, await self._tools(prompt, agent, model, message), self._session, agent, model)
+        calls = scope.calls(
+            step.writer,
+            await self._tools(prompt, agent, model, message),
+            self._session,
+            agent,
+            model,
+            seen_instructions=instructions.seen_in(history),
+            bypass_agent_check=_names_agent(asked),
+        )
         outcome = await step.resume(calls, open_message.parts)
         self._diffs.request(prompt.id)
         return outcome is StepOutcome.GOES_ON or self._joined()
@@ -210,7 +219,7 @@ class Turn:
         await asyncio.shield(self._answer_with(self._scope.deadline.error()))
 
     async def _answer_with(self, error: MessageError) -> None:
-        self._scope.record.error = error.name
+        self._scope.record.failure = error
         location = self._scope.instance.location
         path = MessagePath(cwd=location.directory, root=location.worktree)
         await stored_error.answer_with(self._scope.store, self._scope.session_id, path, error)
@@ -244,6 +253,11 @@ async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
         await work
     except Exception:
         log.exception("could not bring %s up to date", what)
+
+
+def _names_agent(prompt: MessageWithParts) -> bool:
+    """Then the user has asked for the subagent: it needs no permission."""
+    return any(isinstance(part, AgentPart) for part in prompt.parts)
 
 
 def _is_first_step(session: Session, history: Sequence[MessageWithParts]) -> bool:

@@ -8,6 +8,10 @@ _LONGEST = 4_000
 
 
 def client_log(service: str, level: str, message: str, extra: dict[str, Any] | None) -> None:
-    """Logs a client's entry as one line of bounded length, with line breaks escaped so that it cannot forge entries."""
-    line = f"{service}: {message} {extra or ''}".replace("\n", "\\n").replace("\r", "\\r")
-    logging.getLogger("client").log(_LEVELS[level], "%s", line[:_LONGEST])
+    """Logs a client's entry as one line."""
+    logging.getLogger("client").log(_LEVELS[level], "%s", one_line(f"{service}: {message} {extra or ''}"))
+
+
+def one_line(text: str) -> str:
+    """What a client sent, of bounded length and with line breaks escaped, so that it cannot forge entries."""
+    return text.replace("\n", "\\n").replace("\r", "\\r")[:_LONGEST]

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
+from app.storage.locks import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
 from app.users.accounts import ModelAccount, ModelAccounts
@@ -117,7 +117,7 @@ class Instances:
         self._mcp_settings = mcp
         self.plugins = plugins
         self._cached: dict[str, _CachedInstance] = {}
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = ProcessLocks()
         self._closing = TaskSet()
 
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
@@ -139,7 +139,7 @@ class Instances:
     async def _get(self, directory: str | None) -> _CachedInstance:
         workspace = await self.workspaces.get(directory)
         path = workspace.location.directory
-        async with self._locks[path]:
+        async with self._locks.lock(path):
             config, auth = await workspace.config(), self._models.auth.all()
             cached = self._cached.get(path)
             if cached is None or cached.config is not config or cached.auth != auth:
@@ -148,10 +148,12 @@ class Instances:
             return cached
 
     def _owned(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
-        made_for, instance = cached.owned.get(account.principal.name, (None, cached.instance))
-        if made_for != account:
-            instance = self._with_account(cached, account)
-            cached.owned[account.principal.name] = account, instance
+        made_for, before = cached.owned.get(account.principal.name, (None, None))
+        if before is not None and made_for == account:
+            return before
+        instance = self._with_account(cached, account)
+        cached.instance.resources.add(instance.models.providers, before.models.providers if before else None)
+        cached.owned[account.principal.name] = account, instance
         return instance
 
     def _with_account(self, cached: _CachedInstance, account: ModelAccount) -> Instance:
@@ -160,7 +162,6 @@ class Instances:
         server = ServerKeys(cached.config.environ, cached.auth) if shared else ServerKeys({}, {})
         connected = connect(self._models.known, settings, server, account.keys, shares=shared)
         providers = self._models.providers(connected, account)
-        base.resources.add(providers)
         models = InstanceModels(connected, self._models.known, providers)
         if account.principal.may_see_all:
             return replace(base, models=models, sandbox_workspace=replace(base.sandbox_workspace, walls=NO_WALLS))

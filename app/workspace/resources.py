@@ -15,21 +15,37 @@ class Resources:
 
     def __init__(self, providers: Providers, mcp: McpServers, closing: TaskSet) -> None:
         self._providers = [providers]
+        self._outdated: list[Providers] = []
+        """Replaced, and maybe in use by a turn that began before."""
         self._mcp = mcp
-        self._users = 0
+        self._users = self._turns = 0
         self._closing = closing
 
-    def add(self, providers: Providers) -> None:
-        """Of a user of the same directory; closed with the others."""
+    def add(self, providers: Providers, replaced: Providers | None = None) -> None:
+        """Of a user of the same directory; closed with the others. What they replace is closed when no turn runs."""
         self._providers.append(providers)
+        if replaced is not None:
+            self._providers.remove(replaced)
+            self._outdated.append(replaced)
+            self._close_outdated()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
+        """For a turn."""
         self.acquire()
+        self._turns += 1
         try:
             yield
         finally:
+            self._turns -= 1
+            self._close_outdated()
             self.release()
+
+    def _close_outdated(self) -> None:
+        if self._turns == 0:
+            for providers in self._outdated:
+                self._closing.start(providers.close(), "close what a user's models replaced")
+            self._outdated.clear()
 
     def acquire(self) -> None:
         self._users += 1

@@ -74,14 +74,14 @@ async def test_a_prompt_that_came_before_is_waited_for(tmp_path: Path, path: str
 
 async def test_an_event_stream_that_is_opened_at_the_very_end_ends(app: RunningApp) -> None:
     await app.fastapi.state.server.wind_down()
-    async with app.events() as events, asyncio.timeout(5):
+    async with app.events() as events, asyncio.timeout(60):
         await events.when(lambda: events.ended)
     assert events.types == ["server.connected"]
 
 
 @pytest.mark.parametrize(("query", "gets_hint"), [("?ids=true", True), ("", False)])
 async def test_who_asked_for_ids_is_told_when_to_come_back(app: RunningApp, query: str, gets_hint: bool) -> None:
-    async with app.client.stream("GET", f"/event{query}") as response, asyncio.timeout(5):
+    async with app.client.stream("GET", f"/event{query}") as response, asyncio.timeout(60):
         pieces = response.aiter_text()
         assert "server.connected" in await anext(pieces)
         await app.fastapi.state.server.wind_down()

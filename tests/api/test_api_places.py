@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alive import alive
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
 
@@ -218,6 +219,16 @@ async def test_reopening_the_servers_own_directory_adds_no_root_again(app: Runni
         await app.post("/instance/dispose")
         await app.get("/path")
     assert roots == before and len(set(before)) == len(before)
+
+
+async def test_a_directory_that_is_out_of_use_leaves_no_lock(app: RunningApp) -> None:
+    before = alive(asyncio.Lock)
+    for number in range(20):
+        directory = app.directory / f"d{number}"
+        directory.mkdir()
+        await app.get("/agent", params={"directory": str(directory)})
+        await app.post("/instance/dispose", params={"directory": str(directory)})
+    assert alive(asyncio.Lock) < before + 20
 
 
 async def test_a_prompt_is_answered_in_its_sessions_directory(app: RunningApp) -> None:

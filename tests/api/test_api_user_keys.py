@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alive import alive
 from running_app import RunningApp, running_app
+from turns import requests, texts, until
 from typer.testing import CliRunner
 from user_logins import user
 
 from app.cli import app as command
+from app.provider.registry import Providers
 from app.storage import queries
 
 KEY = {"type": "api", "key": "sk-of-anna-alone"}
@@ -92,3 +95,26 @@ async def test_a_secret_is_rotated_while_a_server_runs(tmp_path: Path, monkeypat
         assert await stored_bodies(app) != before and (app.data_dir / "secret.json").read_text() != secret
         app.services.users.keys._read.clear()
         assert await connected(anna) == ["anthropic"]
+
+
+async def test_models_of_keys_that_a_user_has_replaced_are_closed(tmp_path: Path) -> None:
+    """Also when a turn runs meanwhile: at its end."""
+    async with (
+        running_app(tmp_path, turns=[[{"text": "One."}, {"wait": (gate := asyncio.Event())}]]) as app,
+        user(app, "anna") as anna,
+    ):
+        session = await anna.create_session()
+        answering = asyncio.create_task(anna.prompt(session["id"], "one"))
+        await until(lambda: requests(app))
+        counts = []
+        for number in range(8):
+            await anna.call("PUT", "/auth/anthropic", {**KEY, "key": f"sk-{number}"})
+            assert await connected(anna) == ["anthropic"]
+            counts.append(alive(Providers))
+        gate.set()
+        assert texts(await answering) == ["One."]
+        await until(lambda: alive(Providers) <= counts[0], "the models of replaced keys are closed")
+        for number in range(8):
+            await anna.call("PUT", "/auth/anthropic", {**KEY, "key": f"sk-later-{number}"})
+            await connected(anna)
+        await until(lambda: alive(Providers) <= counts[0], "the models of replaced keys are closed")

@@ -4,7 +4,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import httpx
+from over_sockets import listening
 from running_app import RunningApp, running_app
+from turns import say, until
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
 STEP = ["session.next.step.started", "session.next.text.started", "session.next.text.ended", "session.next.step.ended"]
@@ -422,3 +425,21 @@ async def test_a_busy_session_refuses_what_needs_it_idle(tmp_path: Path) -> None
             assert answer["_tag"] == "SessionBusyError", path
         gate.set()
         await wait(app, session)
+
+
+async def test_a_wait_ends_with_its_client(tmp_path: Path) -> None:
+    """Otherwise it would go on asking the database."""
+
+    def waits() -> bool:
+        return any("all_answered" in repr(task) or "wait for" in task.get_name() for task in asyncio.all_tasks())
+
+    async with running_app(tmp_path, turns=[[say("One."), {"wait": (gate := asyncio.Event())}]]) as app, listening(app) as port:
+        session = (await app.create_session(title="T"))["id"]
+        await app.prompt_async(session, "Hi")
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            waiting = asyncio.create_task(client.post(f"/api/session/{session}/wait"))
+            await until(waits)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+        await until(lambda: not waits(), "the wait is over")
+        gate.set()

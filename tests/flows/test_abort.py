@@ -127,7 +127,7 @@ async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[busy], [say("Next.")]]) as app:
         session = (await app.create_session())["id"]
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await statuses(app)).get(session, {}).get("type") != "retry":
                 await asyncio.sleep(0.005)
         await aborted(app, session, prompt)
@@ -182,7 +182,7 @@ async def test_prompts_that_wait_for_the_turn_are_aborted_with_it(tmp_path: Path
         first = asyncio.create_task(app.prompt(session, "one"))
         await until(lambda: requests(app))
         second = asyncio.create_task(app.prompt(session, "two"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(await app.messages(session)) < 3:
                 await asyncio.sleep(0.005)
         answer = await aborted(app, session, second)

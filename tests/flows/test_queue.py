@@ -30,7 +30,7 @@ async def test_a_prompt_to_a_busy_session_joins_its_turn(tmp_path: Path) -> None
 
 
 async def until_stored(app: RunningApp, session_id: str, prompts: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(message["info"]["role"] == "user" for message in await app.messages(session_id)) < prompts:
             await asyncio.sleep(0.005)
 

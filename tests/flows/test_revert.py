@@ -645,7 +645,7 @@ async def test_what_a_subagent_changed_is_reverted_with_the_turn_that_started_it
 async def test_what_an_aborted_step_had_changed_is_reverted_too(app: RunningApp, session: str) -> None:
     app.provider.add([bash("echo two > a.txt; touch started; sleep 60")])
     answering = asyncio.create_task(app.prompt(session, "Do it"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (app.directory / "started").exists():
             await asyncio.sleep(0.01)
     await app.post(f"/session/{session}/abort")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from copied_database import copy_database
 from running_app import RunningApp, running_app
-from turns import Message, Step, assert_finished, bash, configured, pending, requests, say, statuses, texts, tools, until
+from turns import Message, Step, assert_finished, bash, call, configured, pending, requests, say, statuses, texts, tools, until
 
 from app.session.lease import DEAD_AFTER_MS
 from app.storage import queries
@@ -55,6 +55,27 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         for session in (cut, asking):
             assert_finished(await app.messages(session))
         assert texts((await app.messages(asking))[-1]) == ["Went on."]
+
+
+async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp_path: Path) -> None:
+    workspace, copy = configured(tmp_path, {"permission": {"read": {"*": "allow", "*asked.py": "ask"}}}), tmp_path / "copy"
+    (workspace / "lib").mkdir()
+    (workspace / "lib" / "AGENTS.md").write_text("Tabs here.")
+    for name in ("plain.py", "asked.py"):
+        (workspace / "lib" / name).write_text("x = 1\n")
+    turns = [[call("read", filePath="lib/plain.py")], [call("read", filePath="lib/asked.py")]]
+    async with running_app(tmp_path, workspace=workspace, turns=turns) as dying:
+        session = (await dying.create_session())["id"]
+        await dying.prompt_async(session, "Go")
+        request = await pending(dying)
+        await asyncio.to_thread(copy_database, dying.data_dir, copy)
+    let_leases_become_stale()
+    async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Read.")]]) as app:
+        await pending(app)
+        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        await until(lambda: not app.services.runs.runner.is_running(session), "the end of the turn")
+        first, second = [str(part["state"]["output"]) for part in tools(await app.messages(session))]
+    assert "Tabs here." in first and "x = 1" in second and "Tabs here." not in second
 
 
 async def cut_off(base: Path, turns: list[list[Step]], shown: str, *, child: bool = False) -> tuple[Path, str]:

@@ -1,14 +1,19 @@
 """What becomes of a prompt to a busy session, as the client wishes; and its deadline."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from alive import alive
+from refused_commits import refused_commits
 from running_app import RunningApp, running_app
 from turns import assert_finished, bash, parts, requests, say, statuses, texts, tools, until
+
+from app.intake.prompt_queue import Waiting
 
 
 @asynccontextmanager
@@ -99,14 +104,14 @@ async def test_a_queued_prompt_gets_a_turn_of_its_own(tmp_path: Path) -> None:
 
 
 async def queue_of(app: RunningApp, session_id: str, length: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found := await app.get(f"/session/{session_id}/queue")) != length:
             await asyncio.sleep(0.01)
     return list(found)
 
 
 async def until_idle(app: RunningApp, session_id: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await app.get(f"/session/{session_id}/queue") or await statuses(app):
             await asyncio.sleep(0.01)
 
@@ -150,7 +155,7 @@ async def test_a_queued_message_that_joins_after_all_leaves_the_queue(tmp_path: 
         await app.prompt_async(session_id, "two", whenBusy="queue", messageID="msg_b")
         await queue_of(app, session_id, 1)
         joining = asyncio.create_task(app.prompt(session_id, again, messageID="msg_b"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(await app.messages(session_id)) < 3:
                 await asyncio.sleep(0.01)
         gate.set()
@@ -212,6 +217,35 @@ async def test_a_prompt_that_wants_no_answer_does_not_wait_for_a_turn(tmp_path: 
     async with running_app(tmp_path) as app:
         session_id = (await app.create_session(title="T"))["id"]
         assert "whenBusy" in str(await app.prompt(session_id, "one", noReply=True, whenBusy="queue", expect=400))
+
+
+async def test_a_prompt_whose_queueing_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with busy(tmp_path) as (app, session_id, _, _first), app.events() as events:
+        before = alive(Waiting)
+        with refused_commits() as commits:
+            commits.refused_text = "never queued"
+            for _ in range(3):
+                await app.prompt(session_id, "never queued", whenBusy="queue", expect=503)
+        assert alive(Waiting) == before
+        assert await app.get(f"/session/{session_id}/queue") == [] and "prompt.queued" not in events.types
+
+
+@pytest.mark.parametrize("column", ["input", "message"])
+async def test_a_damaged_row_of_the_queue_holds_up_none_behind_it(tmp_path: Path, column: str) -> None:
+    async with busy(tmp_path, [say("Three.")]) as (app, session_id, gate, first):
+        second = asyncio.create_task(app.prompt(session_id, "two", whenBusy="queue"))
+        (damaged,) = await queue_of(app, session_id, 1)
+        third = asyncio.create_task(app.prompt(session_id, "three", whenBusy="queue"))
+        _, behind = await queue_of(app, session_id, 2)
+        with sqlite3.connect(app.data_dir / "opensession.db") as database:
+            database.execute(f"UPDATE queued_prompt SET {column} = ? WHERE id = ?", ('{"damaged"', damaged["id"]))
+        assert [queued["id"] for queued in await app.get(f"/session/{session_id}/queue")] == [behind["id"]]
+        gate.set()
+        await first
+        assert (await second)["name"] == "NoAnswerError"
+        assert texts(await third) == ["Three."]
+        await until_idle(app, session_id)
+        assert order(await app.messages(session_id)) == ["one", "One.", "three", "Three."]
 
 
 # Deadlines.

@@ -28,14 +28,14 @@ def _name(sent: dict[str, Any]) -> Any:
 
 async def heard(listener: Listener) -> list[Any]:
     """What waits, as far as it comes in one piece."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return payloads(await listener.next())
 
 
 async def written(listener: Listener) -> list[bytes]:
     """All that waits, in its pieces. Closes the listener."""
     listener.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [bytes(piece) async for piece in _pieces(listener)]
 
 

@@ -200,7 +200,7 @@ async def folding(client: httpx.AsyncClient, query: str = "") -> AsyncIterator[E
     fold, connected = EventFold(), asyncio.Event()
     task = asyncio.create_task(_follow(client, query, fold, connected))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await connected.wait()
         yield fold
     finally:

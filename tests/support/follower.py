@@ -53,7 +53,7 @@ class Follower:
                 self.urls = [*self.urls[1:], self.urls[0]]
 
     async def connected(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._connected.wait()
 
     async def _connection(self, http: httpx.AsyncClient, url: str) -> None:

@@ -248,7 +248,7 @@ class Subagent(Moment):
     async def reach(self) -> None:
         child = play([bash(waits(self.key))], [say("In the task.")])
         await self.prompt(play([task(child)], [say("Done.")]))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not ran(self.replicas, self.key):
                 await asyncio.sleep(0.02)
 
@@ -285,7 +285,7 @@ class Load(Moment):
 
     async def _accept(self, body: dict[str, Any]) -> None:
         """The same message is sent until a replica takes it."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 self._count += 1
                 client = self.clients[self._count % 3]

@@ -26,7 +26,7 @@ async def connect_and_read_nothing(port: int) -> socket.socket:
 
 
 async def until_listeners(app: RunningApp, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while sum(map(len, app.services.events.bus._listeners.values())) != count:
             await asyncio.sleep(0.01)
 

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 
-from app.api.errors import REQUEST_PARTS, STORAGE_MESSAGE, headers_of, log_storage_error, name_of, rendered
+from app.api.errors import REQUEST_PARTS, STORAGE_MESSAGE, headers_of, name_of, note_failure, rendered
 from app.api.json_route import Handler, ServerRequest, StrictRoute
 from app.pending.requests import RequestNotPending
 from app.pty.errors import PtyNotFound
@@ -129,6 +129,7 @@ class TaggedRoute(StrictRoute):
             try:
                 return await handle(request)
             except (RequestValidationError, ServiceError, HTTPException, StorageError) as error:
+                note_failure(request.scope, error)
                 return _response(error)
 
         return tag_errors
@@ -144,7 +145,6 @@ def _response(error: Exception) -> Response:
             return _rendered(error.status, _answer(error), headers_of(error))
         case HTTPException():
             return tagged(error.status_code, name_of(error), error.detail)
-    log_storage_error(error)
     return _rendered(503, ServiceUnavailableError(message=STORAGE_MESSAGE, service="database"))
 
 

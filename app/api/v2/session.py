@@ -1,5 +1,6 @@
 """Sessions: list, create, prompt, interrupt, wait, compact, revert."""
 
+import asyncio
 from typing import Annotated, Literal
 
 from fastapi import Path, Query
@@ -9,6 +10,7 @@ from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
 from app.api.deps import instance_of, json_bytes, session_instance
 from app.api.json_route import ServerRequest
+from app.api.keepalive_json import disconnected
 from app.api.v2.answers import Data, data, no_content, router
 from app.api.v2.cursors import PageEnds, invalid_cursor, read_cursor, write_cursor
 from app.api.v2.errors import (
@@ -242,8 +244,16 @@ async def compact(request: ServerRequest, session_id: SessionIdInPath) -> Respon
     "/session/{sessionID}/wait", operation_id="v2.session.wait", status_code=204, responses=described(SessionNotFoundError)
 )
 async def wait(request: ServerRequest, session_id: SessionIdInPath) -> Response:
-    """Answers when the session is idle and its queue empty."""
-    await request.services.runs.queue.all_answered(session_id)
+    """Answers when the session is idle and its queue empty. Waits no longer than the client does."""
+    waiting = asyncio.create_task(request.services.runs.queue.all_answered(session_id), name=f"wait for {session_id}")
+    gone = asyncio.create_task(disconnected(request.receive))
+    try:
+        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            waiting.result()
+    finally:
+        waiting.cancel()
+        gone.cancel()
     return no_content()
 
 

@@ -104,12 +104,13 @@ class BashTool(Tool[BashParameters]):
                 live.show(shorten(transcript.text() + _metadata_block("The user stopped the command.")))
                 raise
         output = transcript.text()
-        if ended.timed_out:
-            output += _metadata_block(f"The command was stopped: it ran longer than its timeout of {timeout_ms:g} ms.")
+        timeout = f"it ran longer than its timeout of {timeout_ms:g} ms" if ended.timed_out else None
+        if timeout:
+            output += _metadata_block(f"The command was stopped: {timeout}.")
         elif told := hint(program, output, ended.code):
             output += _metadata_block(told)
         metadata = {"output": shorten(output), "exit": ended.code, "description": args.description}
-        return ToolResult(title=args.description, output=output, metadata=metadata)
+        return ToolResult(title=args.description, output=output, metadata=metadata, timeout=timeout)
 
     async def _start(self, program: Program, timeout_ms: float, transcript: Transcript, live: LivePreview) -> process.ProcessExit:
         def take(chunk: bytes) -> None:

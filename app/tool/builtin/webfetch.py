@@ -7,7 +7,7 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.tool import descriptions
-from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
 from app.tool.web import html
 from app.tool.web.fetch import FetchFailed, WebPage, fetch
 from app.tool.web.pinned import AddressDenied, PinnedRequests
@@ -63,7 +63,7 @@ class WebFetchTool(Tool[WebFetchParameters]):
                 page = await self._fetch(args.url, args.format)
                 output = await asyncio.to_thread(_render, page, args.format)
         except TimeoutError:
-            raise ToolError(f"{args.url} did not answer within {seconds:g} seconds") from None
+            raise ToolTimeout(f"{args.url} did not answer within {seconds:g} seconds") from None
         return ToolResult(title=f"{args.url} ({page.content_type})", output=output)
 
     async def _fetch(self, url: str, wanted: PageFormat) -> WebPage:

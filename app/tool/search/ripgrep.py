@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from app.sandbox.program import Program
-from app.tool.base import ToolError
+from app.tool.base import ToolError, ToolTimeout
 from app.tool.process import process
 from app.util import environment
 from app.util.dataclass import dataclass
@@ -158,7 +158,7 @@ async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Calla
                 all_taken = await _feed(child.output, end, take)
                 return all_taken and _could_not_read_all(await child.process.wait(), errors)
         except TimeoutError:
-            raise ToolError(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
+            raise ToolTimeout(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
 
 
 async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes], bool]) -> bool:

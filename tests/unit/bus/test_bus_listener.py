@@ -23,7 +23,7 @@ def big(size: int = MB) -> Event:
 async def read(listener: Listener, events: int = 1) -> None:
     """So many large events, to the end of the last."""
     while events > 0:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             events -= bytes(await listener.next() or b"").endswith(b"\n\n")
 
 

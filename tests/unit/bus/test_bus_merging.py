@@ -37,7 +37,7 @@ class StreamingText:
         return "".join(frame.text for frame in self.frames)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.002)
 

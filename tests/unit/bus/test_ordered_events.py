@@ -31,7 +31,7 @@ class Following:
         self.lost += 1
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.delivered) < count:
                 await asyncio.sleep(0.005)
 

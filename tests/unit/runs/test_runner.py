@@ -316,7 +316,7 @@ async def test_a_prompt_waits_for_the_run_of_another_server_and_has_its_answer(r
     await asyncio.sleep(0.1)
     assert running.turns.running == [] and not prompt.done()
     other.release(running.id)
-    await asyncio.wait_for(prompt, 5)
+    await asyncio.wait_for(prompt, 60)
     assert running.turns.running == [], "nothing is left to answer"
     assert len(running.sessions.announced) == announced
     await other.close()
@@ -329,7 +329,7 @@ async def test_another_server_ends_a_run(running: Running) -> None:
     turn = await running.next_turn()
     turn.may_finish.set()
     await asyncio.wait_for(other.request_abort(running.id), 5)
-    await asyncio.wait_for(prompt, 5)
+    await asyncio.wait_for(prompt, 60)
     assert turn.finished
     await running.runner.close()
 
@@ -343,7 +343,7 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
     turn.may_finish.set()
     announced = len(running.sessions.announced)
     monkeypatch.setattr(running.leases, "heartbeat_age", lambda: 5.0)
-    await asyncio.wait_for(prompt, 5)
+    await asyncio.wait_for(prompt, 60)
     assert len(running.sessions.announced) == announced, "it is not idle: another server goes on"
     held = await running.sessions.store.query(queries.lease_of, running.id)
     assert held is not None and held.owner == running.leases.owner, "until it is stale"
@@ -363,7 +363,7 @@ async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
 
     monkeypatch.setattr(running.leases, "acquire", refused)
     await running.prompt()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while running.runner.has_unstored_end(running.id):
             await asyncio.sleep(0.01)
     assert await running.statuses.of_directory("/w") == {}

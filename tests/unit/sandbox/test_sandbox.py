@@ -123,7 +123,7 @@ async def test_a_command_may_clean_up_when_it_is_stopped(confined: Confined) -> 
 async def test_an_abort_ends_all_of_it(confined: Confined) -> None:
     script = "trap '' TERM; setsid sleep 3612 & touch up; while :; do sleep 0.05; done"
     running = asyncio.create_task(confined.run(script))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (confined.project / "up").exists():
             await asyncio.sleep(0.01)
     running.cancel()

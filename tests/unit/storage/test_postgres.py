@@ -138,7 +138,7 @@ def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
 
     def migrate() -> None:
         engine = make_engine(empty_url)
-        together.wait(5)
+        together.wait(60)
         try:
             upgrade(engine)
         except StorageError as error:
@@ -240,10 +240,10 @@ async def test_a_reader_never_sees_a_number_before_the_one_below_it(storage: Sto
 
     def dawdle(_connection: Connection) -> None:
         begun.set()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
 
     slow = storage.writer.post(Change(events=event_change(1, storage, "ses_slow").events, work=dawdle))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     quick = other.writer.post(Change(events=event_change(2, other, "ses_quick").events))
     done, _ = await asyncio.wait({quick}, timeout=0.2)
     assert not done
@@ -258,11 +258,11 @@ async def test_a_read_sees_one_state_while_another_server_writes(storage: Storag
     def read_twice(connection: Connection) -> tuple[int, int]:
         before = len(connection.execute(SESSION.select()).all())
         read_once.set()
-        assert written.wait(5)
+        assert written.wait(60)
         return before, len(connection.execute(SESSION.select()).all())
 
     reading = asyncio.create_task(storage.database.read(read_twice))
-    await asyncio.to_thread(read_once.wait, 5)
+    await asyncio.to_thread(read_once.wait, 60)
     await other.writer.commit(event_change(1, other, "ses_1"))
     written.set()
     assert await reading == (0, 0)
@@ -348,7 +348,7 @@ async def test_an_answer_that_no_server_goes_on_with_is_gone_on_with(
             connection.execute(text("UPDATE message SET body = :body WHERE role = 'assistant'"), {"body": json.dumps(info)})
 
         await app.services.sessions.store._database.write(leave_open)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "Whole." not in str(await app.messages(session["id"])):
                 await asyncio.sleep(0.05)
 
@@ -572,10 +572,10 @@ async def test_a_lock_is_kept_while_the_event_loop_stands_still(url: str, monkey
 async def test_locks_of_a_server_that_is_gone_are_free(url: str) -> None:
     one, two = Database(url), Database(url)
     holding = asyncio.create_task(_hold(one))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await two.read(lambda connection: connection.execute(END_OTHER_HOLDERS).all()):
             await asyncio.sleep(0.01)
-    async with asyncio.timeout(5), two.locks.lock("session ses_1"):
+    async with asyncio.timeout(60), two.locks.lock("session ses_1"):
         pass
     holding.cancel()
     await asyncio.wait({holding})

@@ -41,11 +41,11 @@ async def test_a_read_sees_one_state_while_another_writes(storage: Storage) -> N
     def read_twice(connection: Connection) -> tuple[int, int]:
         before = len(connection.execute(SESSION.select()).all())
         read_once.set()
-        assert written.wait(5)
+        assert written.wait(60)
         return before, len(connection.execute(SESSION.select()).all())
 
     reading = asyncio.create_task(storage.database.read(read_twice))
-    await asyncio.to_thread(read_once.wait, 5)
+    await asyncio.to_thread(read_once.wait, 60)
     await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row()]).close())
     written.set()
     assert await reading == (0, 0)
@@ -58,10 +58,10 @@ async def test_readers_do_not_wait_for_the_writer(storage: Storage) -> None:
     def hold(connection: Connection) -> None:
         connection.execute(storage.sql.put_session, [session_row()])
         writing.set()
-        assert may_end.wait(5)
+        assert may_end.wait(60)
 
     task = asyncio.create_task(storage.database.write(hold))
-    await asyncio.to_thread(writing.wait, 5)
+    await asyncio.to_thread(writing.wait, 60)
     assert await storage.database.read(lambda c: session_body(c, "ses_1")) is None
     may_end.set()
     await task

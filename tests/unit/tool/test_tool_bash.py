@@ -126,7 +126,7 @@ class TestEnding:
         forever = "while :; do sleep 0.05; done"
         script = f"trap '' TERM; (trap '' TERM; {forever}) & echo $$ $! > pids; echo begun; touch up; {forever}"
         task = asyncio.create_task(run(ctx, script))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (project / "up").exists():
                 await asyncio.sleep(0.01)
         begun = time.monotonic()

@@ -24,7 +24,7 @@ class Workbench:
         self.tool = EditTool(self.times, self.locks)
 
     async def require_unlocked(self, path: Path) -> None:
-        async with asyncio.timeout(5), self.locks.hold(path):
+        async with asyncio.timeout(60), self.locks.hold(path):
             pass
 
     def file(self, name: str, content: str | bytes) -> Path:

@@ -22,7 +22,7 @@ async def test_one_at_a_time_in_the_order_of_asking(tmp_path: Path) -> None:
 
 async def test_different_files_do_not_wait_for_each_other(tmp_path: Path) -> None:
     locks = FileLocks()
-    async with locks.hold(tmp_path / "a"), asyncio.timeout(5), locks.hold(tmp_path / "b"):
+    async with locks.hold(tmp_path / "a"), asyncio.timeout(60), locks.hold(tmp_path / "b"):
         pass
 
 
@@ -33,7 +33,7 @@ async def test_a_link_is_the_same_file(tmp_path: Path) -> None:
         waiting = asyncio.create_task(_touch(locks, tmp_path / "link"))
         await asyncio.sleep(0)
         assert not waiting.done()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_failure_and_cancellation_release_the_lock(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_failure_and_cancellation_release_the_lock(tmp_path: Path) -> None
             waiting.cancel()
             await asyncio.wait([waiting])
             raise ValueError("boom")
-    async with asyncio.timeout(5), locks.hold(tmp_path / "a"):
+    async with asyncio.timeout(60), locks.hold(tmp_path / "a"):
         pass
 
 
@@ -57,7 +57,7 @@ async def test_two_that_want_the_same_two_files_never_wait_for_each_other(tmp_pa
         async with locks.hold_all(paths):
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*[both(one, two) for _ in range(20)], *[both(two, one) for _ in range(20)])
 
 

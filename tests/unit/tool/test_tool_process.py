@@ -34,7 +34,7 @@ async def run(tmp_path: Path, script: str, *, timeout: float = 20, collected: li
 
 
 async def until_exists(path: Path) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.01)
 
@@ -146,7 +146,7 @@ async def test_a_second_abort_does_not_save_the_group(tmp_path: Path) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while marked(tmp_path):
             await asyncio.sleep(0.02)
 

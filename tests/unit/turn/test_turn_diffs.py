@@ -39,7 +39,7 @@ class Updates:
         return self.size
 
     async def when(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10), self._came:
+        async with asyncio.timeout(60), self._came:
             await self._came.wait_for(condition)
 
 
@@ -98,7 +98,7 @@ async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
     assert len(updates.prompts) == 1
     finished = diffs.finish()
     assert finished is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await finished
     assert len(updates.prompts) == 2
 

@@ -63,7 +63,7 @@ def test_it_goes_on_when_a_loop_that_waited_is_closed(worker: WorkerThread) -> N
         await asyncio.to_thread(begun.wait, 10)
 
     async def come() -> int:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await worker.do(lambda: 3)
 
     asyncio.run(leave())

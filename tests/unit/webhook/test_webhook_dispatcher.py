@@ -51,6 +51,11 @@ class Fleet:
     def counts(self) -> list[int]:
         return [len(sender.sent) for sender in self.senders.values()]
 
+    async def until_claimed_by(self, name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while (await self.desk.row()).server != name:
+                await asyncio.sleep(0.01)
+
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE):
             while not holds():
@@ -75,6 +80,7 @@ async def test_of_a_dead_server_another_takes_it_over_and_the_first_can_store_no
         await desk.until_stored(1)
         async with fleet.server("b"):
             fleet.living.discard("a")
+            await fleet.until_claimed_by("b")  # before that, the first one would still deliver
             await desk.announce("two")
             await fleet.until(lambda: len(fleet.senders["b"].sent) == 1)
             await desk.until_stored(2)
@@ -111,7 +117,7 @@ async def test_one_that_was_removed_is_let_go_of(desk: WebhookDesk) -> None:
 
 @pytest.mark.parametrize("ticks", range(6))
 async def test_it_stops_at_any_moment_of_its_waking(desk: WebhookDesk, ticks: int) -> None:
-    async with asyncio.timeout(10), Fleet(desk).server("a") as dispatcher:
+    async with asyncio.timeout(60), Fleet(desk).server("a") as dispatcher:
         await asyncio.sleep(0.1)
         dispatcher.changed()
         for _ in range(ticks):
