@@ -134,6 +134,36 @@ class TestAddresses:
             await ask(anna, directory, f"{provider_id}/m")
         assert not mine.saw(SECRET)
 
+    @pytest.mark.parametrize(
+        "stored",
+        [
+            {"type": "oauth", "refresh": "r", "access": "a", "expires": 0},
+            {"type": "api", "key": ""},
+            {"type": "api", "key": " "},
+            {"type": "api", "key": OWN},
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("provider_id", ["groq", "shared"])
+    async def test_what_a_user_stores_in_place_of_a_key_takes_the_servers_nowhere(
+        self,
+        tmp_path: Path,
+        plain_environment: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        mine: RecordingModel,
+        theirs: RecordingModel,
+        stored: dict[str, Any],
+        provider_id: str,
+    ) -> None:
+        monkeypatch.setenv("GROQ_API_KEY", SECRET)
+        monkeypatch.setenv("SHARED_KEY", SECRET)
+        operates(plain_environment, {"provider": {"shared": {**theirs.provider(), "env": ["SHARED_KEY"]}}})
+        directory = project(tmp_path, {"provider": {provider_id: mine.provider()}})
+        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
+            await anna.client.put(f"/auth/{provider_id}", json=stored)
+            await ask(anna, directory, f"{provider_id}/m")
+        assert not mine.saw(SECRET)
+
     @pytest.mark.parametrize("place", PLACES)
     @pytest.mark.parametrize("secret", [{"headers": {"X-Api": SECRET}}, {"headers": {"X-Team": f"of {SECRET}"}}])
     async def test_without_sharing_a_member_has_no_header_of_the_operators(
