@@ -243,6 +243,24 @@ class TestVariables:
         assert mine.received and not mine.saw(SECRET)
         assert "PATH=" in json.dumps(ran) and SECRET not in json.dumps(ran)
 
+    async def test_no_program_gets_the_servers_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("OPENSESSION_SECRET_KEY", "opensession_secret_key", "OPENSESSION_ANY", "OPENCODE_SERVER_ANY"):
+            monkeypatch.setenv(name, f"{SECRET}-{name}")
+        env = {"type": "local", "command": ["sh", "-c", "env > mcp.txt"], "environment": {"GIVEN": "{env:OPENSESSION_ANY}"}}
+        template = "It says: !`env > command.txt`"
+        directory = project(tmp_path, {"mcp": {"env": env}, "command": {"look": {"template": template}}})
+        files = [directory / f"{name}.txt" for name in ("mcp", "command", "shell", "terminal")]
+        async with running_app(tmp_path, workspace=directory) as app:
+            await app.get("/mcp")
+            session = await app.create_session(title="T")
+            await app.post(f"/session/{session['id']}/command", {"command": "look", "arguments": ""})
+            await app.post(f"/session/{session['id']}/shell", {"agent": "build", "command": "env > shell.txt"})
+            async with app.events() as events:
+                await app.post("/pty", {"command": "/bin/sh", "args": ["-c", "env > terminal.txt"]})
+                await events.until("pty.exited")
+            told = [file.read_text() for file in files]
+        assert all("PATH=" in text for text in told) and SECRET not in "".join(told)
+
     async def test_a_project_takes_no_variable_from_others_commands(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: RecordingModel
     ) -> None:
