@@ -231,10 +231,11 @@ class Instances:
     async def _make(self, workspace: Workspace, loaded: LoadedConfig, auth: dict[str, Auth]) -> Instance:
         plugins = await self.plugins.open(workspace.location, loaded)
         config = plugins.config
-        settings, keys = ProviderSettings.of_loaded(loaded, config), ServerKeys(loaded.environ, auth)
-        operators = assemble(self._models.known, settings.operators or settings, loaded.environ, auth)
+        settings, known = ProviderSettings.of_loaded(loaded, config), self._models.known
+        connected = connect(known, settings, ServerKeys(loaded.environ, auth))
+        # A project that is not trusted takes no variable from everybody's commands by calling it a key.
+        operators = assemble(known, settings.operators, loaded.environ, auth) if settings.operators else connected
         self._hide(key_variables(operators.values(), os.environ))
-        connected = connect(self._models.known, settings, keys)
         providers = self._models.providers(connected)
         mcp = await self._mcp(workspace.sandboxed(config), config)
         snapshots = workspace.snapshots(config)
@@ -243,7 +244,7 @@ class Instances:
             flags=workspace.flags,
             config=config,
             agents=define(config, self._tool_output_dir),
-            models=InstanceModels(connected, self._models.known, providers),
+            models=InstanceModels(connected, known, providers),
             extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
             resources=Resources(providers, mcp, self._closing),
             sandbox_workspace=workspace.sandboxed(config),

@@ -134,6 +134,36 @@ class TestAddresses:
             await ask(anna, directory, f"{provider_id}/m")
         assert not mine.saw(SECRET)
 
+    @pytest.mark.parametrize(
+        "stored",
+        [
+            {"type": "oauth", "refresh": "r", "access": "a", "expires": 0},
+            {"type": "api", "key": ""},
+            {"type": "api", "key": " "},
+            {"type": "api", "key": OWN},
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("provider_id", ["groq", "shared"])
+    async def test_what_a_user_stores_in_place_of_a_key_takes_the_servers_nowhere(
+        self,
+        tmp_path: Path,
+        plain_environment: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        mine: RecordingModel,
+        theirs: RecordingModel,
+        stored: dict[str, Any],
+        provider_id: str,
+    ) -> None:
+        monkeypatch.setenv("GROQ_API_KEY", SECRET)
+        monkeypatch.setenv("SHARED_KEY", SECRET)
+        operates(plain_environment, {"provider": {"shared": {**theirs.provider(), "env": ["SHARED_KEY"]}}})
+        directory = project(tmp_path, {"provider": {provider_id: mine.provider()}})
+        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
+            await anna.client.put(f"/auth/{provider_id}", json=stored)
+            await ask(anna, directory, f"{provider_id}/m")
+        assert not mine.saw(SECRET)
+
     @pytest.mark.parametrize("place", PLACES)
     @pytest.mark.parametrize("secret", [{"headers": {"X-Api": SECRET}}, {"headers": {"X-Team": f"of {SECRET}"}}])
     async def test_without_sharing_a_member_has_no_header_of_the_operators(
@@ -212,6 +242,24 @@ class TestVariables:
             ran = await app.post(f"/session/{session['id']}/shell", {"agent": "build", "command": "env"})
         assert mine.received and not mine.saw(SECRET)
         assert "PATH=" in json.dumps(ran) and SECRET not in json.dumps(ran)
+
+    async def test_no_program_gets_the_servers_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("OPENSESSION_SECRET_KEY", "opensession_secret_key", "OPENSESSION_ANY", "OPENCODE_SERVER_ANY"):
+            monkeypatch.setenv(name, f"{SECRET}-{name}")
+        env = {"type": "local", "command": ["sh", "-c", "env > mcp.txt"], "environment": {"GIVEN": "{env:OPENSESSION_ANY}"}}
+        template = "It says: !`env > command.txt`"
+        directory = project(tmp_path, {"mcp": {"env": env}, "command": {"look": {"template": template}}})
+        files = [directory / f"{name}.txt" for name in ("mcp", "command", "shell", "terminal")]
+        async with running_app(tmp_path, workspace=directory) as app:
+            await app.get("/mcp")
+            session = await app.create_session(title="T")
+            await app.post(f"/session/{session['id']}/command", {"command": "look", "arguments": ""})
+            await app.post(f"/session/{session['id']}/shell", {"agent": "build", "command": "env > shell.txt"})
+            async with app.events() as events:
+                await app.post("/pty", {"command": "/bin/sh", "args": ["-c", "env > terminal.txt"]})
+                await events.until("pty.exited")
+            told = [file.read_text() for file in files]
+        assert all("PATH=" in text for text in told) and SECRET not in "".join(told)
 
     async def test_a_project_takes_no_variable_from_others_commands(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: RecordingModel

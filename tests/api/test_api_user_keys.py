@@ -57,8 +57,9 @@ async def test_a_key_of_the_configuration_is_the_servers_too(tmp_path: Path) -> 
     provider = {"npm": "@ai-sdk/openai-compatible", "models": {"m": {}}, "options": {"baseURL": "http://127.0.0.1:1/v1"}}
     keyed: dict[str, Any] = {**provider, "options": {**provider["options"], "apiKey": "sk-of-the-server"}}  # type: ignore[dict-item]
     async with running_app(tmp_path) as app, user(app, "anna") as anna, user(app, "root", "admin") as root:
-        await root.call("PATCH", "/config", {"provider": {"open": provider, "keyed": keyed}})
-        assert await connected(root) == ["keyed", "open"] and await connected(anna) == ["open"]
+        headed = {**provider, "options": {"baseURL": "http://127.0.0.1:1/v1", "headers": {"X-Odd": "of the server"}}}
+        await root.call("PATCH", "/config", {"provider": {"open": provider, "keyed": keyed, "headed": headed}})
+        assert await connected(root) == ["headed", "keyed", "open"] and await connected(anna) == ["open"]
         await anna.call("PUT", "/auth/keyed", KEY)
         assert await connected(anna) == ["keyed", "open"]
         instance = await app.services.directories.instances.get(None, "anna")

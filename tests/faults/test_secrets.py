@@ -61,9 +61,9 @@ def config(echo_url: str) -> dict[str, Any]:
             "echo": {
                 "npm": "@ai-sdk/openai-compatible",
                 "options": {
-                    "baseURL": echo_url.replace("://", f"://user:{secret('url-password')}@"),
+                    "baseURL": echo_url.replace("://", f"://user:{secret('url-password')}@") + f"?key={secret('query')}",
                     "apiKey": secret("config-key"),
-                    "headers": {"X-Api-Key": secret("header"), "Cookie": secret("cookie")},
+                    "headers": {"X-Api-Key": secret("header"), "Cookie": secret("cookie"), "X-Odd": secret("odd-header")},
                 },
                 "models": models,
             },
@@ -78,7 +78,7 @@ def config(echo_url: str) -> dict[str, Any]:
             "near": {"type": "local", "command": ["false"], "environment": {"TOKEN": secret("mcp-environment")}},
             "far": {
                 "type": "remote",
-                "url": f"http://user:{secret('mcp-url')}@127.0.0.1:9/mcp",
+                "url": f"http://user:{secret('mcp-url')}@127.0.0.1:9/mcp?key={secret('mcp-query')}",
                 "headers": {"Authorization": f"Bearer {secret('mcp-header')}"},
                 "oauth": {"clientId": "id", "clientSecret": secret("mcp-client")},
             },
@@ -90,7 +90,14 @@ def config(echo_url: str) -> dict[str, Any]:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "COMPANY_LLM", "COMPANY_LOGIN", "OPENSESSION_TOKENS"):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "COMPANY_LLM",
+        "COMPANY_LOGIN",
+        "OPENSESSION_TOKENS",
+        "opensession_tokens",
+    ):
         monkeypatch.setenv(name, secret(name))
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", LOGIN[1])
 
@@ -181,7 +188,7 @@ async def test_no_secret_comes_out(
     seen["log"] = caplog.text
     assert sum("PATH=" in json.dumps(part) for part in ran) >= 3, "tool, shell and command have shown their environment"
     leaks = {(place, leak) for place, text in seen.items() for leak in leaks_in(text)}
-    figure(f"{len(seen)} places searched for 20 secrets: {len(leaks)} leaks")
+    figure(f"{len(seen)} places searched for 23 secrets: {len(leaks)} leaks")
     assert leaks == set(), "\n".join(sorted(map(str, leaks)))
 
 

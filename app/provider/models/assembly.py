@@ -88,6 +88,10 @@ def assemble(
     return connected
 
 
+def api_keys(auth: Mapping[str, Auth]) -> dict[str, ApiAuth]:
+    return {provider_id: stored for provider_id, stored in auth.items() if isinstance(stored, ApiAuth)}
+
+
 @dataclass(frozen=True, slots=True)
 class ServerKeys:
     """What the server has for a user: the variables that name keys, and the key store."""
@@ -98,7 +102,7 @@ class ServerKeys:
     def providers(self, known: Known, settings: ProviderSettings) -> set[str]:
         """Those that it has a key of. `settings`: the operator's."""
         named = {id_ for id_ in {**known.providers, **settings.entries} if _env_key(_env_names(known, settings, id_), self.env)}
-        return named | {id_ for id_, stored in self.auth.items() if isinstance(stored, ApiAuth)}
+        return named | api_keys(self.auth).keys()
 
 
 def connect(
@@ -106,7 +110,7 @@ def connect(
 ) -> dict[str, ProviderInfo]:
     """The connected providers of a user with the keys `own`, by default the operator. `shares`: they may use the keys that the
     configuration has; `server` has those of the server that they may use."""
-    own = own or {}
+    own = api_keys(own or {})  # nothing else is a key: with it the server's would go where the project says
     keys = KeyHolders(own.keys(), server.providers(known, settings.operators or settings), shares)
     return assemble(known, settings.for_keys(keys, known), server.env, {**server.auth, **own})
 

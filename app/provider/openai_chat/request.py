@@ -51,7 +51,7 @@ def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Json:
         **present(**{_limit_name(request.model): request.max_output_tokens}),
         **present(tools=[_tool(tool.id, tool.description, tool.parameters) for tool in request.tools] or None),
         **present(tool_choice="required" if request.requires_tool else None),
-        **renamed(request.options, _OPTION_NAMES, (*_RESPONSES_ONLY, "stream_options")),
+        **renamed(request.options, _OPTION_NAMES, _RESPONSES_ONLY),
         "model": request.model.api.id,
         "messages": messages,
         "stream": True,

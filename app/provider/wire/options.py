@@ -5,10 +5,14 @@ from typing import Any
 
 from app.provider.base import UnusableOption
 
+_NOT_SENT = ("api_base", "base_url", "baseURL", "stream_options")
+"""A proxy may send the request to such an address, with a key of its own; and what an answer took is always asked for."""
+
 
 def renamed(options: Mapping[str, Any], names: Mapping[str, str], dropped: Collection[str] = ()) -> dict[str, Any]:
     """Options without an entry in `names` keep their name."""
-    return {names.get(key, key): value for key, value in options.items() if key not in dropped and value is not None}
+    left_out = (*dropped, *_NOT_SENT)
+    return {names.get(key, key): value for key, value in options.items() if key not in left_out and value is not None}
 
 
 def present(**values: Any) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from app.provider.base import (
 )
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_chat.request import chat_body
+from app.provider.openai_responses.request import responses_body
 from app.schema.model import Capabilities, InterleavedField
 
 PNG = FileBlock("image/png", "data:image/png;base64,aGk=", "a.png")
@@ -306,6 +307,14 @@ async def test_the_whole_request(server: FakeServer) -> None:
         "store": False,
         "chat_template_args": {"x": 1},
     }
+
+
+@pytest.mark.parametrize("body_of", [chat_body, responses_body])
+def test_no_option_is_another_model_or_another_address(body_of: Any) -> None:
+    elsewhere = {"model": "dear", "stream": False, "messages": [], "input": [], "api_base": "http://x", "baseURL": "http://x"}
+    body = body_of(ask(model=model("m"), options={**elsewhere, "stream_options": {"include_usage": False}}))
+    assert body["model"] == "m" and body["stream"] is True and (body.get("input") or body.get("messages"))
+    assert "http://x" not in str(body) and "False" not in str(body.get("stream_options"))
 
 
 def test_reasoning_models_of_openai_have_another_name_for_the_limit() -> None:

@@ -205,6 +205,8 @@ class TestEnvironment:
             "OPENCODE_CONFIG_CONTENT",
             "OPENCODE_API_KEY",
             "OPENSESSION_DATABASE_URL",
+            "OPENCODE_SERVER_USERNAME",
+            "opensession_secret_key",
             "ACME_LLM",
         }
         harmless = {"PATH", "HOME", "GITHUB_TOKEN", "NPM_TOKEN", "OPENAI_BASE_URL", "OPENCODE_CLIENT", "MY_API_KEY"}
