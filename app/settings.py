@@ -74,7 +74,8 @@ class Settings(BaseModel):
     """Bytes that an imported document may have (default 256 MiB); a larger one is answered with 413."""
 
     max_part_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
-    """Bytes that one part of a message may have when a client sends it (default 16 MiB); a larger one is answered with 413."""
+    """Bytes that one part of a message may have when a client sends it (default 16 MiB); a larger one is answered with 413. An
+    answer of a model may have as many, 8 MiB at most."""
 
     max_head_bytes: int = Field(default=64 * 1024, gt=0)
     """Bytes that a request's address and headers may have together (default 64 KiB); more are answered with 414 or 431."""

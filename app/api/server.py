@@ -51,7 +51,7 @@ class LogEntry(Wire):
     responses={**documented(400), 503: {"description": "The server cannot serve now", "model": Unhealthy}},
 )
 async def health(request: ServerRequest, replicas: ListReplicas = False) -> Response:
-    """Whether this server can serve: 503 while it stops, or while its database accepts no writes."""
+    """Whether this server can serve: 503 while it stops, while its database accepts no writes, or no thread is free."""
     app = request.services
     reason = STOPPING if app.draining.has_begun else await app.health.failure()
     if reason is not None:

@@ -185,7 +185,7 @@ def auth_event_token() -> Operation[models.EventToken]:
 def global_health(*, replicas: bool | None = None) -> Operation[models.Health]:
     """GET /global/health
 
-    Whether this server can serve: 503 while it stops, or while its database accepts no writes.
+    Whether this server can serve: 503 while it stops, while its database accepts no writes, or no thread is free.
     """
     return Operation("GET", "/global/health", models.Health, query={"replicas": replicas})
 

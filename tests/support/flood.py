@@ -38,6 +38,8 @@ class Flood:
         self.headers = {"content-type": "text/event-stream"}
         self.send: Callable[[dict[str, Any]], Chunks] = lambda request: iter(())
         self.asked = 0
+        self.sent = 0
+        """Bytes that were taken of all bodies, by the client or on the way to it."""
         self.encodings: list[str | None] = []
 
     def sends(self, chunks: Callable[[], Chunks], status: int = 200, **headers: str) -> None:
@@ -66,6 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for chunk in self.flood.send(request):
                 self.wfile.write(chunk)
+                self.flood.sent += len(chunk)
         except OSError:
             pass  # the client has had enough
 

@@ -1,5 +1,6 @@
 """An MCP server that sends too much is not read to the end: over HTTP, in a stream, as a program; answers, lists, sign-ins."""
 
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,11 +12,14 @@ from flood import Chunks, Flood, flooding, repeated
 from mcp_servers import plain
 from test_mcp_servers import Directory
 
-from app.mcp import client
+from app.mcp import client, signing_in
 from app.mcp.values import McpFailure
+from app.schema.errors import BadRequest
 from app.util import bounded_answer
 
-FLOOD = 6_000_000
+FLOOD = 60_000_000
+TAKEN = 20_000_000
+"""What stands in sockets, too, has been sent."""
 SCHEMA = {"type": "object", "properties": {}}
 Result = Callable[[], Chunks]
 
@@ -101,6 +105,7 @@ async def test_an_answer_that_is_too_long_fails_the_call(
     servers = directory.configure(web=web(flood))
     with pytest.raises(McpFailure):
         await servers.call_tool("web", "echo", {})
+    assert flood.sent < TAKEN
     serve(flood, in_stream=in_stream)
     assert (await servers.call_tool("web", "echo", {})).text == "said"
 
@@ -131,11 +136,23 @@ async def test_a_list_that_is_too_long_is_the_server_s_status(directory: Directo
     assert found["status"] == "failed" and "more than" in found["error"], found
 
 
-async def test_a_sign_in_s_documents_have_a_bound(directory: Directory, flood: Flood) -> None:
+@pytest.mark.parametrize("status", [200, 401])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_a_sign_in_s_documents_have_a_bound(directory: Directory, flood: Flood, status: int, encoding: str) -> None:
+    """Each that is looked for after the server has answered 401."""
+
+    def send(request: dict[str, Any]) -> Chunks:
+        flood.status, flood.headers = status, {"content-type": "application/json", "content-encoding": encoding}
+        return iter([b"{}"]) if "method" in request else repeated(b" ", FLOOD)
+
+    flood.status, flood.headers, flood.send = 401, {"content-type": "application/json"}, send
+    servers = directory.configure(web={"type": "remote", "url": f"{flood.url}/mcp"})
+    await servers.statuses()
     flood.status, flood.headers = 401, {"content-type": "application/json"}
-    flood.send = lambda request: repeated(b" ", FLOOD)
-    directory.configure(web={"type": "remote", "url": f"{flood.url}/mcp"})
-    assert (await directory.status("web"))["status"] in ("needs_auth", "failed")
+    with pytest.raises(BadRequest):
+        async with asyncio.timeout(60):
+            await signing_in.start(servers, "web", "http://127.0.0.1:4096")
+    assert flood.asked > 2 and flood.sent < flood.asked * TAKEN / 2
 
 
 async def test_a_program_s_line_has_a_bound(directory: Directory) -> None:
