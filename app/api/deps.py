@@ -12,6 +12,7 @@ from app.project.location import Location
 from app.schema.base import AnyID, Wire
 from app.schema.errors import RequestPart
 from app.schema.session import Session
+from app.tool.search.ripgrep import SearchPlace
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
 
@@ -38,7 +39,16 @@ PartIdPath = Annotated[AnyID, Path(alias="partID")]
 async def workspace_of(request: ServerRequest, directory: str | None) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
     directory = await directory_to_enter(request.services, request.principal, directory)
-    return await request.services.directories.instances.workspaces.get(directory)
+    workspaces = request.services.directories.instances.workspaces
+    workspace = await workspaces.get(directory)
+    workspaces.require_admitted(request.principal, workspace.directories[-1])
+    return workspace
+
+
+async def search_place_of(request: ServerRequest, directory: str | None) -> SearchPlace:
+    """The same for a search: what others keep there is not found."""
+    workspace = await workspace_of(request, directory)
+    return workspace.search_place(request.services.directories.instances.walls_of(request.principal))
 
 
 async def location_of(request: ServerRequest, directory: str | None) -> Location:

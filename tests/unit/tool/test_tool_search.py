@@ -5,9 +5,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from search_places import search_place
 
 from app.permission.errors import PermissionRejected
 from app.sandbox.program import Program
+from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
 from app.tool.base import ToolContext, ToolError
 from app.tool.builtin.glob import GlobParameters, GlobTool
@@ -26,15 +28,15 @@ def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
 
 
 async def run_glob(ctx: ToolContext, pattern: str, path: str | None = None):
-    return await GlobTool().execute(GlobParameters(pattern=pattern, path=path), ctx)
+    return await GlobTool(OFF).execute(GlobParameters(pattern=pattern, path=path), ctx)
 
 
 async def run_grep(ctx: ToolContext, pattern: str, **more: str):
-    return await GrepTool().execute(GrepParameters(pattern=pattern, **more), ctx)
+    return await GrepTool(OFF).execute(GrepParameters(pattern=pattern, **more), ctx)
 
 
 async def run_list(ctx: ToolContext, **arguments: object):
-    return await ListTool().execute(ListParameters.model_validate(arguments), ctx)
+    return await ListTool(OFF).execute(ListParameters.model_validate(arguments), ctx)
 
 
 class TestGlob:
@@ -263,18 +265,18 @@ class TestRipgrep:
 
     async def test_stops_when_it_has_enough(self, tmp_path: Path) -> None:
         write(tmp_path / "big.txt", "needle\n" * 1_000_000)
-        found = await ripgrep.grep("needle", tmp_path, tmp_path, None, 5, lambda path: True)
+        found = await ripgrep.grep("needle", search_place(tmp_path), ".", None, 5, lambda path: True)
         assert (len(found.found), found.truncated) == (5, True)
 
     async def test_a_search_that_takes_too_long_is_stopped(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
         with pytest.raises(ToolError, match=r"longer than 0\.1 seconds"):
-            await ripgrep.grep("x", tmp_path, tmp_path / "endless", None, 5, lambda path: True, timeout=0.1)
+            await ripgrep.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True, timeout=0.1)
         assert running_rg() == []
 
     async def test_abort_ends_the_search(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
-        task = asyncio.create_task(ripgrep.grep("x", tmp_path, tmp_path / "endless", None, 5, lambda path: True))
+        task = asyncio.create_task(ripgrep.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True))
         async with asyncio.timeout(10):
             while not running_rg():
                 await asyncio.sleep(0.01)
