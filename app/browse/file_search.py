@@ -55,13 +55,15 @@ class FileSearch:
         key = place.root, tuple(sorted(place.hidden()))
         if key not in self._listings:
             self._listings[key] = asyncio.create_task(list_names(place))
-            self._listings[key].add_done_callback(lambda _: self._forget_later(key))
+            self._listings[key].add_done_callback(lambda listing: self._forget_later(key, listing))
         # A listing whose client went away is still what the next one waits for.
         names = await asyncio.shield(self._listings[key])
         return await asyncio.to_thread(best, query, names.of_kind(kind), limit)
 
-    def _forget_later(self, key: _Listed) -> None:
-        asyncio.get_running_loop().call_later(self._fresh_seconds, self._listings.pop, key, None)
+    def _forget_later(self, key: _Listed, listing: asyncio.Task[FileNames]) -> None:
+        """A failure at once."""
+        seconds = 0 if listing.cancelled() or listing.exception() else self._fresh_seconds
+        asyncio.get_running_loop().call_later(seconds, self._listings.pop, key, None)
 
 
 async def list_names(place: SearchPlace) -> FileNames:

@@ -85,9 +85,12 @@ class BashTool(Tool[BashParameters]):
         self, command: str, directory: Path, ctx: ToolContext, granted: Sequence[Path], approved: Sequence[Path]
     ) -> Program:
         argv = [self._shell, "-c", command]
-        return self._sandbox.program(
-            argv, ctx.sandbox_workspace, self._environment, cwd=directory, granted=granted, approved=approved
-        )
+        try:
+            return self._sandbox.program(
+                argv, ctx.sandbox_workspace, self._environment, cwd=directory, granted=granted, approved=approved
+            )
+        except OSError as error:
+            raise ToolError(f"{ctx.directory} cannot be used: {error.strerror}") from error
 
     async def _run(self, args: BashParameters, program: Program, timeout_ms: float, ctx: ToolContext) -> ToolResult:
         transcript = Transcript()
