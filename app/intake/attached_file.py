@@ -77,7 +77,7 @@ class _AttachedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _OnDisk:
+class _OpenedAttachment:
     """`data`: of a file that is embedded."""
 
     status: os.stat_result
@@ -141,7 +141,7 @@ class FileReader:
         files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
         return [called, file.text(result.output), *files]
 
-    def _embedded(self, file: _AttachedFile, path: Path, found: _OnDisk) -> list[Part]:
+    def _embedded(self, file: _AttachedFile, path: Path, found: _OpenedAttachment) -> list[Part]:
         mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         self._times.record(file.message.session_id, path, Stamp.of(found.status))
         url = f"data:{mime};base64,{base64.b64encode(found.data).decode()}"
@@ -208,7 +208,7 @@ def data_text(url: str) -> str:
         raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
 
 
-def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OnDisk:
+def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
     """Judged by where it is when it is open: its name may lead elsewhere each time. Raises BadRequest for what is not the user's
     or cannot be attached."""
     _require_visible(file, path, path)
@@ -220,7 +220,7 @@ def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OnDisk:
         _require_visible(file, path, path_of(descriptor))
         status = os.fstat(descriptor)
         data = _read_bounded(descriptor, path) if embeds and not stat.S_ISDIR(status.st_mode) else b""
-        return _OnDisk(status, data)
+        return _OpenedAttachment(status, data)
     finally:
         os.close(descriptor)
 

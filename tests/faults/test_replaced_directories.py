@@ -6,18 +6,18 @@ then, nothing of others is read or written.
 
 import asyncio
 import os
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from exchanging import exchanges, exchanging
 from long_form import LONG
 from running_app import RunningApp, make_workspace, running_app, text_part
-from turns import call, requests, say, tools, until
+from turns import call, requests, say, task, tools, until
 from user_logins import user
 
 SECRET = "marked-secret"
@@ -176,6 +176,24 @@ async def idle(anna: RunningApp, session: str) -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_a_subagent_reaches_nothing_either(tmp_path: Path) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=True)
+    gate = asyncio.Event()
+    turns = [[{"wait": gate}, task()], REACHING, [say("Read: none.")], [say()]]
+    async with anna_in(ground, turns) as (app, anna):
+        session, before = await session_in(anna, ground.project), ground.seen()
+        await anna.prompt_async(session, "go")
+        await until(lambda: requests(app))
+        ground.put_link(ground.project, ground.victim)
+        gate.set()
+        await until(lambda: len(requests(app)) == 4)
+        await idle(anna, session)
+        ground.put_back(ground.project)
+        told = [await anna.messages(one["id"]) for one in await anna.get(f"/session/{session}/children")]
+        assert len(tools(told[0])) == len(REACHING)
+        assert SECRET not in outputs(told[0]) and ground.seen() == before
+
+
 @pytest.mark.parametrize("kind", ["link", "other"])
 async def test_a_queued_prompt_is_not_answered_in_another_directory(tmp_path: Path, kind: str) -> None:
     ground = make_ground(tmp_path, victim="bert" if kind == "link" else "anna/other", in_git=True)
@@ -207,30 +225,6 @@ async def answered(anna: RunningApp, session: str, count: int) -> list[dict[str,
     return messages
 
 
-@contextmanager
-def flipping(place: Path, target: Path) -> Iterator[None]:
-    """`place` is by turns itself and a link to the target."""
-    aside, link, over = place.with_name("aside"), place.with_name("link"), threading.Event()
-
-    def flip() -> None:
-        while not over.is_set():
-            link.symlink_to(target)
-            place.rename(aside)
-            link.rename(place)
-            time.sleep(0.002)
-            place.unlink()
-            aside.rename(place)
-            time.sleep(0.002)
-
-    thread = threading.Thread(target=flip)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 RACED: dict[str, Callable[[RunningApp, str, str], Any]] = {
     "find": lambda anna, where, _: anna.client.get("/find", params={"directory": where, "pattern": "marked"}),
     "find/file": lambda anna, where, _: anna.client.get("/find/file", params={"directory": where, "query": "unt"}),
@@ -253,13 +247,14 @@ LEAKED = {
 }
 
 
+@exchanges
 @pytest.mark.parametrize("way", RACED)
 async def test_a_race_wins_nothing(tmp_path: Path, way: str) -> None:
     ground = make_ground(tmp_path, victim="bert", in_git=False)
     async with anna_in(ground, []) as (_, anna):
         session = await session_in(anna, ground.project)
         until_then, received = time.monotonic() + FLIP_SECONDS, []
-        with flipping(ground.project, ground.victim):
+        with exchanging(ground.project, ground.victim):
             while time.monotonic() < until_then:
                 received.append((await RACED[way](anna, str(ground.project), session)).text)
         assert not [text for text in received if LEAKED[way] in text]
@@ -269,6 +264,22 @@ async def test_a_race_wins_nothing(tmp_path: Path, way: str) -> None:
                 await asyncio.sleep(0.2)
 
 
+@exchanges
+async def test_a_patch_is_applied_where_it_was_allowed(tmp_path: Path) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=True)
+    patch = "--- /dev/null\n+++ b/planted.md\n@@ -0,0 +1 @@\n+x\n"
+    async with anna_in(ground, []) as (_, anna):
+        until_then, before = time.monotonic() + FLIP_SECONDS, ground.seen()
+        params = {"directory": str(ground.project)}
+        await anna.post("/vcs/apply", {"patch": patch}, params=params)
+        (ground.project / "planted.md").unlink()
+        with exchanging(ground.project, ground.victim):
+            while time.monotonic() < until_then:
+                await anna.client.post("/vcs/apply", params=params, json={"patch": patch})
+        assert ground.seen() == before
+
+
+@exchanges
 @pytest.mark.parametrize("mime", ["application/octet-stream", "text/plain", "image/png"])
 async def test_an_attached_file_is_the_one_that_was_judged(tmp_path: Path, mime: str) -> None:
     ground = make_ground(tmp_path, victim="bert", in_git=False)
@@ -278,7 +289,7 @@ async def test_an_attached_file_is_the_one_that_was_judged(tmp_path: Path, mime:
         session = await session_in(anna, ground.project)
         file = {"type": "file", "mime": mime, "url": f"file://{place}", "filename": "ff.txt"}
         until_then, answers = time.monotonic() + FLIP_SECONDS, []
-        with flipping(place, ground.victim / "unt.txt"):
+        with exchanging(place, ground.victim / "unt.txt"):
             while time.monotonic() < until_then:
                 body = {"parts": [text_part("look"), file], "noReply": True}
                 answers.append((await anna.client.post(f"/session/{session}/message", json=body)).text)
@@ -353,8 +364,19 @@ async def test_a_member_without_roots_reaches_no_root_of_another(tmp_path: Path,
                 file = {"type": "file", "mime": mime, "url": f"file://{way}"}
                 await zoe.post(f"/session/{session}/message", {"parts": [file], "noReply": True}, expect=400)
         await finds_nothing(place, zoe, adam)
+        if sandbox == "auto":
+            await sees_nothing_in_a_terminal(place, zoe)
         await zoe.prompt(session, "again")
         assert completed(await zoe.messages(session)).count("own words of the pool") == 2
+
+
+async def sees_nothing_in_a_terminal(place: Path, zoe: RunningApp) -> None:
+    command = "cat hugo/h.txt way/h.txt > got.txt; cat own.txt >> got.txt; echo x > hugo/planted.md; mv got.txt ended.txt"
+    await zoe.post(f"/pty?directory={place}", {"command": "/bin/sh", "args": ["-c", command]})
+    await until(lambda: (place / "ended.txt").exists())
+    assert (place / "ended.txt").read_text() == "own words of the pool\n"
+    assert not list(place.rglob("planted*"))
+    (place / "ended.txt").unlink()
 
 
 def completed(messages: list[dict[str, Any]]) -> str:
