@@ -191,11 +191,18 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
         return directory
     await app.users.users.all()
     wanted = directory or app.directories.instances.workspaces.home
-    if may_enter(app, principal, os.path.realpath(wanted)):  # noqa: ASYNC240  no slower than the look-ups that follow
+    if _leads_to_own(app, principal, wanted):
         return directory
     if directory is None and principal.roots:
         return principal.roots[0]
     raise DirectoryForbidden(f"{wanted} is not a directory that you may work in.", directory=directory)
+
+
+def _leads_to_own(app: "Services", principal: Principal, path: str) -> bool:
+    try:
+        return may_enter(app, principal, os.path.realpath(path))
+    except OSError:  # a link on the way became something else while it was read
+        return False
 
 
 async def roots_below(app: "Services", principal: Principal, real: str) -> list[str]:

@@ -13,6 +13,7 @@ from app.schema.base import AnyID, Wire
 from app.schema.errors import RequestPart
 from app.schema.session import Session
 from app.telemetry.log_lines import DIRECTORY_OF_LINES
+from app.tool.search.ripgrep import SearchPlace
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
 
@@ -39,9 +40,17 @@ PartIdPath = Annotated[AnyID, Path(alias="partID")]
 async def workspace_of(request: ServerRequest, directory: str | None) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
     directory = await directory_to_enter(request.services, request.principal, directory)
-    workspace = await request.services.directories.instances.workspaces.get(directory)
+    workspaces = request.services.directories.instances.workspaces
+    workspace = await workspaces.get(directory)
     DIRECTORY_OF_LINES.set(workspace.location.directory)
+    workspaces.require_admitted(request.principal, workspace.directories[-1])
     return workspace
+
+
+async def search_place_of(request: ServerRequest, directory: str | None) -> SearchPlace:
+    """The same for a search: what others keep there is not found."""
+    workspace = await workspace_of(request, directory)
+    return workspace.search_place(request.services.directories.instances.walls_of(request.principal))
 
 
 async def location_of(request: ServerRequest, directory: str | None) -> Location:

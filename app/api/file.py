@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import Query
 from fastapi.responses import Response
 
 from app.api.access import may_enter, roots_below
-from app.api.deps import Directory, documented, json_bytes, location_of, wire
+from app.api.deps import Directory, documented, json_bytes, location_of, search_place_of, wire, workspace_of
 from app.api.json_route import ServerRequest, router
 from app.browse.above import folder_nodes, folders_towards
 from app.browse.content import view_file
@@ -30,7 +29,8 @@ FilePath = Annotated[str, Query(alias="path", description="From the directory on
 
 async def allowed_paths(request: ServerRequest, where: str | None) -> AllowedPaths:
     app, principal = request.services, request.principal
-    return AllowedPaths(await location_of(request, where), lambda real: may_enter(app, principal, real))
+    workspace = await workspace_of(request, where)
+    return AllowedPaths(workspace.location, workspace.directories, lambda real: may_enter(app, principal, real))
 
 
 async def folders_below(request: ServerRequest, where: str | None) -> list[str]:
@@ -48,7 +48,7 @@ def _array(values: Sequence[Wire]) -> Response:
 @routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"])
 async def text(request: ServerRequest, where: Directory, pattern: Annotated[str, Query(max_length=2000)]) -> Response:
     """Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all."""
-    return _array(await find_text(Path((await location_of(request, where)).directory), pattern))
+    return _array(await find_text(await search_place_of(request, where), pattern))
 
 
 @routes.get("/find/file", operation_id="find.files", response_model=list[str], tags=["find"])
@@ -65,7 +65,7 @@ async def find_files(
     if folders := await folders_below(request, where):
         return best(query, folders, limit)
     kind = type or ("all" if dirs == "true" else "file")
-    return await files.find(Path((await location_of(request, where)).directory), query, kind, limit)
+    return await files.find(await search_place_of(request, where), query, kind, limit)
 
 
 @routes.get("/find/symbol", operation_id="find.symbols", response_model=list[Symbol], tags=["find"])

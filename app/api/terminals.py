@@ -1,6 +1,7 @@
 """Terminals: made, listed, changed and removed."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
@@ -68,7 +69,8 @@ async def open_terminal(request: ServerRequest, where: str | None, wanted: PtyIn
     workspace = await workspace_of(request, where)
     config = (await workspace.config()).config
     with_program = wanted if wanted.command else wanted.model_copy(update={"command": config.shell})
-    confined = workspace.sandboxed(config)
+    walls = request.services.directories.instances.walls_of(request.principal)
+    confined = replace(workspace.sandboxed(config), walls=walls)
     made = await request.services.terminals.create(request.principal, with_program, confined, stays=stays)
     request.scope[CREATED] = made.id
     return made

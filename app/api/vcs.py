@@ -5,10 +5,9 @@ from typing import Annotated
 from fastapi import Query
 from fastapi.responses import Response
 
-from app.api.access import may_enter
 from app.api.deps import BadRequestError, Directory, documented, json_bytes, location_of, wire, workspace_of
+from app.api.file import allowed_paths
 from app.api.json_route import ServerRequest, router
-from app.browse.reach import AllowedPaths
 from app.schema.vcs import VcsApplied, VcsApplyError, VcsFileDiff, VcsFileStatus, VcsInfo, VcsPatch
 from app.session.rows import json_array
 from app.vcs import comparison
@@ -64,7 +63,5 @@ async def raw_diff(request: ServerRequest, where: Directory) -> Response:
 )
 async def apply(request: ServerRequest, where: Directory, body: VcsPatch) -> Response:
     """Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout."""
-    app, principal = request.services, request.principal
-    allowed = AllowedPaths(await location_of(request, where), lambda real: may_enter(app, principal, real))
-    await app.vcs.patching.apply(allowed, body.patch)
+    await request.services.vcs.patching.apply(await allowed_paths(request, where), body.patch)
     return wire(VcsApplied())

@@ -2,13 +2,19 @@
 
 import asyncio
 import heapq
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Literal
 
+from app.schema.errors import BadRequest
+from app.tool.base import ToolError
 from app.tool.search import ripgrep
+from app.tool.search.ripgrep import SearchPlace
+from app.users.principal import is_within
 from app.util.dataclass import dataclass
+from app.util.held_directory import HeldDirectory
 
 MAX_FILES = 200_000
 SECONDS = 10.0
@@ -32,38 +38,51 @@ class FileNames:
         return self.files if kind == "file" else self.directories
 
 
+_Listed = tuple[HeldDirectory, tuple[str, ...]]
+"""Which directory, and what of it is hidden from who asks."""
+
+
 class FileSearch:
     """`fresh_seconds`: how long a listing holds; people type a letter every 100 ms or so."""
 
     def __init__(self, fresh_seconds: float = 2.0) -> None:
         self._fresh_seconds = fresh_seconds
-        self._listings: dict[Path, asyncio.Task[FileNames]] = {}
+        self._listings: dict[_Listed, asyncio.Task[FileNames]] = {}
 
-    async def find(self, directory: Path, query: str, kind: EntryKind, limit: int) -> list[str]:
-        """The best match first; without a query the first names, directories before files."""
-        if directory not in self._listings:
-            self._listings[directory] = asyncio.create_task(list_names(directory))
-            self._listings[directory].add_done_callback(lambda _: self._forget_later(directory))
+    async def find(self, place: SearchPlace, query: str, kind: EntryKind, limit: int) -> list[str]:
+        """The best match first; without a query the first names, directories before files. Raises BadRequest for a directory that
+        is another one by now."""
+        key = place.root, tuple(sorted(place.hidden()))
+        if key not in self._listings:
+            self._listings[key] = asyncio.create_task(list_names(place))
+            self._listings[key].add_done_callback(lambda listing: self._forget_later(key, listing))
         # A listing whose client went away is still what the next one waits for.
-        names = await asyncio.shield(self._listings[directory])
+        names = await asyncio.shield(self._listings[key])
         return await asyncio.to_thread(best, query, names.of_kind(kind), limit)
 
-    def _forget_later(self, directory: Path) -> None:
-        asyncio.get_running_loop().call_later(self._fresh_seconds, self._listings.pop, directory, None)
+    def _forget_later(self, key: _Listed, listing: asyncio.Task[FileNames]) -> None:
+        """A failure at once."""
+        seconds = 0 if listing.cancelled() or listing.exception() else self._fresh_seconds
+        asyncio.get_running_loop().call_later(seconds, self._listings.pop, key, None)
 
 
-async def list_names(directory: Path) -> FileNames:
-    """Ignore files are honoured. Symbolic links are left out: what they lead to in the project has a name of its own there."""
-    files: list[str] = []
+async def list_names(place: SearchPlace) -> FileNames:
+    """Ignore files are honoured. Symbolic links are left out: what they lead to in the project has a name of its own there.
+    Raises BadRequest."""
+    files, hidden = list[str](), place.hidden()
 
     def take(piece: bytes) -> bool:
-        files.append(piece.decode("utf-8", "replace"))
+        if not is_within(os.fsdecode(piece), hidden):
+            files.append(piece.decode("utf-8", "replace"))
         return len(files) < MAX_FILES
 
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SECONDS):
-            arguments = ["--files", "--no-follow", "--glob=!.git"]
-            await ripgrep.search(arguments, cwd=directory, end=b"\0", take=take, timeout=2 * SECONDS)
+    arguments = ["--files", "--no-follow", "--glob=!.git"]
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                await ripgrep.search(place, arguments, end=b"\0", take=take, timeout=2 * SECONDS)
+    except ToolError as error:
+        raise BadRequest(str(error), ["directory"]) from error
     return await asyncio.to_thread(_named, files)
 
 

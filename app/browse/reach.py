@@ -4,14 +4,14 @@ What was opened is judged by where it really is, so that no link put there betwe
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from app.permission.boundary import Boundary
 from app.project.location import Location
 from app.schema.errors import BadRequest, ServiceError
-from app.util.held_directory import path_of
+from app.util.held_directory import HeldDirectory, path_of
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Opening a FIFO would wait for a writer."""
@@ -23,14 +23,17 @@ class FileForbidden(ServiceError):
 
 
 class AllowedPaths:
-    """`allows` says of a path without symlinks whether the server may work there."""
+    """`directories`: the top of the checkout and the directory, which is the last. `allows` says of a path without symlinks
+    whether the server may work there."""
 
-    def __init__(self, location: Location, allows: Callable[[str], bool]) -> None:
+    def __init__(self, location: Location, directories: Sequence[HeldDirectory], allows: Callable[[str], bool]) -> None:
         self.directory = location.directory
+        self.top = directories[0]
+        self.real_directory = directories[-1].real
         self.worktree = location.worktree
         self.is_git = location.is_git
         self.git = location.git
-        self._boundary = Boundary(Path(location.directory), Path(location.worktree))
+        self._boundary = Boundary(Path(location.directory), Path(location.worktree), (one.real for one in directories))
         self._allows = allows
 
     def full(self, name: str) -> str:

@@ -103,5 +103,5 @@ def _is_within(reach: AllowedPaths, change: GitChange) -> bool:
 
 def _seen_from(reach: AllowedPaths, change: GitChange) -> ChangedFile:
     """git spells the top of the checkout without symlinks."""
-    path = os.path.relpath(f"{reach.worktree}/{change.name}", os.path.realpath(reach.directory))
+    path = os.path.relpath(f"{reach.worktree}/{change.name}", reach.real_directory)
     return ChangedFile(path=ripgrep.json_text(Path(path)), added=change.added, removed=change.removed, status=change.status)

@@ -2,8 +2,8 @@
 
 import asyncio
 import base64
+import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,6 +12,8 @@ from app.schema.browse import MatchedText, Submatch, TextMatch
 from app.schema.errors import BadRequest
 from app.tool.base import ToolError
 from app.tool.search import ripgrep
+from app.tool.search.ripgrep import SearchPlace
+from app.users.principal import is_within
 
 MATCHES_PER_FILE = 10
 MAX_MATCHES = 1000
@@ -21,15 +23,16 @@ SECONDS = 10.0
 """After this time the search returns what it has found."""
 
 
-async def find_text(directory: Path, pattern: str) -> list[TextMatch]:
-    """By path and line. Symbolic links are not followed. Raises BadRequest for a pattern that is no regular expression of rg."""
+async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
+    """By path and line. Symbolic links are not followed. Raises BadRequest for a pattern that is no regular expression of rg, and
+    for a directory that is another one by now."""
     if "\0" in pattern:
         raise BadRequest("A pattern cannot contain a NUL character", ["pattern"], pattern)
-    found: list[TextMatch] = []
+    found, hidden = list[TextMatch](), place.hidden()
 
     def take(line: bytes) -> bool:
         report = orjson.loads(line)
-        if report["type"] == "match":
+        if report["type"] == "match" and not is_within(_name(report), hidden):
             found.append(_match(report["data"]))
         return len(found) < MAX_MATCHES
 
@@ -38,10 +41,14 @@ async def find_text(directory: Path, pattern: str) -> list[TextMatch]:
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
-                await ripgrep.search(arguments, cwd=directory, end=b"\n", take=take, timeout=2 * SECONDS)
+                await ripgrep.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
     except ToolError as error:
         raise BadRequest(f"The pattern cannot be searched for: {error}", ["pattern"], pattern) from error
     return sorted(found, key=lambda match: (match.path.text, match.line_number))
+
+
+def _name(report: Any) -> str:
+    return os.fsdecode(_bytes(report["data"]["path"]).removeprefix(b"./"))
 
 
 def _match(data: Any) -> TextMatch:

@@ -22,11 +22,12 @@ from app.session.store import Store
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.builtin.list_files import ListParameters, ListTool
 from app.tool.builtin.read import ReadParameters, ReadTool
-from app.tool.files.file_times import FileTimes
+from app.tool.files.file_times import FileTimes, Stamp
 from app.tool.truncation import OutputStore
 from app.turn.call_host import UnattendedHost
 from app.util import ids
 from app.util.dataclass import dataclass
+from app.util.held_directory import path_of
 from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
@@ -75,6 +76,14 @@ class _AttachedFile:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenedAttachment:
+    """`data`: of a file that is embedded."""
+
+    status: os.stat_result
+    data: bytes
+
+
 class FileReader:
     def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes, outputs: OutputStore) -> None:
         self._store = store
@@ -108,17 +117,13 @@ class FileReader:
         return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
 
     async def _of_path(self, file: _AttachedFile, path: Path, url: SplitResult) -> list[Part]:
-        if await asyncio.to_thread(file.instance.hides, path):
-            raise BadRequest(f"{path} is outside the directories that you may work in", ["parts"], file.input.url)
-        try:
-            found = await asyncio.to_thread(path.stat)
-        except (OSError, ValueError) as error:
-            raise BadRequest(f"There is no file {path} that can be read: {error}", ["parts"], file.input.url) from error
-        if stat.S_ISDIR(found.st_mode):
+        embeds = file.input.mime != "text/plain"
+        found = await asyncio.to_thread(_look, file, path, embeds)
+        if stat.S_ISDIR(found.status.st_mode):
             return await self._directory(file, path)
-        if file.input.mime == "text/plain":
-            return await self._text(file, path, line_range(url.query))
-        return await self._embedded(file, path)
+        if embeds:
+            return self._embedded(file, path, found)
+        return await self._text(file, path, line_range(url.query))
 
     async def _directory(self, file: _AttachedFile, path: Path) -> list[Part]:
         called = file.called("list", {"path": str(path)})
@@ -136,11 +141,10 @@ class FileReader:
         files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
         return [called, file.text(result.output), *files]
 
-    async def _embedded(self, file: _AttachedFile, path: Path) -> list[Part]:
-        data = await asyncio.to_thread(_read_bounded, path)
+    def _embedded(self, file: _AttachedFile, path: Path, found: _OpenedAttachment) -> list[Part]:
         mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        self._times.record(file.message.session_id, path)
-        url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
+        self._times.record(file.message.session_id, path, Stamp.of(found.status))
+        url = f"data:{mime};base64,{base64.b64encode(found.data).decode()}"
         return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
 
     async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
@@ -204,20 +208,37 @@ def data_text(url: str) -> str:
         raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
 
 
-def _read_bounded(path: Path) -> bytes:
-    """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
+def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
+    """Judged by where it is when it is open: its name may lead elsewhere each time. Raises BadRequest for what is not the user's
+    or cannot be attached."""
+    _require_visible(file, path, path)
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadRequest(f"{path} is not a regular file", ["parts"])
-            data = file.read(MAX_EMBEDDED_BYTES + 1) or b""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # a FIFO would wait for a writer
+    except (OSError, ValueError) as error:
+        raise BadRequest(f"There is no file {path} that can be read: {error}", ["parts"], file.input.url) from error
+    try:
+        _require_visible(file, path, path_of(descriptor))
+        status = os.fstat(descriptor)
+        data = _read_bounded(descriptor, path) if embeds and not stat.S_ISDIR(status.st_mode) else b""
+        return _OpenedAttachment(status, data)
+    finally:
+        os.close(descriptor)
+
+
+def _require_visible(file: _AttachedFile, path: Path, place: Path | str) -> None:
+    if file.instance.hides(place):
+        raise BadRequest(f"{path} is outside the directories that you may work in", ["parts"], file.input.url)
+
+
+def _read_bounded(descriptor: int, path: Path) -> bytes:
+    """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise BadRequest(f"{path} is not a regular file", ["parts"])
+    try:
+        with open(descriptor, "rb", closefd=False) as opened:
+            data = opened.read(MAX_EMBEDDED_BYTES + 1) or b""
     except OSError as error:
         raise BadRequest(f"{path} cannot be read: {error.strerror}", ["parts"]) from error
     if len(data) > MAX_EMBEDDED_BYTES:
         raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
     return data
-
-
-def _open_without_waiting(name: str, flags: int) -> int:
-    """Non-blocking: opening a FIFO otherwise waits for a writer."""
-    return os.open(name, flags | os.O_NONBLOCK)

@@ -27,6 +27,7 @@ from app.turn import stored_error
 from app.util import clock, ids
 from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
+from app.util.held_directory import HeldDirectory
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
 
@@ -41,10 +42,11 @@ LONGEST_RETRY_SECONDS = 30.0
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A prompt in the queue whose answer is waited for here; `started` is done when its turn begins, on whatever server, or it is
-    known that none will. `row`: as it was sent here."""
+    known that none will. `row`: as it was sent here. `directory`: the one that it was accepted for."""
 
     session_id: str
     row: Mapping[str, Any]
+    directory: HeldDirectory | None = None
     started: asyncio.Future[AcceptedPrompt] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def refuse(self, error: ServiceError) -> None:
@@ -81,17 +83,17 @@ class PromptQueue:
         assert prepared.message is not None, "a message that is stored waits for nobody"
         row = _row(instance, prepared, prepared.message)
         async with self._store.lock(session_id):
-            waiting = await self._enqueue(session_id, row)
+            waiting = await self._enqueue(session_id, row, instance.sandbox_workspace.directories()[-1])
         self._work_on(session_id)
         return waiting
 
-    async def _enqueue(self, session_id: str, row: Mapping[str, Any]) -> Waiting:
+    async def _enqueue(self, session_id: str, row: Mapping[str, Any], directory: HeldDirectory) -> Waiting:
         """A message with an id is queued once, however often it is sent. Under the session's lock."""
         rows = await self._rows(session_id)
         if (same := _same(rows, row)) is None:
             if len(rows) >= self._most:
                 raise TooManyPrompts(session_id, self._most)
-            waiting = self._waiting[row["id"]] = Waiting(session_id, row)
+            waiting = self._waiting[row["id"]] = Waiting(session_id, row, directory)
             change = self._store.change(session_id, row["directory"])
             change.enqueue_prompt(row)
             try:
@@ -230,6 +232,7 @@ class PromptQueue:
         try:
             owner = (await self._store.session(row.session_id)).owner or ""
             instance = await self._instances.get(row.directory, owner)
+            self._require_same_directory(row.id, instance)
             accepted = await self._prompts.accept_prepared(instance, row.session_id, prepared, queued_id=row.id)
         except (SessionBusy, StorageError):
             raise
@@ -244,6 +247,11 @@ class PromptQueue:
         waiting = self._waiting.pop(queued_id, None)
         if waiting is not None and not waiting.started.done():
             waiting.started.set_result(accepted)
+
+    def _require_same_directory(self, queued_id: str, instance: Instance) -> None:
+        waiting = self._waiting.get(queued_id)
+        if waiting and waiting.directory not in (None, instance.sandbox_workspace.directories()[-1]):
+            raise Conflict(f"{waiting.directory.path} is another directory than when the prompt was accepted. Nothing was done.")
 
     async def _answer_with_error(self, row: Any, prepared: PreparedPrompt, error: ServiceError) -> None:
         """Its directory cannot be used any more, or something of the kind: it is stored with that as its answer."""

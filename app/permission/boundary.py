@@ -1,25 +1,22 @@
 """Whether a path is inside the project, with symlinks resolved."""
 
 import os
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
 
 
 class Boundary:
-    """The session's directory and its worktree. A worktree of `/` (no git) adds nothing. A directory of the worktree that has
-    become a link out of it, as by a command, counts no more."""
+    """The session's directory and its worktree; a worktree of `/` (no git) adds nothing. `roots`: where both were when they were
+    opened, without symlinks: a link that stands there by now leads out. None: where they are now."""
 
-    def __init__(self, directory: Path, worktree: Path) -> None:
+    def __init__(self, directory: Path, worktree: Path, roots: Iterable[Path] = ()) -> None:
         self.directory = directory
         self.worktree = worktree
+        self._roots = list(dict.fromkeys(map(str, roots))) or self._as_they_are()
 
-    @cached_property
-    def _roots(self) -> list[str]:
-        if self.worktree == Path("/"):
-            return [os.path.realpath(self.directory)]
-        top, real = os.path.realpath(self.worktree), os.path.realpath(self.directory)
-        was_replaced = self.directory.is_relative_to(self.worktree) and not Path(real).is_relative_to(top)
-        return [top] if was_replaced else list(dict.fromkeys([real, top]))
+    def _as_they_are(self) -> list[str]:
+        places = [self.directory] if self.worktree == Path("/") else [self.directory, self.worktree]
+        return list(map(os.path.realpath, places))
 
     def contains(self, path: Path | str) -> bool:
         """Relative paths start at the directory. For a path that does not exist, its existing parents decide."""

@@ -48,8 +48,11 @@ class TerminalPrograms:
         if not self._sandbox.is_on:
             _require_program(command, cwd, environment)
         argv = [*(_TAKE_TERMINAL if self._sandbox.is_on else ()), command, *args]
-        environment = {**environment, **wanted.env}
-        return TerminalProgram(command, args, cwd, self._sandbox.program(argv, workspace, environment, cwd=cwd))
+        try:
+            program = self._sandbox.program(argv, workspace, {**environment, **wanted.env}, cwd=cwd)
+        except OSError as error:
+            raise BadRequest(f"{workspace.directory} cannot be used: {error.strerror}", ["directory"]) from error
+        return TerminalProgram(command, args, cwd, program)
 
 
 def _check_words(words: list[str], variables: Mapping[str, str]) -> None:

@@ -293,7 +293,8 @@ class UnfinishedReverts:
     async def undo(self) -> None:
         for session_id, directory in await self._store.query(queries.unfinished_reverts):
             try:
-                await self._actions.unrevert(await self._instances.get(directory), session_id)
+                owner = (await self._store.session(session_id)).owner or ""
+                await self._actions.unrevert(await self._instances.get(directory, owner), session_id)
                 log.warning("undid a revert of %s that a killed server had not finished", session_id)
             except ServiceError as error:
                 log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)

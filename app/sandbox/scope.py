@@ -83,9 +83,13 @@ class SandboxWorkspace:
     def top(self) -> Path:
         return self.directory if self.worktree == Path("/") else self.worktree
 
+    def directories(self) -> tuple[HeldDirectory, ...]:
+        """The top and the directory, which is the last. Raises OSError."""
+        return (self.held or hold(self.directory, self.worktree))[:2]
+
     def real_directories(self) -> list[Path]:
-        """The top and the directory, without symlinks. Raises OSError."""
-        return [one.real for one in (self.held or hold(self.directory, self.worktree))[:2]]
+        """The same without symlinks. Raises OSError."""
+        return [one.real for one in self.directories()]
 
 
 def hold(directory: Path, worktree: Path) -> tuple[HeldDirectory, ...]:

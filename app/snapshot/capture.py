@@ -8,9 +8,9 @@ such a file is therefore visible, and a restore can report why it skips the file
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import field
 from functools import cache
-from pathlib import Path
 
 from app.util.dataclass import dataclass
 
@@ -67,10 +67,11 @@ class Staging:
 
 
 class Worktree:
-    """Inspects paths without following symbolic links. Caches directories, so use it only briefly."""
+    """Inspects paths below the directory of an open descriptor without following symbolic links. Caches directories, so use it
+    only briefly."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = os.fspath(root)
+    def __init__(self, root: int) -> None:
+        self._root = root
         self._is_real = cache(self._is_real_directory)
 
     def stage(self, listed: Iterable[str]) -> Staging:
@@ -92,14 +93,14 @@ class Worktree:
         try:
             if not self._is_reachable(path):
                 return Absent()
-            return self._classify(self._absolute(path))
+            return self._classify(path)
         except (FileNotFoundError, NotADirectoryError):
             return Absent()
         except PermissionError:
             return NotCaptured(UNREADABLE, 0, 0)
 
     def _classify(self, path: str) -> OnDisk:
-        found = os.lstat(path)
+        found = os.lstat(path, dir_fd=self._root)
         if stat.S_ISLNK(found.st_mode):
             return Captured()
         if stat.S_ISDIR(found.st_mode):
@@ -108,7 +109,7 @@ class Worktree:
             return NotCaptured(SPECIAL, 0, found.st_mtime_ns)
         if found.st_size > MAX_FILE_BYTES:
             return NotCaptured(TOO_LARGE, found.st_size, found.st_mtime_ns)
-        if not os.access(path, os.R_OK):
+        if not os.access(path, os.R_OK, dir_fd=self._root):
             return NotCaptured(UNREADABLE, found.st_size, found.st_mtime_ns)
         return Captured()
 
@@ -117,7 +118,8 @@ class Worktree:
         return not folder or self._is_real(folder)
 
     def _is_real_directory(self, folder: str) -> bool:
-        return self._is_reachable(folder) and not Path(self._absolute(folder)).is_symlink()
-
-    def _absolute(self, path: str) -> str:
-        return f"{self._root}/{path}"
+        if not self._is_reachable(folder):
+            return False
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return not stat.S_ISLNK(os.lstat(folder, dir_fd=self._root).st_mode)
+        return True

@@ -1,4 +1,4 @@
-"""Writes and removes files below a directory without following symbolic links out of it."""
+"""Writes and removes files below a directory that is held open, without following symbolic links out of it."""
 
 import hashlib
 import os
@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from app.util.held_directory import HeldDirectory
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def write_file(root: Path, path: str, content: bytes, *, executable: bool) -> None:
+def write_file(root: HeldDirectory, path: str, content: bytes, *, executable: bool) -> None:
     """Atomically replaces a file, link or empty directory by a regular file. Raises OSError.
 
     Keeps the read and write permissions of an existing file; `executable` sets the executable bits.
@@ -26,21 +28,21 @@ def write_file(root: Path, path: str, content: bytes, *, executable: bool) -> No
     _replace(root, path, create)
 
 
-def write_link(root: Path, path: str, target: bytes) -> None:
+def write_link(root: HeldDirectory, path: str, target: bytes) -> None:
     """Atomically replaces a file, link or empty directory by a symbolic link. Raises OSError."""
     _replace(root, path, lambda name, folder, _: os.symlink(target, os.fsencode(name), dir_fd=folder))
 
 
-def remove(root: Path, path: str, keep: Path) -> None:
+def remove(root: HeldDirectory, path: str, keep: Path) -> None:
     """Removes a file or link and then empty parent directories, as git does, but not `keep` and its parents."""
     with suppress(FileNotFoundError), _parent(root, path) as (folder, name):
         os.unlink(name, dir_fd=folder)
     for emptied in Path(path).parents[:-1]:
-        if keep.is_relative_to(root / emptied) or not _rmdir(root, emptied.as_posix()):
+        if keep.is_relative_to(root.real / emptied) or not _rmdir(root, emptied.as_posix()):
             return
 
 
-def _rmdir(root: Path, path: str) -> bool:
+def _rmdir(root: HeldDirectory, path: str) -> bool:
     try:
         with _parent(root, path) as (folder, name):
             os.rmdir(name, dir_fd=folder)
@@ -49,7 +51,7 @@ def _rmdir(root: Path, path: str) -> bool:
     return True
 
 
-def _replace(root: Path, path: str, create: Callable[[str, int, os.stat_result | None], None]) -> None:
+def _replace(root: HeldDirectory, path: str, create: Callable[[str, int, os.stat_result | None], None]) -> None:
     with _parent(root, path, create=True) as (folder, name):
         temporary = _temporary(name)
         _unlink(temporary, folder)
@@ -64,7 +66,7 @@ def _replace(root: Path, path: str, create: Callable[[str, int, os.stat_result |
             raise
 
 
-def remove_leftover(root: Path, path: str) -> None:
+def remove_leftover(root: HeldDirectory, path: str) -> None:
     """What a server that was killed while it replaced the file may have left beside it."""
     with suppress(OSError), _parent(root, path) as (folder, name):
         os.unlink(_temporary(name), dir_fd=folder)
@@ -98,10 +100,10 @@ def _lstat(name: str, folder: int) -> os.stat_result | None:
 
 
 @contextmanager
-def _parent(root: Path, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+def _parent(root: HeldDirectory, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
     """Yields the open parent directory of `path` and the name in it. Follows no links below `root`."""
     *folders, name = path.split("/")
-    descriptor = os.open(root, _FOLDER)
+    descriptor = root.opened()
     try:
         for folder in folders:
             inner = _descend(descriptor, folder, create)

@@ -10,6 +10,7 @@ from app.snapshot import files
 from app.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk
 from app.snapshot.repository import Entry
 from app.util.dataclass import dataclass
+from app.util.held_directory import HeldDirectory
 
 IGNORED = "git ignores it, so no snapshot holds it"
 OTHER_REPOSITORY = "it belongs to another git repository inside this one"
@@ -91,14 +92,14 @@ def decide_restore(target: RestoreTarget, current: Entry | None, on_disk: OnDisk
 class Restorer:
     """Executes the steps and adds the results to the report. Never removes the directory `keep`."""
 
-    def __init__(self, worktree: Path, keep: Path, report: RestoreReport) -> None:
+    def __init__(self, worktree: HeldDirectory, keep: Path, report: RestoreReport) -> None:
         self._worktree = worktree
         self._keep = keep
         self._report = report
 
     def keep_unchanged(self, paths: list[Path]) -> None:
         for path in paths:
-            files.remove_leftover(self._worktree, path.relative_to(self._worktree).as_posix())
+            files.remove_leftover(self._worktree, path.relative_to(self._worktree.real).as_posix())
 
     def delete(self, paths: list[str]) -> None:
         """Call it before `write`, so that a file can replace a directory that becomes empty."""
@@ -108,7 +109,7 @@ class Restorer:
     def write(self, entries: Mapping[str, Entry], contents: Mapping[str, bytes]) -> None:
         for path, entry in entries.items():
             if entry.blob not in contents:
-                self._report.failures.append(NotRestored(self._worktree / path, UNREADABLE))
+                self._report.failures.append(NotRestored(self._worktree.real / path, UNREADABLE))
                 continue
             self._attempt(path, self._report.restored, partial(self._put, path, entry, contents[entry.blob]))
 
@@ -122,9 +123,9 @@ class Restorer:
         try:
             act()
         except OSError as error:
-            self._report.failures.append(NotRestored(self._worktree / path, _reason(error)))
+            self._report.failures.append(NotRestored(self._worktree.real / path, _reason(error)))
         else:
-            done.append(self._worktree / path)
+            done.append(self._worktree.real / path)
 
 
 def _reason(error: OSError) -> str:

@@ -7,8 +7,9 @@ directories, the files of nested repositories and submodules, and names that are
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
@@ -89,6 +90,7 @@ class Snapshots:
         leave out. `max_bytes`: what all snapshots may take. `locks`: the database's."""
         self._quota = SnapshotQuota(max_bytes)
         git_dir = git_dir.absolute()
+        self._held = project.directory
         self._worktree = project.directory.real
         self._directory = directory.resolve()
         excluded = [_relative(path.resolve(), self._worktree) for path in exclude]
@@ -213,7 +215,22 @@ class Snapshots:
         listed = await self._repository.listed(lock)
         if known is None:
             listed += await self._repository.tracked_though_ignored()
-        return await asyncio.to_thread(Worktree(self._worktree).stage, listed) if listed else Staging()
+        return await asyncio.to_thread(self._staging, listed) if listed else Staging()
+
+    def _staging(self, listed: list[str]) -> Staging:
+        with self._looking() as worktree:
+            return worktree.stage(listed)
+
+    @contextmanager
+    def _looking(self) -> Iterator[Worktree]:
+        try:
+            root = self._held.opened()
+        except OSError as error:
+            raise SnapshotFailed(str(error)) from error
+        try:
+            yield Worktree(root)
+        finally:
+            os.close(root)
 
     async def _write(self, staging: Staging, known: _IndexState | None, lock: int | None) -> str:
         placed = known.placeholders if known else {}
@@ -296,8 +313,8 @@ class Snapshots:
         return {path: RestoreTarget(entry, _reason_not_captured(entry, links)) for path, entry in entries.items()}
 
     def _look(self, paths: list[str]) -> dict[str, OnDisk]:
-        worktree = Worktree(self._worktree)
-        return {path: worktree.look(path) for path in paths}
+        with self._looking() as worktree:
+            return {path: worktree.look(path) for path in paths}
 
     def _step(self, path: str, target: RestoreTarget | None, current: Entry | None, on_disk: OnDisk) -> RestoreStep:
         if target is None:
@@ -328,7 +345,7 @@ class Snapshots:
         return deletions, writes
 
     async def _carry_out(self, deletions: list[str], writes: Mapping[str, Entry], report: RestoreReport) -> None:
-        restorer = Restorer(self._worktree, self._directory, report)
+        restorer = Restorer(self._held, self._directory, report)
         await asyncio.to_thread(restorer.keep_unchanged, report.unchanged)
         await asyncio.to_thread(restorer.delete, deletions)
         remaining = iter(writes.items())

@@ -1,36 +1,52 @@
 """Resolves the paths that a model names, and asks permission for those outside the project."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.permission.boundary import Boundary
 from app.permission.wildcard import is_plain
 from app.tool.base import ToolContext, ToolError, ToolPermission
+from app.util.held_directory import DirectoryReplaced, HeldDirectory
 
 
 def locate(ctx: ToolContext, name: str) -> Path:
     """The absolute path with symlinks resolved, so that the checked file is the changed file. Names are relative to the session's
     directory. A path inside the project starts with the project's directory as configured, even if that contains a symlink.
+    Raises ToolError for what is another user's, and if the project is another directory by now.
     """
     if "\0" in name:
         raise ToolError(f"A file path cannot contain a NUL character: {name!r}")
-    real = Path(_boundary(ctx).resolve(name))
-    for base in _bases(ctx):
-        real_base = Path(os.path.realpath(base))
-        if real.is_relative_to(real_base):
-            return base / real.relative_to(real_base)
+    bases = _bases(ctx)
+    real = Path(project_of(ctx).resolve(name))
+    _require_reachable(ctx, bases, real)
+    for base in bases:
+        if real.is_relative_to(base.real):
+            return base.path / real.relative_to(base.real)
     return real
 
 
-def root_of(ctx: ToolContext, path: Path) -> Path:
+def _require_reachable(ctx: ToolContext, bases: Sequence[HeldDirectory], real: Path) -> None:
+    for base in bases:
+        if not base.is_in_place():
+            raise ToolError(f"{base.path}: {DirectoryReplaced(base.path).strerror}. Nothing was done.")
+    if not ctx.sandbox_workspace.walls.admits(str(real)):
+        raise ToolError(f"{real} is outside the directories that this user may work in.")
+
+
+def root_of(ctx: ToolContext, path: Path) -> HeldDirectory | Path:
     """Beneath which directory `path`, which `locate` returned, is opened (app.tool.files.beneath)."""
-    return next((base for base in _bases(ctx) if path.is_relative_to(base)), Path("/"))
+    return next((base for base in _bases(ctx) if path.is_relative_to(base.path)), Path("/"))
 
 
-def _bases(ctx: ToolContext) -> list[Path]:
+def _bases(ctx: ToolContext) -> tuple[HeldDirectory, ...]:
     """From the outermost on: what lies within the checkout can be replaced by a link, as by a command that runs meanwhile."""
-    is_inside = ctx.worktree != Path("/") and ctx.directory.is_relative_to(ctx.worktree)
-    return [ctx.worktree, ctx.directory] if is_inside else [ctx.directory, ctx.worktree]
+    try:
+        *top, directory = ctx.sandbox_workspace.directories()
+    except OSError as error:
+        raise ToolError(f"{ctx.directory} cannot be used: {error.strerror}") from error
+    is_inside = any(directory.path.is_relative_to(one.path) for one in top)
+    return (*top, directory) if is_inside else (directory, *top)
 
 
 def require_in_place(ctx: ToolContext, *paths: Path) -> None:
@@ -50,7 +66,7 @@ def relative_name(ctx: ToolContext, path: Path) -> str:
 async def ask_if_outside(ctx: ToolContext, path: Path, *, is_directory: bool = False) -> None:
     """Asks `external_directory` for a path outside the project: for its folder, but for what lies in `/`, which is asked for
     alone. `is_directory`: the path itself is the directory to open."""
-    if ctx.bypass_directory_check or _boundary(ctx).contains(path):
+    if ctx.bypass_directory_check or project_of(ctx).contains(path):
         return
     parent = path if is_directory else path.parent
     asked = str(path if not is_directory and parent == Path("/") else parent / "*")
@@ -60,5 +76,5 @@ async def ask_if_outside(ctx: ToolContext, path: Path, *, is_directory: bool = F
     )
 
 
-def _boundary(ctx: ToolContext) -> Boundary:
-    return Boundary(ctx.directory, ctx.worktree)
+def project_of(ctx: ToolContext) -> Boundary:
+    return Boundary(ctx.directory, ctx.worktree, (base.real for base in _bases(ctx)))

@@ -59,7 +59,7 @@ class Toolbox:
         self.times = FileTimes(check_disabled=settings.flags.disable_filetime_check)
         self.locks = FileLocks(locks)
         self.read = ReadTool(self.times)
-        self.list = ListTool()
+        self.list = ListTool(sandbox)
         self.shell = choose_shell(settings.environment)
         self.environment = without_variables(settings.environment, secret_names(settings.environment, settings.provider_env))
         """The environment of commands, without providers' keys."""
@@ -74,8 +74,8 @@ class Toolbox:
             QuestionTool(),
             self.bash,
             self.read,
-            GlobTool(),
-            GrepTool(),
+            GlobTool(sandbox),
+            GrepTool(sandbox),
             self.list,
             EditTool(self.times, self.locks),
             MultiEditTool(self.times, self.locks),

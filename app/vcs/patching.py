@@ -21,7 +21,7 @@ from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
 from app.tool.base import ToolError
 from app.tool.files import text_file
-from app.tool.files.beneath import folder_of, open_file
+from app.tool.files.beneath import open_file, remove_folder
 from app.tool.files.locks import FileLocks
 from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
@@ -55,9 +55,9 @@ class Patching:
         if not allowed.is_git:
             raise PatchRefused("The directory is in no git checkout: a patch is applied to one", "non-git")
         await self._busy.require_idle(allowed.worktree)
-        checkout, data = Path(allowed.worktree), patch.encode("utf-8", "surrogateescape")
+        checkout, data = allowed.top, patch.encode("utf-8", "surrogateescape")
         names = [name for name in _candidates(data) if _is_below(name, allowed)]
-        async with self._locks.hold_all(checkout / name for name in names):
+        async with self._locks.hold_all(checkout.path / name for name in names):
             before = await asyncio.to_thread(_read, checkout, names)
             after = await _applied(self._sandbox, before, data)
             changed = _changed(before, after)
@@ -85,8 +85,8 @@ def _is_below(name: str, allowed: AllowedPaths) -> bool:
     parts = name.split("/")
     if "\0" in name or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
         return False
-    full = f"{os.path.realpath(allowed.worktree)}/{name}"
-    return full.startswith(os.path.realpath(allowed.directory).rstrip("/") + "/") and allowed.includes(full)
+    full = allowed.top.real / name
+    return allowed.real_directory in full.parents and allowed.includes(str(full))
 
 
 def _require_touchable(changed: Sequence[str], names: Collection[str], allowed: AllowedPaths) -> None:
@@ -103,19 +103,19 @@ def _changed(before: _FileStates, after: _FileStates) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
-def _read(checkout: Path, names: Iterable[str]) -> dict[str, _FileState]:
+def _read(checkout: HeldDirectory, names: Iterable[str]) -> dict[str, _FileState]:
     """The regular files among the names, reached through no link. Raises PatchRefused if they are too large."""
     found: dict[str, _FileState] = {}
     left = MAX_TOUCHED_BYTES
     for name in names:
-        state = _state(checkout / name, checkout, left)
+        state = _state(checkout.path / name, checkout, left)
         if state is not None:
             found[name] = state
             left -= len(state.data)
     return found
 
 
-def _state(path: Path, root: Path, max_bytes: int = MAX_TOUCHED_BYTES) -> _FileState | None:
+def _state(path: Path, root: HeldDirectory, max_bytes: int = MAX_TOUCHED_BYTES) -> _FileState | None:
     try:
         descriptor = open_file(path, root)
     except OSError:
@@ -161,12 +161,12 @@ def _taken(folder: Path) -> Iterator[tuple[str, _FileState]]:
                 yield str(path.relative_to(folder)), state
 
 
-def _write(checkout: Path, changed: Sequence[str], before: _FileStates, after: _FileStates) -> None:
+def _write(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates, after: _FileStates) -> None:
     """Raises PatchRefused; what was written until then is undone."""
     try:
         for name in changed:
-            if _state(checkout / name, checkout) != before.get(name) or (
-                name not in before and _exists(checkout / name, checkout)
+            if _state(checkout.path / name, checkout) != before.get(name) or (
+                name not in before and _exists(checkout.path / name, checkout)
             ):
                 raise PatchRefused(f"{name} is there already, or was changed meanwhile")
         _place(checkout, changed, after)
@@ -174,7 +174,7 @@ def _write(checkout: Path, changed: Sequence[str], before: _FileStates, after: _
         raise PatchRefused(f"The patch can't be applied: {error}{_undo(checkout, changed, before)}") from error
 
 
-def _undo(checkout: Path, changed: Sequence[str], before: _FileStates) -> str:
+def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) -> str:
     """What to tell if that fails."""
     try:
         _place(checkout, changed, before)
@@ -183,24 +183,24 @@ def _undo(checkout: Path, changed: Sequence[str], before: _FileStates) -> str:
     return ""
 
 
-def _place(checkout: Path, names: Sequence[str], files: _FileStates) -> None:
+def _place(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
     """Makes the named files what they are in `files`: those that are not there go first, as a folder may take a file's place."""
     for name in names:
-        if name not in files and _exists(checkout / name, checkout):
-            text_file.delete(checkout / name, checkout)
-            _remove_empty_folders(checkout / name, checkout)
+        if name not in files and _exists(checkout.path / name, checkout):
+            text_file.delete(checkout.path / name, checkout)
+            _remove_empty_folders(checkout.path / name, checkout)
     for name in names:
         if name in files:
-            text_file.write(checkout / name, files[name].data, root=checkout)
-            _set_executable(checkout / name, checkout, files[name].is_executable)
+            text_file.write(checkout.path / name, files[name].data, root=checkout)
+            _set_executable(checkout.path / name, checkout, files[name].is_executable)
 
 
-def _exists(path: Path, root: Path) -> bool:
+def _exists(path: Path, root: HeldDirectory) -> bool:
     """Raises ToolError for what lies behind a link."""
     return text_file.stamp(path, root) is not None
 
 
-def _set_executable(path: Path, root: Path, is_executable: bool) -> None:
+def _set_executable(path: Path, root: HeldDirectory, is_executable: bool) -> None:
     descriptor = open_file(path, root)
     try:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
@@ -211,10 +211,9 @@ def _set_executable(path: Path, root: Path, is_executable: bool) -> None:
         os.close(descriptor)
 
 
-def _remove_empty_folders(path: Path, root: Path) -> None:
+def _remove_empty_folders(path: Path, root: HeldDirectory) -> None:
     with suppress(OSError):  # not empty
         for folder in path.parents:
-            if folder == root:
+            if folder == root.path:
                 return
-            with folder_of(folder, root) as above:
-                os.rmdir(folder.name, dir_fd=above)
+            remove_folder(folder, root)

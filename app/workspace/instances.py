@@ -23,7 +23,6 @@ from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
 from app.sandbox.scope import NO_WALLS, SandboxWorkspace, Walls
 from app.schema.config import Config
-from app.schema.errors import DirectoryForbidden
 from app.schema.model import Auth
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
@@ -126,15 +125,8 @@ class Instances:
         if not owner:
             return cached.instance
         account = await self._models.accounts.for_user(owner)
-        self._require_admitted(account.principal, cached.instance)
+        self.workspaces.require_admitted(account.principal, cached.instance.sandbox_workspace.directories()[-1])
         return self._owned(cached, account)
-
-    def _require_admitted(self, principal: Principal, instance: Instance) -> None:
-        """A directory may be another one than when the request, or the queued prompt, named it."""
-        *_, real = (one.real for one in instance.sandbox_workspace.held[:2])
-        if not self.workspaces.admits(principal, str(real)):
-            directory = instance.location.directory
-            raise DirectoryForbidden(f"{directory} is not a directory that you may work in.", directory=directory)
 
     async def _get(self, directory: str | None) -> _CachedInstance:
         workspace = await self.workspaces.get(directory)
@@ -163,13 +155,14 @@ class Instances:
         connected = connect(self._models.known, settings, server, account.keys, shares=shared)
         providers = self._models.providers(connected, account)
         models = InstanceModels(connected, self._models.known, providers)
-        if account.principal.may_see_all:
-            return replace(base, models=models, sandbox_workspace=replace(base.sandbox_workspace, walls=NO_WALLS))
-        walls = self._walls(account.principal)
-        return replace(base, models=models, may_read=walls.admits, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
+        walls = self.walls_of(account.principal)
+        may_read = None if account.principal.may_see_all else walls.admits
+        return replace(base, models=models, may_read=may_read, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
 
-    def _walls(self, principal: Principal) -> Walls:
+    def walls_of(self, principal: Principal) -> Walls:
         """A kept output of a tool has a name that cannot be guessed; the directory of all of them is not listed."""
+        if principal.may_see_all:
+            return NO_WALLS
         outputs = os.path.realpath(self._tool_output_dir)
 
         def admits(real: str) -> bool:
@@ -247,7 +240,7 @@ class Instances:
             models=InstanceModels(connected, known, providers),
             extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
             resources=Resources(providers, mcp, self._closing),
-            sandbox_workspace=workspace.sandboxed(config),
+            sandbox_workspace=replace(workspace.sandboxed(config), walls=NO_WALLS),
             trees=SnapshotTrees(snapshots) if snapshots else None,
             snapshots=snapshots,
         )

@@ -20,6 +20,7 @@ from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage.directory_state import DirectoryStates
 from app.storage.locks import Locks
+from app.tool.search.ripgrep import SearchPlace
 from app.util.dataclass import dataclass
 from app.util.held_directory import DirectoryReplaced, HeldDirectory
 from app.workspace.head import Head
@@ -72,6 +73,16 @@ class Workspace:
         return SandboxWorkspace(Path(location.directory), Path(location.worktree), config.sandbox, self.held, self.walls)
 
     @property
+    def directories(self) -> tuple[HeldDirectory, ...]:
+        """The top of the checkout and the directory, which is the last."""
+        return self.held[:2]
+
+    def search_place(self, walls: Walls) -> SearchPlace:
+        """`walls`: of who searches."""
+        *_, directory = self.directories
+        return SearchPlace(directory.path, directory, self.directories, self._settings.sandbox, walls)
+
+    @property
     def flags(self) -> Flags:
         return self._settings.flags
 
@@ -108,7 +119,7 @@ class Workspace:
             self._snapshots = Snapshots(
                 snapshot_dir(self._settings.data_dir, self.location.project_id, self.found.checkout),
                 self.location.git,
-                Path(self.location.directory),
+                self.directories[-1].real,
                 [self._settings.data_dir],
                 max_bytes=self._settings.snapshot_bytes,
                 locks=self._settings.locks,

@@ -69,6 +69,12 @@ class Workspaces:
         """The same for one of several users."""
         return may_enter(principal, self.worktree_places.origin(real) or real, self.roots, self._user_roots())
 
+    def require_admitted(self, principal: Principal, directory: HeldDirectory) -> None:
+        """By where it is: its name may have led elsewhere when the request, or the queued prompt, named it. Raises
+        DirectoryForbidden."""
+        if not self.admits(principal, str(directory.real)):
+            raise DirectoryForbidden(f"{directory.path} is not a directory that you may work in.", directory=str(directory.path))
+
     def roots_kept_from(self, principal: Principal) -> list[str]:
         """The roots of other users that a member may not work in."""
         return [root for root in self._user_roots() if not self.admits(principal, root)]

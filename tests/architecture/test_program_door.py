@@ -16,8 +16,8 @@ OWN_PROGRAMS = {
     "mcp/program_streams.py": "what app.sandbox.program describes, as mcp/stdio.py asks for it",
     "intake/command.py": "what app.sandbox.program describes",
 }
-PLAIN_PROGRAMS = {"sandbox/sandbox.py", "tool/search/ripgrep.py"}
-"""Where a Program may be made: only the door makes it for others."""
+PLAIN_PROGRAMS = {"sandbox/sandbox.py"}
+"""Where a Program may be made."""
 
 
 def names_in(file: Path) -> set[str]:

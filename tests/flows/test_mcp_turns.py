@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mcp_servers import from_pypi, plain, running
 from running_app import RunningApp, running_app
 from sse_reader import Received
-from turns import assert_finished, call, configured, parts, pending, requests, say, statuses, texts, tools
+from turns import assert_finished, call, configured, parts, pending, requests, say, statuses, texts, tools, until
 
 from app.mcp import servers
 from app.provider.base import FileBlock, ToolResultBlock, UserTurn
@@ -48,6 +50,17 @@ def is_running(event: Received) -> bool:
 
 def offered(app: RunningApp) -> set[str]:
     return {tool.id for tool in requests(app)[-1].tools}
+
+
+async def test_the_servers_of_a_directory_that_was_replaced_are_started_anew(tmp_path: Path) -> None:
+    async with with_server(tmp_path) as app:
+        assert (await app.get("/mcp"))["plain"]["status"] == "connected"
+        before = running(app.directory)
+        app.directory.rename(tmp_path / "aside")
+        shutil.copytree(tmp_path / "aside", app.directory)
+        assert (await app.get("/mcp"))["plain"]["status"] == "connected"
+        await until(lambda: not any(map(psutil.pid_exists, before)))
+        assert len(running(app.directory)) == 1
 
 
 async def test_a_server_from_the_registry_answers_in_a_turn(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from fastapi.responses import Response
 
+from app.api.deps import search_place_of
 from app.api.file import allowed_paths, files
 from app.api.json_route import ServerRequest
 from app.api.v2.answers import Located, located_list, router
@@ -52,7 +53,7 @@ async def find(
 ) -> Response:
     """Whose paths have the letters of the query; the best match first."""
     location = await place_of(request, place)
-    found = await files.find(FilePath(location.directory), query, type or "all", limit)
+    found = await files.find(await search_place_of(request, place), query, type or "all", limit)
     return located_list(location, map(FileSystemEntry.of, found))
 
 

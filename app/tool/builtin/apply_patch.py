@@ -11,6 +11,7 @@ from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.tool.files import diff_text, patch_text, text_file
+from app.tool.files.beneath import Root
 from app.tool.files.diff_text import FileDelta
 from app.tool.files.file_batch import FileBatch, write_batch
 from app.tool.files.file_times import FileTimes
@@ -131,7 +132,7 @@ def _changed_paths(steps: list[_LocatedChange]) -> list[Path]:
     return list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
 
 
-def _plan(steps: list[_LocatedChange], root_of: Callable[[Path], Path]) -> tuple[FileBatch, list[_PlannedChange]]:
+def _plan(steps: list[_LocatedChange], root_of: Callable[[Path], Root]) -> tuple[FileBatch, list[_PlannedChange]]:
     batch = FileBatch(root_of)
     try:
         planned = [_apply(batch, step) for step in steps]

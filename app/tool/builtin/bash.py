@@ -5,7 +5,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.permission.boundary import Boundary
 from app.sandbox.hints import hint
 from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
@@ -68,7 +67,7 @@ class BashTool(Tool[BashParameters]):
         permission."""
         from app.permission.shell.analysis import always_patterns, analyse
 
-        within = Boundary(ctx.directory, ctx.worktree)
+        within = boundary.project_of(ctx)
         analysis = await asyncio.to_thread(analyse, command, directory, within, self._environment)
         outside = analysis.readable_outside if self._sandbox.is_on else analysis.outside
         shown = {"command": command}
@@ -86,9 +85,12 @@ class BashTool(Tool[BashParameters]):
         self, command: str, directory: Path, ctx: ToolContext, granted: Sequence[Path], approved: Sequence[Path]
     ) -> Program:
         argv = [self._shell, "-c", command]
-        return self._sandbox.program(
-            argv, ctx.sandbox_workspace, self._environment, cwd=directory, granted=granted, approved=approved
-        )
+        try:
+            return self._sandbox.program(
+                argv, ctx.sandbox_workspace, self._environment, cwd=directory, granted=granted, approved=approved
+            )
+        except OSError as error:
+            raise ToolError(f"{ctx.directory} cannot be used: {error.strerror}") from error
 
     async def _run(self, args: BashParameters, program: Program, timeout_ms: float, ctx: ToolContext) -> ToolResult:
         transcript = Transcript()

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
 from app.tool import boundary, descriptions
 from app.tool.base import Tool, ToolContext, ToolPermission, ToolResult
@@ -22,12 +23,15 @@ class GlobTool(Tool[GlobParameters]):
     id = "glob"
     parameters = GlobParameters
 
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
     def description(self) -> str:
         return descriptions.load(self.id)
 
     async def execute(self, args: GlobParameters, ctx: ToolContext) -> ToolResult:
         await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
-        scope = await SearchScope.enter(ctx, args.path)
+        scope = await SearchScope.enter(ctx, args.path, self._sandbox)
         listing = await ripgrep.list_files(scope.directory(), [args.pattern], LIMIT, scope.contains)
         paths = await asyncio.to_thread(newest_first, listing.paths)
         return ToolResult(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
@@ -28,6 +29,9 @@ class GrepTool(Tool[GrepParameters]):
     id = "grep"
     parameters = GrepParameters
 
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
     def description(self) -> str:
         return descriptions.load(self.id)
 
@@ -35,8 +39,8 @@ class GrepTool(Tool[GrepParameters]):
         if not args.pattern:
             raise ToolError("The pattern is empty")
         await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
-        scope = await SearchScope.enter(ctx, args.path)
-        matches = await ripgrep.grep(args.pattern, scope.folder(), scope.path, args.include, MAX_SCANNED_MATCHES, scope.contains)
+        scope = await SearchScope.enter(ctx, args.path, self._sandbox)
+        matches = await ripgrep.grep(args.pattern, scope.place, scope.name, args.include, MAX_SCANNED_MATCHES, scope.contains)
         by_age = await asyncio.to_thread(_newest_first, matches.found)
         chosen = by_age[:LIMIT]
         return ToolResult(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
 from app.tool import boundary, descriptions
 from app.tool.base import Tool, ToolContext, ToolPermission, ToolResult
@@ -29,15 +30,19 @@ class ListTool(Tool[ListParameters]):
     id = "list"
     parameters = ListParameters
 
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
     def description(self) -> str:
         return descriptions.load(self.id)
 
     async def execute(self, args: ListParameters, ctx: ToolContext) -> ToolResult:
-        scope = await SearchScope.enter(ctx, args.path)
-        directory = scope.directory()
+        scope = await SearchScope.enter(ctx, args.path, self._sandbox)
+        place = scope.directory()
+        directory = place.folder
         await ctx.host.require_permission(ToolPermission(self.id, [str(directory)], ["*"], {"path": str(directory)}))
         globs = [f"!{name}*" for name in IGNORED] + [f"!{glob}" for glob in args.ignore or []]
-        listing = await ripgrep.list_files(directory, globs, LIMIT, scope.contains, ordered=True)
+        listing = await ripgrep.list_files(place, globs, LIMIT, scope.contains, ordered=True)
         return ToolResult(
             title=boundary.relative_name(ctx, directory),
             output=_render(directory, listing),

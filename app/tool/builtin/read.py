@@ -15,7 +15,7 @@ from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.tool.files import file_kind, text_file
-from app.tool.files.beneath import open_file
+from app.tool.files.beneath import Root, names_in, open_file
 from app.tool.files.file_times import FileTimes, Stamp
 from app.util.dataclass import dataclass
 
@@ -91,14 +91,14 @@ class ReadTool(Tool[ReadParameters]):
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
-def _open(path: Path, root: Path, offset: int, limit: int) -> _OpenedFile:
+def _open(path: Path, root: Root, offset: int, limit: int) -> _OpenedFile:
     try:
         with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())
             _require_readable(path, status)
             return _OpenedFile(_content(path, file, status, offset, limit), Stamp.of(status))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ToolError(_not_found(path)) from error
+        raise ToolError(_not_found(path, root)) from error
     except IsADirectoryError as error:
         raise ToolError(_directory(path)) from error
     except OSError as error:
@@ -116,19 +116,19 @@ def _directory(path: Path) -> str:
     return f"Path is a directory, not a file: {path}. Use the list or glob tool to see what is in it."
 
 
-def _not_found(path: Path) -> str:
-    similar = _similar_names(path)
+def _not_found(path: Path, root: Root) -> str:
+    similar = _similar_names(path, root)
     hint = "\n\nDid you mean one of these?\n" + "\n".join(similar) if similar else ""
     return f"File not found: {path}{hint}"
 
 
-def _similar_names(path: Path) -> list[str]:
+def _similar_names(path: Path, root: Root) -> list[str]:
     """Files in the same directory whose name contains this one's name, or is contained in it."""
     wanted = path.name.lower()
     try:
-        names = sorted(entry.name for entry in path.parent.iterdir())
-    except OSError:
-        return []  # the directory does not exist or cannot be read
+        names = sorted(names_in(path.parent, root))
+    except (OSError, ValueError):
+        return []  # the directory does not exist, cannot be read, or lies above the root
     similar = [name for name in names if wanted in name.lower() or name.lower() in wanted]
     return [str(path.parent / name) for name in similar[:_SUGGESTIONS]]
 

@@ -1,5 +1,7 @@
 """Opens files beneath a directory without following a symbolic link on the way, whoever puts one there meanwhile: each directory
 is opened from the one above, as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does in one call on newer kernels.
+
+`root`, here and where files are read and written by it, is a directory that is held open, or one that nobody replaces.
 """
 
 import errno
@@ -9,17 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from app.util.held_directory import HeldDirectory
+
+Root = HeldDirectory | Path
 ROOT = Path("/")
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 @contextmanager
-def folder_of(path: Path, root: Path = ROOT, *, create: bool = False) -> Iterator[int]:
+def folder_of(path: Path, root: Root = ROOT, *, create: bool = False) -> Iterator[int]:
     """A descriptor of the directory that holds `path`, which lies beneath `root` and is written without links and `..` from there
-    on. `create` makes the directories that are missing. Raises OSError, ELOOP for a link."""
-    descriptor = os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
+    on. `create` makes the directories that are missing. Raises OSError: ELOOP for a link, DirectoryReplaced for the root."""
+    descriptor = root.opened() if isinstance(root, HeldDirectory) else os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
-        for name in path.relative_to(root).parts[:-1]:
+        for name in path.relative_to(_path(root)).parts[:-1]:
             below = _enter(descriptor, name, create)
             os.close(descriptor)
             descriptor = below
@@ -28,21 +33,40 @@ def folder_of(path: Path, root: Path = ROOT, *, create: bool = False) -> Iterato
         os.close(descriptor)
 
 
-def open_file(path: Path, root: Path = ROOT) -> int:
-    """For reading. Non-blocking: opening a FIFO otherwise waits for a writer."""
+def open_file(path: Path, root: Root = ROOT) -> int:
+    """For reading; a directory for its entries. Non-blocking: opening a FIFO otherwise waits for a writer."""
     with folder_of(path, root) as folder:
         return os.open(_name(path, root), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
 
 
-def status_of(path: Path, root: Path = ROOT) -> os.stat_result | None:
+def status_of(path: Path, root: Root = ROOT) -> os.stat_result | None:
     """None if the file does not exist."""
     with suppress(FileNotFoundError, NotADirectoryError), folder_of(path, root) as folder:
         return os.stat(_name(path, root), dir_fd=folder, follow_symlinks=False)
     return None
 
 
-def _name(path: Path, root: Path) -> str:
-    return "." if path == root else path.name
+def names_in(path: Path, root: Root = ROOT) -> list[str]:
+    """Raises OSError."""
+    descriptor = open_file(path, root)
+    try:
+        return os.listdir(descriptor)  # noqa: PTH208  of a descriptor
+    finally:
+        os.close(descriptor)
+
+
+def remove_folder(path: Path, root: Root = ROOT) -> None:
+    """Raises OSError if it is not empty."""
+    with folder_of(path, root) as folder:
+        os.rmdir(path.name, dir_fd=folder)
+
+
+def _path(root: Root) -> Path:
+    return root.path if isinstance(root, HeldDirectory) else root
+
+
+def _name(path: Path, root: Root) -> str:
+    return "." if path == _path(root) else path.name
 
 
 def _enter(folder: int, name: str, create: bool) -> int:

@@ -1,11 +1,12 @@
 """Changes to several files that are planned in memory and then written together, or not at all."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from app.tool.base import ToolError
 from app.tool.files import text_file
-from app.tool.files.beneath import ROOT
+from app.tool.files.beneath import ROOT, Root, remove_folder
 from app.tool.files.file_times import Stamp
 from app.tool.files.text_file import TextFile
 from app.util.dataclass import dataclass
@@ -22,7 +23,7 @@ class _PlannedText:
 class FileBatch:
     """The planned state of the files. Reads see earlier changes of the batch, so that a file can change more than once."""
 
-    def __init__(self, root_of: Callable[[Path], Path] = lambda path: ROOT) -> None:
+    def __init__(self, root_of: Callable[[Path], Root] = lambda path: ROOT) -> None:
         """`root_of`: the directory beneath which a path is opened, as in app.tool.files.beneath."""
         self.root_of = root_of
         self.originals: dict[Path, TextFile | None] = {}
@@ -95,13 +96,13 @@ def _missing_folders(paths: Iterable[Path]) -> list[Path]:
 def _undo(batch: FileBatch, folders: list[Path], cause: BaseException) -> None:
     stuck = [str(path) for path, original in batch.originals.items() if not _restored(path, original, batch.root_of(path))]
     for folder in folders:
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+        with suppress(OSError):  # not made yet, or not empty
+            remove_folder(folder, batch.root_of(folder))
     if stuck:
         raise ToolError(f"{cause}\nThese files could not be put back as they were: {', '.join(stuck)}") from cause
 
 
-def _restored(path: Path, original: TextFile | None, root: Path) -> bool:
+def _restored(path: Path, original: TextFile | None, root: Root) -> bool:
     try:
         if text_file.stamp(path, root) == (original.stamp if original else None):
             return True

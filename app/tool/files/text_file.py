@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from app.tool.base import ToolError
-from app.tool.files.beneath import ROOT, folder_of, open_file, status_of
+from app.tool.files.beneath import ROOT, Root, folder_of, open_file, status_of
 from app.tool.files.file_times import Stamp
 from app.util.dataclass import dataclass
 
@@ -37,7 +37,7 @@ class TextFile:
         return (_BOM if self.has_bom else b"") + self.text.encode("utf-8", "surrogateescape")
 
 
-def read(path: Path, root: Path = ROOT) -> TextFile | None:
+def read(path: Path, root: Root = ROOT) -> TextFile | None:
     """None if the file does not exist. `root` is that of app.tool.files.beneath, here and below. Raises ToolError for anything
     but a regular file of at most MAX_BYTES."""
     try:
@@ -68,7 +68,7 @@ def encode(text: str, before: TextFile | None) -> bytes:
     return _BOM + data if before and before.has_bom and not data.startswith(_BOM) else data
 
 
-def write(path: Path, data: bytes, new_mode: int | None = None, root: Path = ROOT) -> Stamp:
+def write(path: Path, data: bytes, new_mode: int | None = None, root: Root = ROOT) -> Stamp:
     """Replaces or creates a file atomically, and creates missing directories. An existing file keeps its mode; a new one gets
     `new_mode`, or the default of the umask.
     """
@@ -82,7 +82,7 @@ def write(path: Path, data: bytes, new_mode: int | None = None, root: Path = ROO
         raise failure("write", path, error) from error
 
 
-def delete(path: Path, root: Path = ROOT) -> None:
+def delete(path: Path, root: Root = ROOT) -> None:
     try:
         with folder_of(path, root) as folder:
             os.unlink(path.name, dir_fd=folder)
@@ -90,13 +90,13 @@ def delete(path: Path, root: Path = ROOT) -> None:
         raise failure("delete", path, error) from error
 
 
-def require_unchanged(path: Path, before: TextFile | None, root: Path = ROOT) -> None:
+def require_unchanged(path: Path, before: TextFile | None, root: Root = ROOT) -> None:
     """Raises ToolError if the file has changed while the user was asked."""
     if stamp(path, root) != (before.stamp if before else None):
         raise ToolError(f"File {path} was changed by someone else while permission was asked. Read it again and retry.")
 
 
-def stamp(path: Path, root: Path = ROOT) -> Stamp | None:
+def stamp(path: Path, root: Root = ROOT) -> Stamp | None:
     """None if the file does not exist."""
     try:
         status = status_of(path, root)

@@ -6,18 +6,24 @@ Searches hidden files, follows symbolic links, respects ignore files, skips `.gi
 import asyncio
 import os
 import shutil
+import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO
 
 from app.sandbox.program import Program
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import NO_WALLS, Walls
 from app.tool.base import ToolError, ToolTimeout
+from app.tool.files.beneath import open_file
 from app.tool.process import process
 from app.util import environment
 from app.util.dataclass import dataclass
+from app.util.held_directory import HeldDirectory
 
 TIMEOUT_SECONDS = 60.0
 """Seconds per search."""
@@ -30,6 +36,40 @@ _ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follo
 _EVERYTHING = frozenset({"*", "**", "**/*"})
 
 Keep = Callable[[Path], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlace:
+    """Where rg runs: in `folder`, which lies beneath `root` and is named as results are. Where the sandbox is on it sees `shown`,
+    but for what the walls hide, and nothing else that can be written."""
+
+    folder: Path
+    root: HeldDirectory
+    shown: tuple[HeldDirectory, ...]
+    sandbox: Sandbox
+    walls: Walls = NO_WALLS
+
+    @property
+    def real(self) -> Path:
+        """The folder without symlinks."""
+        return self.root.real / self.folder.relative_to(self.root.path)
+
+    def hidden(self) -> list[str]:
+        """What the walls hide below the folder at this moment, relative to it. In the sandbox it is not there either."""
+        above = f"{self.real}/"
+        return [root.removeprefix(above) for root in self.walls.hidden() if root.startswith(above)]
+
+    @contextmanager
+    def program(self, arguments: Sequence[str]) -> Iterator[Program]:
+        """rg, started in the folder that is there now, reached through no link. Raises OSError, DirectoryReplaced."""
+        found = Path(os.path.realpath(binary()))
+        descriptor = open_file(self.folder, self.root)
+        try:
+            cwd = self.folder if self.sandbox.is_on or sys.platform == "darwin" else Path(f"/proc/self/fd/{descriptor}")
+            words = [str(found), *_ALWAYS, *arguments]
+            yield self.sandbox.server_program(words, environment.minimal(), cwd, self.shown, read=[found], walls=self.walls)
+        finally:
+            os.close(descriptor)
 
 
 @dataclass(slots=True)
@@ -59,13 +99,13 @@ class Matches:
 
 
 async def list_files(
-    directory: Path, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT_SECONDS
+    place: SearchPlace, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT_SECONDS
 ) -> Listing:
-    """At most `limit` absolute paths of files below `directory`; sorted by path if `ordered`."""
+    """At most `limit` absolute paths of files below the place's folder; sorted by path if `ordered`."""
     listing = Listing([])
 
     def take(piece: bytes) -> bool:
-        path = directory / _decode(piece)
+        path = place.folder / _decode(piece)
         if not keep(path):
             listing.left_out += 1
         elif len(listing.paths) == limit:
@@ -76,18 +116,19 @@ async def list_files(
 
     sort = ["--sort=path"] if ordered else []
     arguments = ["--files", *sort, *_glob_arguments(globs)]
-    listing.incomplete = await search(arguments, cwd=directory, end=b"\0", take=take, timeout=timeout)
+    listing.incomplete = await search(place, arguments, end=b"\0", take=take, timeout=timeout)
     return listing
 
 
 async def grep(
-    pattern: str, directory: Path, path: Path, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT_SECONDS
+    pattern: str, place: SearchPlace, name: str, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT_SECONDS
 ) -> Matches:
-    """At most `limit` matching lines in or below `path`, grouped by file; `include` is relative to `directory`."""
+    """At most `limit` matching lines in the file `name` of the place's folder, or below the folder if that is `.`; grouped by
+    file. `include` is relative to the folder."""
     matches = Matches([])
 
     def take(piece: bytes) -> bool:
-        match = _parse_match(piece)
+        match = _parse_match(place.folder, piece)
         if match is None:
             return True
         if not keep(match.path):
@@ -100,8 +141,8 @@ async def grep(
 
     shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_MAX_LINE_BYTES}", "--max-columns-preview"]
     globs = _glob_arguments([include] if include else [])
-    arguments = [*shape, *globs, f"--regexp={pattern}", "--", str(path)]
-    matches.incomplete = await search(arguments, cwd=directory, end=b"\n", take=take, timeout=timeout)
+    arguments = [*shape, *globs, f"--regexp={pattern}", "--", f"./{name}"]
+    matches.incomplete = await search(place, arguments, end=b"\n", take=take, timeout=timeout)
     return matches
 
 
@@ -133,26 +174,36 @@ def _glob_arguments(globs: Sequence[str]) -> list[str]:
     return [f"--glob={glob}" for glob in (*globs, "!.git") if glob not in _EVERYTHING]
 
 
-def _parse_match(piece: bytes) -> Match | None:
+def _parse_match(folder: Path, piece: bytes) -> Match | None:
     """Parses `<path>NUL<line>:<text>`; None for rg's remarks on binary files."""
     path, separator, rest = piece.partition(b"\0")
     number, _, text = rest.partition(b":")
     if not separator or not number.isdigit():
         return None
-    return Match(Path(_decode(path)), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
+    return Match(folder / _decode(path), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
 
 
 def _decode(path: bytes) -> str:
     return path.decode("utf-8", errors="surrogateescape")
 
 
-async def search(arguments: Sequence[str], *, cwd: Path, end: bytes, take: Callable[[bytes], bool], timeout: float) -> bool:
+async def search(
+    place: SearchPlace, arguments: Sequence[str], *, end: bytes, take: Callable[[bytes], bool], timeout: float
+) -> bool:
     """Passes the pieces of the output to `take` until that returns false. Returns whether rg could not read every path.
 
-    Raises ToolError if rg rejects its arguments or takes too long.
+    Raises ToolError if rg rejects its arguments or takes too long, and for a folder that cannot be searched.
     """
-    program = Program([str(binary()), *_ALWAYS, *arguments], cwd, environment.minimal())
-    with tempfile.TemporaryFile() as errors:
+    try:
+        return await _search(place, arguments, end, take, timeout)
+    except OSError as error:
+        raise ToolError(f"{place.folder} cannot be searched: {error.strerror or error}") from error
+
+
+async def _search(
+    place: SearchPlace, arguments: Sequence[str], end: bytes, take: Callable[[bytes], bool], timeout: float
+) -> bool:
+    with tempfile.TemporaryFile() as errors, place.program(arguments) as program:
         try:
             async with asyncio.timeout(timeout), process.start(program, stderr=errors) as child:
                 all_taken = await _feed(child.output, end, take)

@@ -2,6 +2,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from search_places import search_place
 
 from app.browse.file_search import FileSearch, best, list_names
 
@@ -58,7 +59,7 @@ def test_hidden_names_are_last_unless_asked_for() -> None:
 
 
 async def test_listed_are_files_that_are_not_ignored_and_the_folders_above_them(project: Path) -> None:
-    names = await list_names(project)
+    names = await list_names(search_place(project))
     assert names.files == [".gitignore", "b.txt", "src/deep/er/a.py"]
     assert names.directories == ["src/", "src/deep/", "src/deep/er/"]
 
@@ -67,20 +68,20 @@ async def test_symbolic_links_are_not_followed(project: Path, tmp_path_factory: 
     outside = write(tmp_path_factory.mktemp("outside") / "secret.txt")
     (project / "link").symlink_to(outside.parent)
     (project / "secret.txt").symlink_to(outside)
-    assert await FileSearch().find(project, "secret", "all", 10) == []
+    assert await FileSearch().find(search_place(project), "secret", "all", 10) == []
 
 
 async def test_a_listing_is_used_again_while_it_is_fresh(project: Path) -> None:
     search = FileSearch(fresh_seconds=60)
-    assert await search.find(project, "new", "file", 10) == []
+    assert await search.find(search_place(project), "new", "file", 10) == []
     write(project / "new.txt")
-    assert await search.find(project, "new", "file", 10) == []
-    assert await FileSearch().find(project, "new", "file", 10) == ["new.txt"]
+    assert await search.find(search_place(project), "new", "file", 10) == []
+    assert await FileSearch().find(search_place(project), "new", "file", 10) == ["new.txt"]
 
 
 async def test_a_listing_is_forgotten_when_it_is_old(project: Path) -> None:
     search = FileSearch(fresh_seconds=0)
-    await search.find(project, "b", "file", 10)
+    await search.find(search_place(project), "b", "file", 10)
     write(project / "new.txt")
-    await search.find(project, "b", "file", 10)
-    assert await search.find(project, "new", "file", 10) == ["new.txt"]
+    await search.find(search_place(project), "b", "file", 10)
+    assert await search.find(search_place(project), "new", "file", 10) == ["new.txt"]

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from git_files import server_git
 
 from app.browse.content import read, view_file
 from app.browse.listing import list_directory
-from app.browse.reach import AllowedPaths, FileForbidden, path_of
+from app.browse.reach import AllowedPaths, FileForbidden
 from app.project.location import Location
+from app.util.held_directory import HeldDirectory, path_of
 
 
 @pytest.fixture
@@ -27,7 +29,9 @@ def project(tmp_path: Path) -> Path:
 
 def reach_of(directory: Path, worktree: str = "/", allowed: Path | None = None) -> AllowedPaths:
     location = Location(str(directory), "global", worktree, is_git=False)
-    return AllowedPaths(location, lambda real: allowed is None or Path(real).is_relative_to(allowed))
+    top = directory if worktree == "/" else Path(worktree)
+    held = [HeldDirectory(top), HeldDirectory(directory)]
+    return AllowedPaths(location, held, lambda real: allowed is None or Path(real).is_relative_to(allowed))
 
 
 @pytest.mark.parametrize("name", ["../secret.txt", "sub/../../secret.txt", "/etc/passwd", "link", "folder/secret.txt", "../none"])
@@ -66,7 +70,7 @@ class Swapped(AllowedPaths):
 
 def test_a_link_put_there_after_the_check_leads_nowhere(project: Path) -> None:
     (project / "sub/secret.txt").write_text("harmless\n")
-    swapped = Swapped(Location(str(project), "global", "/", is_git=False), lambda real: True)
+    swapped = Swapped(Location(str(project), "global", "/", is_git=False), [HeldDirectory(project)], lambda real: True)
     with pytest.raises(FileForbidden):
         read(swapped, "sub/secret.txt")
 
@@ -127,7 +131,7 @@ class SwappedAfterReading(Swapped):
     """The same, once the text was read and before git is asked."""
 
     def __init__(self, location: Location) -> None:
-        super().__init__(location, lambda real: True)
+        super().__init__(location, [HeldDirectory(Path(location.directory))], lambda real: True)
         self._looks = 0
 
     def real(self, name: str) -> str:
@@ -140,7 +144,8 @@ async def test_the_difference_is_of_the_file_that_was_read(tmp_path: Path) -> No
     project = outside / "project"
     repository(outside, "a.txt", "secret\n", "more secret\n")
     repository(project, "sub/a.txt", "inside\n", "inside, too\n")
-    viewed = await view_file(SwappedAfterReading(Location(str(project), "id", str(project), is_git=True)), "sub/a.txt")
+    location = Location(str(project), "id", str(project), is_git=True, git=server_git(project))
+    viewed = await view_file(SwappedAfterReading(location), "sub/a.txt")
     assert viewed.content == "inside, too"
     assert "secret" not in (viewed.diff or "")
 

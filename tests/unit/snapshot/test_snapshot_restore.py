@@ -9,6 +9,7 @@ from git_files import files, git, state
 from snapshot_project import Project
 
 from app.snapshot.capture import MAX_FILE_BYTES
+from app.snapshot.errors import SnapshotFailed
 from app.snapshot.restore import RestoreReport
 from app.snapshot.snapshots import Snapshots
 
@@ -313,3 +314,26 @@ async def test_what_a_killed_server_left_beside_a_file_is_removed_by_the_restore
     assert len(list(path.parent.glob(".opensession-*"))) == 1
     await snapshots.restore({path: later})
     assert path.read_text() == "two" and not list(path.parent.glob(".opensession-*"))
+
+
+@pytest.mark.parametrize("kind", ["link", "other directory"])
+async def test_nothing_is_restored_into_another_directory(project: Project, snapshots: Snapshots, kind: str) -> None:
+    a, gone, outside = project.write("a", "1"), project.write("deep/gone", "1"), project.root.parent / "outside"
+    tree = await snapshots.track()
+    a.write_text("2")
+    gone.unlink()
+    outside.mkdir()
+    (outside / "a").write_text("theirs")
+
+    async def replace(_: str) -> None:
+        project.root.rename(project.root.with_name("aside"))
+        project.root.symlink_to(outside) if kind == "link" else outside.rename(project.root)
+
+    report = await snapshots.restore({a: tree, gone: tree}, before_restore=replace)
+    assert reasons(report).keys() == {"a", "gone"}
+    assert files(project.root) == {"a": ("file", b"theirs", False)}
+    with pytest.raises(SnapshotFailed):
+        await snapshots.restore({a: tree, gone: tree})
+    with pytest.raises(SnapshotFailed):
+        await snapshots.track()
+    assert files(project.root) == {"a": ("file", b"theirs", False)}

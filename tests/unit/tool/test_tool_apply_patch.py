@@ -6,6 +6,7 @@ import pytest
 from tool_host import FakeHost, MakeContext
 
 from app.permission.errors import PermissionRejected
+from app.sandbox.scope import SandboxWorkspace, hold
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.apply_patch import ApplyPatchParameters, ApplyPatchTool
 from app.tool.files.file_batch import FileBatch, write_batch
@@ -222,3 +223,31 @@ class TestRollback:
 def test_the_model_sees_opencodes_names() -> None:
     assert ApplyPatchParameters.model_json_schema(by_alias=True)["required"] == ["patchText"]
     assert "*** Begin Patch" in ApplyPatchTool(FileTimes(), FileLocks()).description()
+
+
+@pytest.mark.parametrize("kind", ["link", "other directory"])
+async def test_a_project_that_was_replaced_is_not_touched(
+    make_ctx: MakeContext, host: FakeHost, project: Path, kind: str
+) -> None:
+    outside = project.parent / "outside"
+    for folder in (project, outside):
+        folder.mkdir(exist_ok=True)
+        (folder / "from.txt").write_text("a\n")
+        (folder / "gone.txt").write_text("a\n")
+    workspace = SandboxWorkspace(project, project, held=hold(project, project))
+    lines = ("*** Add File: new/made.txt", "+x", "*** Delete File: gone.txt", "*** Update File: from.txt")
+    lines = (*lines, "*** Move to: to.txt", "@@", "-a", "+b")
+
+    def replace(_: object) -> None:
+        project.rename(project.with_name("aside"))
+        project.symlink_to(outside) if kind == "link" else outside.rename(project)
+        host.on_ask = lambda ask: None
+
+    host.on_ask = replace
+    assert "another directory" in await refusal(make_ctx(sandbox_workspace=workspace), *lines)
+    assert tree(project.with_name("aside")) == tree(project) == {"from.txt": "a\n", "gone.txt": "a\n"}
+    assert "another directory" in await refusal(make_ctx(sandbox_workspace=workspace), *lines)
+    project.unlink() if kind == "link" else project.rename(outside)
+    project.with_name("aside").rename(project)
+    await patch(make_ctx(sandbox_workspace=workspace), *lines)
+    assert tree(project) == {"new/made.txt": "x\n", "to.txt": "b\n"}

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from exchanging import exchanging
 
 from app.tool.base import ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import folder_of, open_file
+from app.util.held_directory import HeldDirectory
 
 WANTED, MOST = 30, 100_000
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
@@ -91,6 +93,28 @@ def test_what_is_written_is_never_outside(root: Path) -> None:
     outside = root.parent / "outside"
     assert [path.name for path in outside.rglob("*")] == ["deep", "file"]
     assert (outside / "deep" / "file").read_text() == "secret"
+
+
+@linux_only
+def test_a_held_root_is_the_same_whatever_its_name_leads_to(root: Path) -> None:
+    held, file = HeldDirectory(root / "src"), root / "src" / "deep" / "file"
+
+    def change(number: int) -> str | None:
+        found = text_file.read(file, held)
+        text_file.write(file.with_name(f"new{number}"), b"made", root=held)
+        text_file.delete(file.with_name(f"new{number}"), held)
+        return found.text if found else None
+
+    given, refused = set[str | None](), 0
+    with exchanging(root / "src", root.parent / "outside", pause=0):
+        while len(given) < 1 or refused < WANTED:
+            try:
+                given.add(change(refused))
+            except ToolError as error:
+                assert "another directory" in str(error)
+                refused += 1
+    assert given == {"inside"}
+    assert sorted(path.name for path in (root.parent / "outside").rglob("*")) == ["deep", "file"]
 
 
 def test_a_link_on_the_way_or_at_its_end_is_told(root: Path) -> None:

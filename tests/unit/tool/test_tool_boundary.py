@@ -27,6 +27,7 @@ def test_a_project_under_a_symlink_keeps_its_spelling(make_ctx: MakeContext, pro
 
 
 def test_names_are_relative_to_the_worktree(make_ctx: MakeContext, project: Path) -> None:
+    (project / "pkg").mkdir()
     ctx = make_ctx(directory=project / "pkg", worktree=project)
     assert relative_name(ctx, locate(ctx, "a.txt")) == "pkg/a.txt"
     assert relative_name(ctx, project.parent / "x") == "../x"
@@ -38,6 +39,7 @@ def test_a_nul_character_is_refused(ctx: ToolContext) -> None:
 
 
 async def test_inside_nothing_is_asked(make_ctx: MakeContext, host: FakeHost, project: Path) -> None:
+    (project / "pkg").mkdir()
     ctx = make_ctx(directory=project / "pkg", worktree=project)
     await ask_if_outside(ctx, locate(ctx, "a.txt"))
     await ask_if_outside(ctx, locate(ctx, "../other/a.txt"))

@@ -5,10 +5,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confined import SECRET, Confined
+from sandboxed import needs_sandbox
+from search_places import search_place
+from tool_host import FakeHost, MakeContext
 
 from app.permission.errors import PermissionRejected
 from app.sandbox.program import Program
-from app.sandbox.scope import SandboxWorkspace
+from app.sandbox.sandbox import OFF
+from app.sandbox.scope import SandboxWorkspace, hold
 from app.tool.base import ToolContext, ToolError
 from app.tool.builtin.glob import GlobParameters, GlobTool
 from app.tool.builtin.grep import GrepParameters, GrepTool
@@ -26,15 +31,15 @@ def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
 
 
 async def run_glob(ctx: ToolContext, pattern: str, path: str | None = None):
-    return await GlobTool().execute(GlobParameters(pattern=pattern, path=path), ctx)
+    return await GlobTool(OFF).execute(GlobParameters(pattern=pattern, path=path), ctx)
 
 
 async def run_grep(ctx: ToolContext, pattern: str, **more: str):
-    return await GrepTool().execute(GrepParameters(pattern=pattern, **more), ctx)
+    return await GrepTool(OFF).execute(GrepParameters(pattern=pattern, **more), ctx)
 
 
 async def run_list(ctx: ToolContext, **arguments: object):
-    return await ListTool().execute(ListParameters.model_validate(arguments), ctx)
+    return await ListTool(OFF).execute(ListParameters.model_validate(arguments), ctx)
 
 
 class TestGlob:
@@ -263,18 +268,18 @@ class TestRipgrep:
 
     async def test_stops_when_it_has_enough(self, tmp_path: Path) -> None:
         write(tmp_path / "big.txt", "needle\n" * 1_000_000)
-        found = await ripgrep.grep("needle", tmp_path, tmp_path, None, 5, lambda path: True)
+        found = await ripgrep.grep("needle", search_place(tmp_path), ".", None, 5, lambda path: True)
         assert (len(found.found), found.truncated) == (5, True)
 
     async def test_a_search_that_takes_too_long_is_stopped(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
         with pytest.raises(ToolError, match=r"longer than 0\.1 seconds"):
-            await ripgrep.grep("x", tmp_path, tmp_path / "endless", None, 5, lambda path: True, timeout=0.1)
+            await ripgrep.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True, timeout=0.1)
         assert running_rg() == []
 
     async def test_abort_ends_the_search(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
-        task = asyncio.create_task(ripgrep.grep("x", tmp_path, tmp_path / "endless", None, 5, lambda path: True))
+        task = asyncio.create_task(ripgrep.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True))
         async with asyncio.timeout(60):
             while not running_rg():
                 await asyncio.sleep(0.01)
@@ -282,6 +287,69 @@ class TestRipgrep:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert running_rg() == []
+
+
+@needs_sandbox
+class TestConfined:
+    """What a search sees where the sandbox is on."""
+
+    @pytest.fixture
+    def confined(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Confined:
+        return Confined.make(tmp_path, monkeypatch)
+
+    def ctx_in(self, confined: Confined, make_ctx: MakeContext, directory: Path) -> ToolContext:
+        held = hold(directory, confined.project)
+        return make_ctx(sandbox_workspace=SandboxWorkspace(directory, confined.project, held=held))
+
+    async def grep(self, confined: Confined, ctx: ToolContext, pattern: str, path: str | None = None) -> str:
+        return (await GrepTool(confined.sandbox).execute(GrepParameters(pattern=pattern, path=path), ctx)).output
+
+    async def test_the_project_is_found_by_its_names(self, confined: Confined, make_ctx: MakeContext) -> None:
+        write(confined.project / "sub/a.txt", "needle\n")
+        write(confined.project / ".gitignore", "no.txt\n")
+        write(confined.project / "sub/no.txt", "needle\n")
+        (confined.project / "sub/way").symlink_to("../beside")
+        write(confined.project / "beside/b.txt", "needle\n")
+        ctx = self.ctx_in(confined, make_ctx, confined.project / "sub")
+        found = await self.grep(confined, ctx, "needle")
+        assert {line for line in found.split("\n") if line.endswith(":")} == {
+            f"{confined.project}/sub/a.txt:",
+            f"{confined.project}/sub/way/b.txt:",
+        }
+        listed = await ListTool(confined.sandbox).execute(ListParameters(), ctx)
+        assert listed.output.startswith(f"{confined.project}/sub/\n") and "a.txt" in listed.output
+        assert (
+            await self.grep(confined, ctx, "needle", "a.txt")
+            == f"Found 1 matches\n{confined.project}/sub/a.txt:\n  Line 1: needle"
+        )
+
+    async def test_a_project_behind_a_link_keeps_its_spelling(self, confined: Confined, make_ctx: MakeContext) -> None:
+        write(confined.project / "a.txt", "needle\n")
+        alias = confined.base / "alias"
+        alias.symlink_to(confined.project)
+        ctx = self.ctx_in(confined, make_ctx, alias)
+        assert f"{alias}/a.txt:" in await self.grep(confined, ctx, "needle")
+        found = await GlobTool(confined.sandbox).execute(GlobParameters(pattern="*.txt"), ctx)
+        assert found.output == f"{alias}/a.txt"
+
+    async def test_a_link_that_leads_out_shows_nothing(self, confined: Confined, make_ctx: MakeContext) -> None:
+        (confined.project / "out").symlink_to(confined.base / "beside")
+        (confined.project / "key").symlink_to(confined.secrets[0])
+        assert SECRET not in await self.grep(confined, self.ctx_in(confined, make_ctx, confined.project), SECRET[:6])
+
+    async def test_outside_what_was_allowed_is_searched(self, confined: Confined, make_ctx: MakeContext, host: FakeHost) -> None:
+        ctx = self.ctx_in(confined, make_ctx, confined.project)
+        for path in (confined.base / "beside", confined.base / "beside" / "file"):
+            assert SECRET in await self.grep(confined, ctx, SECRET[:6], str(path))
+        kept = write(confined.base / "data/tool-output/tool_1", "needle\n")
+        assert str(kept) in await self.grep(confined, ctx, "needle", str(kept))
+        assert host.permissions.count("external_directory") == 3
+
+    async def test_of_the_home_directory_the_keys_are_not_found(self, confined: Confined, make_ctx: MakeContext) -> None:
+        found = await self.grep(
+            confined, self.ctx_in(confined, make_ctx, confined.project), SECRET[:6], str(confined.base / "home")
+        )
+        assert f"{confined.base}/home/notes" in found and ".ssh" not in found
 
 
 def running_rg() -> list[psutil.Process]:

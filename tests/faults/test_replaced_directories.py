@@ -1,0 +1,396 @@
+"""A directory that is another one by the time it is used: a link stands there, another directory, or a folder above it is one.
+
+Commands of a member can do that at any time, between two steps of a turn and between a check and what follows it. Whatever comes
+then, nothing of others is read or written.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exchanging import exchanges, exchanging
+from long_form import LONG
+from running_app import RunningApp, make_workspace, running_app, text_part
+from turns import call, requests, say, task, tools, until
+from user_logins import user
+
+SECRET = "marked-secret"
+ALLOW_ALL = [{"permission": "*", "pattern": "*", "action": "allow"}]
+FLIP_SECONDS = 20.0 if LONG else 3.0
+
+
+@dataclass
+class Ground:
+    """Of anna: a project `y` in her root, with a directory below it. Not hers: `victim`, which has the same names in it."""
+
+    base: Path
+    victim: Path
+
+    @property
+    def root(self) -> Path:
+        return self.base / "anna"
+
+    @property
+    def project(self) -> Path:
+        return self.root / "deep" / "y"
+
+    @property
+    def aside(self) -> Path:
+        return self.base / "anna" / "aside"
+
+    def put_link(self, place: Path, target: Path) -> None:
+        place.rename(self.aside)
+        place.symlink_to(target)
+
+    def put_back(self, place: Path) -> None:
+        if place.is_symlink():
+            place.unlink()
+        else:
+            place.rename(self.root / "other")
+        self.aside.rename(place)
+
+    def seen(self) -> dict[str, str]:
+        """What the victim has that the calls below would read or write."""
+        return {str(path): path.read_text() for name in ("planted*", "unt.txt") for path in self.victim.rglob(name)}
+
+
+def make_ground(base: Path, *, victim: str, in_git: bool) -> Ground:
+    ground = Ground(base, base / victim)
+    ground.root.mkdir()
+    (ground.root / "deep").mkdir()
+    if in_git:
+        make_workspace(ground.project)
+    else:
+        ground.project.mkdir()
+    (ground.project / "sub").mkdir()
+    (ground.root / "other").mkdir()
+    for folder in (ground.victim, ground.victim / "y", ground.victim / "sub", ground.root / "other"):
+        folder.mkdir(exist_ok=True, parents=True)
+        (folder / "unt.txt").write_text(f"{SECRET}\n")
+    for folder in (ground.project, ground.project / "sub"):
+        (folder / "own.txt").write_text("own words\n")
+    return ground
+
+
+@asynccontextmanager
+async def anna_in(ground: Ground, turns: Any, **settings: Any) -> AsyncIterator[tuple[RunningApp, RunningApp]]:
+    """The server, and anna's view of it."""
+    async with running_app(ground.base, turns=turns, **settings) as app:
+        async with user(app, "anna", roots=[ground.root]) as anna, user(app, "bert", roots=[ground.base / "bert"]):
+            yield app, anna
+
+
+async def session_in(anna: RunningApp, directory: Path) -> str:
+    session = await anna.post(f"/session?directory={directory}", {"title": "T", "permission": ALLOW_ALL})
+    return str(session["id"])
+
+
+REACHING = [
+    call("read", filePath="unt.txt"),
+    call("write", filePath="planted.md", content="x"),
+    call("write", filePath="new/planted.md", content="x"),
+    call("edit", filePath="unt.txt", oldString=SECRET, newString="changed"),
+    call("edit", filePath="planted2.md", oldString="", newString="x"),
+    call("multiedit", filePath="planted3.md", edits=[{"oldString": "", "newString": "x"}]),
+    call("glob", pattern="**/*.txt"),
+    call("grep", pattern="marked"),
+    call("grep", pattern="marked", path="unt.txt"),
+    call("list"),
+    call("bash", command="cat unt.txt; echo x > planted4.md", description="Looks"),
+]
+HONEST = [call("read", filePath="own.txt"), call("glob", pattern="*.txt"), call("grep", pattern="own words"), call("list")]
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+@pytest.mark.parametrize(
+    ("where", "replaced", "victim", "in_git"),
+    [
+        ("deep/y", "deep/y", "bert", True),
+        ("deep/y", "deep/y", "data", False),
+        ("deep/y", "deep", "bert", True),
+        ("deep/y", "deep", "bert", False),
+        ("deep/y/sub", "deep/y/sub", "bert", True),
+        ("deep/y/sub", "deep/y", "bert", False),
+    ],
+)
+async def test_later_steps_of_a_turn_reach_nothing_through_a_link(
+    tmp_path: Path, where: str, replaced: str, victim: str, in_git: bool, sandbox: str
+) -> None:
+    ground = make_ground(tmp_path, victim=victim, in_git=in_git)
+    place = ground.root / replaced
+    await reaches_nothing(ground, ground.root / where, lambda: ground.put_link(place, ground.victim), place, sandbox)
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+async def test_later_steps_of_a_turn_do_not_go_on_in_another_directory_of_that_name(tmp_path: Path, in_git: bool) -> None:
+    ground = make_ground(tmp_path, victim="anna/other", in_git=in_git)
+
+    def swap() -> None:
+        ground.project.rename(ground.aside)
+        (ground.root / "other").rename(ground.project)
+
+    await reaches_nothing(ground, ground.project, swap, ground.project, "auto")
+
+
+async def reaches_nothing(ground: Ground, directory: Path, swap: Callable[[], object], place: Path, sandbox: str) -> None:
+    gate = asyncio.Event()
+    turns = [[{"wait": gate}, *REACHING], [say("Read: none.")], HONEST, [say()]]
+    async with anna_in(ground, turns, sandbox=sandbox) as (app, anna):
+        session = await session_in(anna, directory)
+        before = ground.seen()
+        await anna.prompt_async(session, "go")
+        await until(lambda: requests(app))
+        swap()
+        gate.set()
+        await until(lambda: len(requests(app)) == 2)
+        await idle(anna, session)
+        ground.put_back(place)
+        messages = await anna.messages(session)
+        assert len(tools(messages)) == len(REACHING)
+        assert SECRET not in outputs(messages) and SECRET not in str(await anna.get(f"/session/{session}/diff"))
+        assert ground.seen() == before
+        await honest_use(anna, session)
+
+
+async def honest_use(anna: RunningApp, session: str) -> None:
+    await anna.prompt(session, "again")
+    again = tools(await anna.messages(session))[-len(HONEST) :]
+    assert [part["state"]["status"] for part in again] == ["completed"] * len(HONEST), again
+    assert all("own" in part["state"]["output"] for part in again)
+
+
+def outputs(messages: list[dict[str, Any]]) -> str:
+    """What tools told, without what they were asked."""
+    return str([{**part["state"], "input": None} for part in tools(messages)])
+
+
+async def idle(anna: RunningApp, session: str) -> None:
+    async with asyncio.timeout(60):
+        while (await anna.get("/session/status")).get(session, {"type": "idle"})["type"] != "idle":
+            await asyncio.sleep(0.02)
+
+
+async def test_a_subagent_reaches_nothing_either(tmp_path: Path) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=True)
+    gate = asyncio.Event()
+    turns = [[{"wait": gate}, task()], REACHING, [say("Read: none.")], [say()]]
+    async with anna_in(ground, turns) as (app, anna):
+        session, before = await session_in(anna, ground.project), ground.seen()
+        await anna.prompt_async(session, "go")
+        await until(lambda: requests(app))
+        ground.put_link(ground.project, ground.victim)
+        gate.set()
+        await until(lambda: len(requests(app)) == 4)
+        await idle(anna, session)
+        ground.put_back(ground.project)
+        told = [await anna.messages(one["id"]) for one in await anna.get(f"/session/{session}/children")]
+        assert len(tools(told[0])) == len(REACHING)
+        assert SECRET not in outputs(told[0]) and ground.seen() == before
+
+
+@pytest.mark.parametrize("kind", ["link", "other"])
+async def test_a_queued_prompt_is_not_answered_in_another_directory(tmp_path: Path, kind: str) -> None:
+    ground = make_ground(tmp_path, victim="bert" if kind == "link" else "anna/other", in_git=True)
+    gate = asyncio.Event()
+    turns = [[{"wait": gate}, say("One.")], REACHING, [say("Read: none.")]]
+    async with anna_in(ground, turns) as (app, anna):
+        session = await session_in(anna, ground.project)
+        before = ground.seen()
+        await anna.prompt_async(session, "one")
+        await until(lambda: requests(app))
+        await anna.prompt_async(session, "two", whenBusy="queue")
+        if kind == "link":
+            ground.put_link(ground.project, ground.victim)
+        else:
+            ground.project.rename(ground.aside)
+            (ground.root / "other").rename(ground.project)
+        gate.set()
+        messages = await answered(anna, session, 4)
+        ground.put_back(ground.project)
+        assert messages[-1]["info"]["error"]["data"]["message"]
+        assert len(requests(app)) == 1
+        assert ground.seen() == before and SECRET not in outputs(messages)
+
+
+async def answered(anna: RunningApp, session: str, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(60):
+        while len(messages := await anna.messages(session)) < count or "completed" not in messages[-1]["info"]["time"]:
+            await asyncio.sleep(0.02)
+    return messages
+
+
+RACED: dict[str, Callable[[RunningApp, str, str], Any]] = {
+    "find": lambda anna, where, _: anna.client.get("/find", params={"directory": where, "pattern": "marked"}),
+    "find/file": lambda anna, where, _: anna.client.get("/find/file", params={"directory": where, "query": "unt"}),
+    "fs/find": lambda anna, where, _: anna.client.get("/api/fs/find", params={"location[directory]": where, "query": "unt"}),
+    "content": lambda anna, where, _: anna.client.get("/file/content", params={"directory": where, "path": "unt.txt"}),
+    "list": lambda anna, where, _: anna.client.get("/file", params={"directory": where, "path": "."}),
+    "shell": lambda anna, where, session: anna.client.post(
+        f"/session/{session}/shell", params={"directory": where}, json={"agent": "build", "command": "cat unt.txt"}
+    ),
+}
+
+
+LEAKED = {
+    "find": SECRET,
+    "find/file": '["unt.txt"',
+    "fs/find": '"path":"unt.txt"',
+    "content": SECRET,
+    "list": '"name":"unt.txt"',
+    "shell": SECRET,
+}
+
+
+@exchanges
+@pytest.mark.parametrize("way", RACED)
+async def test_a_race_wins_nothing(tmp_path: Path, way: str) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=False)
+    async with anna_in(ground, []) as (_, anna):
+        session = await session_in(anna, ground.project)
+        until_then, received = time.monotonic() + FLIP_SECONDS, []
+        with exchanging(ground.project, ground.victim):
+            while time.monotonic() < until_then:
+                received.append((await RACED[way](anna, str(ground.project), session)).text)
+        assert not [text for text in received if LEAKED[way] in text]
+        (ground.project / "unt.txt").write_text(f"{SECRET}\n")  # now it is anna's
+        async with asyncio.timeout(60):
+            while LEAKED[way] not in (await RACED[way](anna, str(ground.project), session)).text:
+                await asyncio.sleep(0.2)
+
+
+@exchanges
+async def test_a_patch_is_applied_where_it_was_allowed(tmp_path: Path) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=True)
+    patch = "--- /dev/null\n+++ b/planted.md\n@@ -0,0 +1 @@\n+x\n"
+    async with anna_in(ground, []) as (_, anna):
+        until_then, before = time.monotonic() + FLIP_SECONDS, ground.seen()
+        params = {"directory": str(ground.project)}
+        await anna.post("/vcs/apply", {"patch": patch}, params=params)
+        (ground.project / "planted.md").unlink()
+        with exchanging(ground.project, ground.victim):
+            while time.monotonic() < until_then:
+                await anna.client.post("/vcs/apply", params=params, json={"patch": patch})
+        assert ground.seen() == before
+
+
+@exchanges
+@pytest.mark.parametrize("mime", ["application/octet-stream", "text/plain", "image/png"])
+async def test_an_attached_file_is_the_one_that_was_judged(tmp_path: Path, mime: str) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=False)
+    place = ground.project / "ff.txt"
+    place.write_text("own words\n")
+    async with anna_in(ground, []) as (_, anna):
+        session = await session_in(anna, ground.project)
+        file = {"type": "file", "mime": mime, "url": f"file://{place}", "filename": "ff.txt"}
+        until_then, answers = time.monotonic() + FLIP_SECONDS, []
+        with exchanging(place, ground.victim / "unt.txt"):
+            while time.monotonic() < until_then:
+                body = {"parts": [text_part("look"), file], "noReply": True}
+                answers.append((await anna.client.post(f"/session/{session}/message", json=body)).text)
+        assert SECRET not in str(answers) and "bWFya2VkLXNlY3JldA" not in str(answers)
+        body = {"parts": [text_part("look"), file], "noReply": True}
+        honest = str(await anna.post(f"/session/{session}/message", body))
+        assert "own words" in honest or "b3duIHdvcmRz" in honest
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "large"])
+async def test_what_cannot_be_attached_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    async with running_app(tmp_path) as app:
+        place = app.directory / "thing"
+        if kind == "fifo":
+            os.mkfifo(place)
+        elif kind == "device":
+            place.symlink_to("/dev/zero")
+        else:
+            os.truncate(os.open(place, os.O_CREAT | os.O_RDWR), 600 * 1024 * 1024)
+        session = (await app.create_session())["id"]
+        for mime in ("application/octet-stream", "image/png"):
+            file = {"type": "file", "mime": mime, "url": f"file://{place}"}
+            began = time.monotonic()
+            await app.post(f"/session/{session}/message", {"parts": [file], "noReply": True}, expect=400)
+            assert time.monotonic() - began < 20
+
+
+@asynccontextmanager
+async def pool(
+    tmp_path: Path, turns: Any, sandbox: str = "auto"
+) -> AsyncIterator[tuple[Path, RunningApp, RunningApp, RunningApp]]:
+    """hugo has a root in the pool; zoe, who has none, may work in the pool; adam sees everything."""
+    place = tmp_path / "pool"
+    (place / "hugo" / "deep").mkdir(parents=True)
+    (place / "hugo" / "h.txt").write_text(f"{SECRET}\n")
+    (place / "own.txt").write_text("own words of the pool\n")
+    (place / "way").symlink_to("hugo")
+    async with running_app(tmp_path, turns=turns, roots=str(place), sandbox=sandbox) as app:
+        async with user(app, "hugo", roots=[place / "hugo"]), user(app, "zoe") as zoe, user(app, "adam", "admin") as adam:
+            yield place, app, zoe, adam
+
+
+BELOW = [
+    call("read", filePath="hugo/h.txt"),
+    call("read", filePath="way/h.txt"),
+    call("read", filePath="hugo/g.txt"),
+    call("write", filePath="hugo/planted.md", content="x"),
+    call("write", filePath="way/deep/planted.md", content="x"),
+    call("edit", filePath="hugo/h.txt", oldString="marked", newString="changed"),
+    call("glob", pattern="**/h.txt"),
+    call("glob", pattern="h.txt", path="hugo"),
+    call("grep", pattern="marked"),
+    call("grep", pattern="marked", path="way"),
+    call("list", path="hugo"),
+    call("list"),
+    call("bash", command="cat hug?/h.txt way/h.txt; echo x > hugo/planted.md", description="Looks"),
+]
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_a_member_without_roots_reaches_no_root_of_another(tmp_path: Path, sandbox: str) -> None:
+    calls = BELOW if sandbox == "auto" else BELOW[:-1]  # without a sandbox a command reaches what the server's user reaches
+    turns = [calls, [say()], [call("read", filePath="own.txt"), call("grep", pattern="own words")], [say()]]
+    async with pool(tmp_path, turns, sandbox) as (place, _, zoe, adam):
+        session = await session_in(zoe, place)
+        await zoe.prompt(session, "go")
+        told = outputs(await zoe.messages(session))
+        assert SECRET not in told and f"{place}/hugo/h.txt" not in completed(await zoe.messages(session))
+        assert not list(place.rglob("planted*")) and (place / "hugo" / "h.txt").read_text() == f"{SECRET}\n"
+        for way in (place / "hugo" / "h.txt", place / "way" / "h.txt", place / "hugo"):
+            for mime in ("text/plain", "application/octet-stream"):
+                file = {"type": "file", "mime": mime, "url": f"file://{way}"}
+                await zoe.post(f"/session/{session}/message", {"parts": [file], "noReply": True}, expect=400)
+        await finds_nothing(place, zoe, adam)
+        if sandbox == "auto":
+            await sees_nothing_in_a_terminal(place, zoe)
+        await zoe.prompt(session, "again")
+        assert completed(await zoe.messages(session)).count("own words of the pool") == 2
+
+
+async def sees_nothing_in_a_terminal(place: Path, zoe: RunningApp) -> None:
+    command = "cat hugo/h.txt way/h.txt > got.txt; cat own.txt >> got.txt; echo x > hugo/planted.md; mv got.txt ended.txt"
+    await zoe.post(f"/pty?directory={place}", {"command": "/bin/sh", "args": ["-c", command]})
+    await until(lambda: (place / "ended.txt").exists())
+    assert (place / "ended.txt").read_text() == "own words of the pool\n"
+    assert not list(place.rglob("planted*"))
+    (place / "ended.txt").unlink()
+
+
+def completed(messages: list[dict[str, Any]]) -> str:
+    return str([part["state"]["output"] for part in tools(messages) if part["state"]["status"] == "completed"])
+
+
+async def finds_nothing(place: Path, zoe: RunningApp, adam: RunningApp) -> None:
+    """Also not what was listed for an admin just before."""
+    where = {"directory": str(place)}
+    for reader, sees in ((adam, True), (zoe, False), (adam, True)):
+        found = await reader.get("/find/file", params={**where, "query": "h.txt"})
+        assert ("hugo/h.txt" in found) is sees
+        listed = await reader.get("/api/fs/find", params={"location[directory]": str(place), "query": "h.txt"})
+        assert ("hugo/h.txt" in str(listed)) is sees
+        matches = await reader.get("/find", params={**where, "pattern": "marked"})
+        assert (SECRET in str(matches)) is sees
+    assert "own.txt" in await zoe.get("/find/file", params={**where, "query": "own"})

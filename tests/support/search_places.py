@@ -1,0 +1,12 @@
+"""Where tests search."""
+
+from pathlib import Path
+
+from app.sandbox.sandbox import OFF, Sandbox
+from app.tool.search.ripgrep import SearchPlace
+from app.util.held_directory import HeldDirectory
+
+
+def search_place(folder: Path, sandbox: Sandbox = OFF) -> SearchPlace:
+    held = HeldDirectory(folder)
+    return SearchPlace(folder, held, (held,), sandbox)
