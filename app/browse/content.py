@@ -18,7 +18,10 @@ from app.tool.files.file_kind import SNIFFED_BYTES, attachment_mime, is_binary
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 _WHOLE_FILE = "--unified=100000000"
-_PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
+_PLAIN = (
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
+    *("--submodule=short", "--ignore-submodules=dirty"),  # else git runs in submodules, by their configuration
+)
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _RULE = "=" * 67
 

@@ -16,7 +16,17 @@ from app.util.dataclass import dataclass
 
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands."""
-_DIFF = ("diff", "--raw", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+_DIFF = (
+    "diff",
+    "--raw",
+    "--numstat",
+    "-z",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=dirty",
+    "--submodule=short",
+)
 _UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
 
 Status = Literal["added", "deleted", "modified"]

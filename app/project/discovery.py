@@ -10,6 +10,7 @@ from typing import Literal
 from app.sandbox.git import Git, git_of
 from app.sandbox.git_repository import GitRepository, find_repository
 from app.sandbox.sandbox import OFF, Sandbox
+from app.sandbox.scope import NO_WALLS, Walls
 from app.util.dataclass import dataclass
 
 NO_PROJECT = "global"
@@ -41,10 +42,12 @@ class ProjectInfo:
 OUTSIDE_GIT = ProjectInfo(NO_PROJECT, _ROOT, _ROOT, None)
 
 
-async def discover(directory: Path, sandbox: Sandbox = OFF, admits: Callable[[str], bool] = lambda _: True) -> ProjectInfo:
+async def discover(
+    directory: Path, sandbox: Sandbox = OFF, admits: Callable[[str], bool] = lambda _: True, walls: Walls = NO_WALLS
+) -> ProjectInfo:
     """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside
-    git. `admits`: whether a path without symlinks is one where who works there may work."""
-    found = await asyncio.to_thread(_find, directory, sandbox, admits)
+    git. `admits`: whether a git directory without symlinks is one where who works there may work."""
+    found = await asyncio.to_thread(_find, directory, sandbox, admits, walls)
     if found is None:
         return OUTSIDE_GIT
     git, repository = found
@@ -56,9 +59,9 @@ async def discover(directory: Path, sandbox: Sandbox = OFF, admits: Callable[[st
     return ProjectInfo(min(roots, default=NO_PROJECT), repository.main_checkout, repository.checkout, "git", git)
 
 
-async def checkout_of(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool]) -> Path | None:
+async def checkout_of(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], walls: Walls) -> Path | None:
     """The checkout that contains the directory, as `discover` finds it; None outside git."""
-    found = await asyncio.to_thread(_find, directory, sandbox, admits)
+    found = await asyncio.to_thread(_find, directory, sandbox, admits, walls)
     return found[1].checkout if found and await _is_as_git_sees_it(*found, directory) else None
 
 
@@ -68,12 +71,12 @@ async def branch(git: Git) -> str | None:
     return result.text if result.ok else None
 
 
-def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool]) -> tuple[Git, GitRepository] | None:
+def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], walls: Walls) -> tuple[Git, GitRepository] | None:
     if not directory.is_dir():
         return None
     repository = find_repository(directory, admits)
     try:
-        return (git_of(sandbox, repository), repository) if repository else None
+        return (git_of(sandbox, repository, walls), repository) if repository else None
     except OSError:
         return None
 

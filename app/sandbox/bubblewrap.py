@@ -107,7 +107,7 @@ def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
         **{path: _bind("--ro-bind-try", path) for path in machine.system},
         **{place: _own(place, scope.private and scope.private / name) for place, name in own.items()},
         **{place: ["--tmpfs", str(place)] for place in _above(machine, scope)},
-        **{path: _bind("--ro-bind-try", path) for path in (*machine.toolchains, *scope.read)},
+        **{path: _bind("--ro-bind-try", path) for path in (*machine.toolchains, *machine.git_files, *scope.read)},
         **{mask.path: _hide(mask) for mask in (*machine.masks, *scope.masks) if _is_shown(mask.path, shown, set(own))},
         **{path: _bind("--bind-try", path) for path in scope.write},
         **{path: [_option(source, scope), str(source), str(path)] for source, path in scope.spellings},

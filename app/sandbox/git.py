@@ -13,16 +13,17 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import IO
 
 from app.sandbox.git_repository import GitRepository, may_name_filters, problem_of
 from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import NO_WALLS, Walls
 from app.util import environment
 from app.util.dataclass import dataclass
-from app.util.held_directory import HeldDirectory
+from app.util.held_directory import DirectoryReplaced, HeldDirectory
 from app.util.shared_threads import SharedThreads
 
 _THREADS = SharedThreads(32, per_user=8, per_directory=4, name="git")
@@ -63,13 +64,14 @@ class GitResult:
 class Git:
     """Git as it runs in one place: in `directory`, where it sees that, `besides`, and nothing else that can be written.
     `repository`: the one that it works with, which no file of the directory replaces; None: it needs none. `selects`: whether it
-    is told so, or looks for the repository as on a command line."""
+    is told so, or looks for the repository as on a command line. `walls`: what of others it does not see either."""
 
     sandbox: Sandbox
     directory: HeldDirectory
     besides: tuple[HeldDirectory, ...] = ()
     repository: GitRepository | None = None
     selects: bool = True
+    walls: Walls = field(default=NO_WALLS, compare=False)
 
     async def run(
         self,
@@ -113,7 +115,7 @@ class Git:
         if reason:
             raise OSError(reason)
         words = ["git", *(os.fspath(arg) for arg in args)]
-        return self.sandbox.server_program(words, variables, cwd, [self.directory, *self.besides])
+        return self.sandbox.server_program(words, variables, cwd, [self.directory, *self.besides], walls=self.walls)
 
     def _selected(self) -> dict[str, str]:
         found = self.repository
@@ -122,10 +124,13 @@ class Git:
         return {"GIT_DIR": str(found.git_dir), "GIT_COMMON_DIR": str(found.common_dir), "GIT_WORK_TREE": str(found.checkout)}
 
 
-def git_of(sandbox: Sandbox, repository: GitRepository) -> Git:
-    """Git for a checkout. Raises OSError if that is gone."""
-    outside = tuple(map(HeldDirectory, repository.outside))
-    return Git(sandbox, HeldDirectory(repository.checkout), outside, repository)
+def git_of(sandbox: Sandbox, repository: GitRepository, walls: Walls = NO_WALLS) -> Git:
+    """Git for a checkout. Raises OSError if that is gone, DirectoryReplaced if it is a link by now."""
+    checkout, *outside = map(HeldDirectory, (repository.checkout, *repository.outside))
+    for held in (checkout, *outside):
+        if held.real != held.path:
+            raise DirectoryReplaced(held.path)
+    return Git(sandbox, checkout, tuple(outside), repository, walls=walls)
 
 
 async def _in_thread(child: "_GitProcess", run: Callable[[], GitResult]) -> GitResult:

@@ -16,7 +16,8 @@ from app.util.dataclass import dataclass
 MAX_FILE_BYTES = 1024 * 1024
 _WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
 _FILTER = re.compile("filter|include", re.IGNORECASE)
-_INCLUDE_LINE = re.compile(r"^\s*\[\s*include", re.MULTILINE | re.IGNORECASE)
+_INCLUDE = re.compile(r"\[\s*include", re.IGNORECASE)
+"""A section can begin anywhere in a line."""
 _SMALL_FILES = (
     *("HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow"),
     *("info/exclude", "info/attributes", "info/grafts", "objects/info/alternates"),
@@ -80,6 +81,8 @@ def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
     """Why git is not to be run in it: it would wait for ever at what is no ordinary file. `is_walled`: git sees nothing else of
     the machine. Where it does, nothing in the git directory may lead out of it."""
     for folder in dict.fromkeys((repository.git_dir, repository.common_dir)):
+        if os.path.realpath(folder) != str(folder):
+            return f"{folder} is another directory than when the work began"
         for path in (folder / name for name in _SMALL_FILES):
             mode = _mode(path)
             if mode is not None and not stat.S_ISREG(mode):
@@ -92,16 +95,16 @@ def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
 def may_name_filters(repository: GitRepository) -> bool:
     """Whether its configuration can name a filter, by itself or by another file that it includes."""
     files = (repository.common_dir / "config", repository.git_dir / "config.worktree")
-    return any(_FILTER.search(text) or len(text) == MAX_FILE_BYTES for text in map(_read, files))
+    return any(_FILTER.search(text) or len(text) == MAX_FILE_BYTES for text in map(read_small, files))
 
 
 def _way_out(folder: Path) -> str | None:
     linked = next(_links(folder), None)
     if linked is not None:
         return f"{linked} is a symbolic link, which git does not follow without a sandbox"
-    if _read(folder / "objects" / "info" / "alternates").strip():
+    if read_small(folder / "objects" / "info" / "alternates").strip():
         return f"{folder} takes objects from another repository (objects/info/alternates), which it does not without a sandbox"
-    including = next((name for name in ("config", "config.worktree") if _INCLUDE_LINE.search(_read(folder / name))), None)
+    including = next((name for name in ("config", "config.worktree") if _INCLUDE.search(read_small(folder / name))), None)
     return f"{folder / including} includes other files, which it does not without a sandbox" if including else None
 
 
@@ -126,13 +129,13 @@ def _git_directory(entry: Path) -> Path | None:
     """What `.git` is, or names; without symlinks."""
     if entry.is_dir():
         return Path(os.path.realpath(entry))
-    prefix, _, name = _read(entry).strip().partition(": ")
+    prefix, _, name = read_small(entry).strip().partition(": ")
     return Path(os.path.realpath(entry.parent / name)) if prefix == "gitdir" and name and "\0" not in name else None
 
 
 def _common_directory(git_dir: Path) -> Path | None:
     """None for a `commondir` that leads elsewhere than to the repository in whose `worktrees` it stands."""
-    named = _read(git_dir / "commondir").strip()
+    named = read_small(git_dir / "commondir").strip()
     if not named:
         return git_dir
     common_dir = Path(os.path.realpath(git_dir / named)) if "\0" not in named else None
@@ -147,14 +150,14 @@ def _is_git_directory(folder: Path) -> bool:
 def _names_back(git_dir: Path, checkout: Path) -> bool:
     """A linked worktree by its `gitdir` file, a submodule by `core.worktree`."""
     if git_dir.parent.name == "worktrees":
-        return _is_same(_read(git_dir / "gitdir").strip(), checkout / ".git", git_dir)
-    worktree = _WORKTREE_LINE.search(_read(git_dir / "config"))
-    return worktree is not None and _is_same(worktree[1], checkout, git_dir)
+        return _leads_to(read_small(git_dir / "gitdir").strip(), checkout / ".git", git_dir)
+    worktree = _WORKTREE_LINE.search(read_small(git_dir / "config"))
+    return worktree is not None and _leads_to(worktree[1], checkout, git_dir)
 
 
-def _is_same(name: str, path: Path, base: Path) -> bool:
-    """`name` is relative to `base`."""
-    return bool(name) and "\0" not in name and os.path.realpath(base / name) == os.path.realpath(path)
+def _leads_to(name: str, path: Path, base: Path) -> bool:
+    """`name` is relative to `base`. A `path` that is a link is nobody's: it would lead to the `.git` file of another checkout."""
+    return bool(name) and "\0" not in name and os.path.realpath(base / name) == str(path)
 
 
 def _mode(path: Path) -> int | None:
@@ -164,7 +167,7 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-def _read(file: Path) -> str:
+def read_small(file: Path) -> str:
     """The beginning of a large one; empty for what is no regular file. Never waits."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

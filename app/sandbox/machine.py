@@ -9,7 +9,8 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-from app.sandbox.scope import MachineFacts, Mask
+from app.sandbox.git_settings import git_files
+from app.sandbox.scope import MachineFacts, Mask, is_private, may_be_granted
 
 _SYSTEM = """
 /usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu /snap /sys/devices/system
@@ -32,7 +33,7 @@ def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: 
     system = [Path(name) for name in _SYSTEM.split()]
     of_home = (home / name for name in _OF_HOME.split())
     others = [data_dir, *hidden]
-    return MachineFacts(
+    machine = MachineFacts(
         bwrap=shutil.which("bwrap") or "bwrap",
         shell=shutil.which("sh") or "/bin/sh",
         stat=shutil.which("stat") or "/usr/bin/stat",
@@ -49,6 +50,12 @@ def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: 
         processes=PROCESSES,
         kernel_files=tuple(_kernel_files()),
     )
+    return replace(machine, git_files=tuple(path for path in git_files(home, environment) if _may_be_shown(path, machine)))
+
+
+def _may_be_shown(path: Path, machine: MachineFacts) -> bool:
+    real = _real(path)
+    return may_be_granted(real, machine) and not is_private(real, machine)
 
 
 def for_own_programs(machine: MachineFacts) -> MachineFacts:

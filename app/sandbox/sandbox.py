@@ -11,9 +11,11 @@ from app.sandbox.machine import find_facts, for_own_programs, prefix_of
 from app.sandbox.program import Program
 from app.sandbox.scope import (
     NO_WALLS,
+    FoundPath,
     MachineFacts,
     SandboxWorkspace,
     Walls,
+    found_paths,
     is_private,
     may_be_granted,
     opened_for,
@@ -96,14 +98,14 @@ def _require_in_place(held: Iterable[HeldDirectory]) -> None:
             raise DirectoryReplaced(one.path)
 
 
-def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS) -> list[Path]:
+def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS) -> list[FoundPath]:
     """What a configured program is made of: where it is installed, and the files and directories that its words name. Not what
     belongs to others, nor keys: judged by where a path leads."""
     program, *words = map(Path, argv)
     installed = {prefix_of(path.parent, machine.home) for path in (program, Path(os.path.realpath(program)))}
-    named = (opened_for(path, machine) for path in words if path.is_absolute() and path.exists())
-    found = [*(installed if program.is_absolute() and program.exists() else ()), *(path for path in named if path)]
-    return [path for path in found if _may_be_named(Path(os.path.realpath(path)), machine, walls)]
+    named = [opened_for(path, machine) for path in words if path.is_absolute() and path.exists()]
+    found = found_paths([*(installed if program.is_absolute() and program.exists() else ()), *named])
+    return [place for place in found if _may_be_named(place.real, machine, walls)]
 
 
 def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:

@@ -6,12 +6,13 @@ from contextlib import suppress
 from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
+from typing import Self
 
 from app.sandbox.git_repository import repository_of
 from app.schema.config import SandboxConfig
 from app.util import paths
 from app.util.dataclass import dataclass
-from app.util.held_directory import DirectoryReplaced, HeldDirectory, Identity, identity_of
+from app.util.held_directory import DirectoryReplaced, HeldDirectory, Identity, located
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """The sandbox has its own of these, or none."""
@@ -34,7 +35,8 @@ class Mask:
 class MachineFacts:
     """What is the same for every command. `links`: top-level links of the file system (`/bin` to `usr/bin`). `toolchains`: where
     programs of `PATH` are that are not the system's. `outputs`: the one directory of `data_dir` whose files may be shown.
-    `kernel_files`: what is writable below /proc and belongs to no process."""
+    `kernel_files`: what is writable below /proc and belongs to no process. `git_files`: what the user's git configuration is made
+    of."""
 
     bwrap: str
     shell: str
@@ -51,6 +53,7 @@ class MachineFacts:
     memory_kilobytes: int
     processes: int
     kernel_files: tuple[Path, ...] = ()
+    git_files: tuple[Path, ...] = ()
 
 
 DEFAULTS = SandboxConfig()
@@ -103,9 +106,35 @@ def hold(directory: Path, worktree: Path) -> tuple[HeldDirectory, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundPath:
+    """A file or directory as it was found: `real`, without symlinks, and `identity` are of the same moment."""
+
+    name: Path
+    real: Path
+    identity: Identity
+
+    @property
+    def is_directory(self) -> bool:
+        return self.real.is_dir()
+
+    @classmethod
+    def of(cls, held: HeldDirectory) -> Self:
+        return cls(held.path, held.real, held.identity)
+
+
+def found_paths(paths: Iterable[Path | None]) -> list[FoundPath]:
+    """Without those that are not there."""
+    found = []
+    for path in filter(None, paths):
+        with suppress(OSError):
+            found.append(FoundPath(path, *located(path)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxScope:
     """`directory` is where the command starts, `project` the top of the checkout. `write` and `read` are real paths; `spellings`
-    are names of some that contain a symbolic link. `identities`: what must stand at real paths that others could replace.
+    are names of some that contain a symbolic link. `identities`: what must stand at the paths, which others could replace.
     `private` holds the own home and /tmp of the project's commands; None: both are empty."""
 
     directory: Path
@@ -125,7 +154,7 @@ def scope_of(
     directory: Path,
     granted: Iterable[Path] = (),
     approved: Iterable[Path] = (),
-    named: Iterable[Path] = (),
+    named: Iterable[FoundPath] = (),
 ) -> SandboxScope:
     """`granted`: paths outside of the project that the user has allowed this command, files or directories. `approved`:
     directories that they have allowed for good: wide ones and the system's are opened only where a command names them. `named`:
@@ -133,15 +162,17 @@ def scope_of(
     config, admits = workspace.config, workspace.walls.admits
     held = workspace.held or hold(workspace.directory, workspace.worktree)
 
-    def may_open(path: Path) -> bool:
-        return may_be_granted(_real(path), machine) and admits(str(_real(path)))
+    def may_open(real: Path) -> bool:
+        return may_be_granted(real, machine) and admits(str(real))
 
-    configured = [path for path in map(_expanded, config.write) if may_be_granted(_real(path), machine)]
-    opened = (opened_for(path, machine) for path in granted if may_open(path))
-    always = (path for path in approved if path.is_dir() and may_open(path) and not _is_wide(_real(path), machine))
-    write = [*configured, *(path for path in opened if path and may_open(path)), *always]
-    read = [*(path for path in map(_expanded, config.read) if may_be_granted(_real(path), machine)), *named]
-    return _scope(machine, workspace, directory, held, write=write, read=read)
+    opened = found_paths(opened_for(path, machine) for path in granted if may_open(_real(path)))
+    always = (place for place in found_paths(approved) if place.is_directory and not _is_wide(place.real, machine))
+    configured, shown = (
+        [place for place in found_paths(map(_expanded, names)) if may_be_granted(place.real, machine)]
+        for names in (config.write, config.read)
+    )
+    write = [*configured, *(place for place in (*opened, *always) if may_open(place.real))]
+    return _scope(machine, workspace, directory, held, write=write, read=[*shown, *named])
 
 
 def _scope(
@@ -150,24 +181,21 @@ def _scope(
     directory: Path,
     held: Sequence[HeldDirectory],
     *,
-    write: Sequence[Path],
-    read: Sequence[Path],
+    write: Sequence[FoundPath],
+    read: Sequence[FoundPath],
 ) -> SandboxScope:
-    identities = {path: identity for path in map(_real, (*write, *read)) if (identity := _identity(path))}
-    identities |= {one.real: one.identity for one in held}
-    all_written = [*(one.real for one in held), *map(_real, write)]
-    spelt = [*((one.real, one.path) for one in held), *((_real(path), path) for path in (*write, *read))]
-    shown = [path for path in (*all_written, *map(_real, read)) if path in identities]
+    of_work = list(map(FoundPath.of, held))
+    places = [*read, *write, *of_work]
     return SandboxScope(
         directory=directory,
         project=held[0].real,
-        write=tuple(dict.fromkeys(path for path in all_written if path in identities)),
-        read=tuple(dict.fromkeys(path for path in map(_real, read) if path in identities)),
-        spellings=tuple(dict.fromkeys((real, name) for real, name in spelt if real != name and real in identities)),
-        masks=(*_masks(machine, shown), *_others(workspace.walls, shown)),
+        write=tuple(dict.fromkeys(place.real for place in (*of_work, *write))),
+        read=tuple(dict.fromkeys(place.real for place in read)),
+        spellings=_spellings(places),
+        masks=(*_masks(machine, [place.real for place in places]), *_others(workspace.walls)),
         network=workspace.config.network is not False,
         private=private_directory(machine.data_dir, workspace),
-        identities=tuple(identities.items()),
+        identities=_identities(places),
     )
 
 
@@ -175,18 +203,28 @@ def server_scope(
     machine: MachineFacts, directory: Path, write: Sequence[HeldDirectory], read: Iterable[Path], walls: Walls = NO_WALLS
 ) -> SandboxScope:
     """What a program of the server's own sees, such as git. Raises OSError."""
-    shown = [one.real for one in write]
+    places = list(map(FoundPath.of, write))
+    shown = [place.real for place in places]
     return SandboxScope(
         directory=directory,
         project=shown[0],
         write=tuple(dict.fromkeys(shown)),
         read=tuple(dict.fromkeys(read)),
-        spellings=tuple(dict.fromkeys((one.real, one.path) for one in write if one.real != one.path)),
-        masks=(*_masks(machine, shown), *_others(walls, shown)),
+        spellings=_spellings(places),
+        masks=(*_masks(machine, shown), *_others(walls)),
         network=False,
         private=None,
-        identities=tuple({one.real: one.identity for one in write}.items()),
+        identities=_identities(places),
     )
+
+
+def _spellings(places: Sequence[FoundPath]) -> tuple[tuple[Path, Path], ...]:
+    return tuple(dict.fromkeys((place.real, place.name) for place in places if place.real != place.name))
+
+
+def _identities(places: Sequence[FoundPath]) -> tuple[tuple[Path, Identity], ...]:
+    """Of each mount: what is at a path may be replaced between two of them."""
+    return tuple({path: place.identity for place in places for path in (place.real, place.name)}.items())
 
 
 def private_directory(data_dir: Path, workspace: SandboxWorkspace) -> Path:
@@ -231,17 +269,9 @@ def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
             yield Mask(store, store.is_dir())
 
 
-def _others(walls: Walls, shown: Sequence[Path]) -> Iterator[Mask]:
-    """The roots of others that lie in something that is shown."""
-    for root in map(Path, walls.hidden()):
-        if any(root.is_relative_to(path) and root != path for path in shown) and root.is_dir():
-            yield Mask(root, is_directory=True)
-
-
-def _identity(path: Path) -> Identity | None:
-    with suppress(OSError):
-        return identity_of(path)
-    return None
+def _others(walls: Walls) -> Iterator[Mask]:
+    """The roots of others, also where they lie in the system's directories or a toolchain's."""
+    return (Mask(root, is_directory=True) for root in map(Path, walls.hidden()) if root.is_dir())
 
 
 def _expanded(name: str) -> Path:

@@ -161,7 +161,8 @@ class Repository:
 
     async def files_and_ignored(self) -> tuple[list[str], set[str]]:
         """Absolute paths of the files in the index, and of the ignored files and directories."""
-        args = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching", *self._pathspec]
+        args = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"]
+        args += ["--untracked-files=all", "--ignored=matching", *self._pathspec]
         lines = names((await self._git(args)).stdout)
         added = [line[3:] for line in lines if line.startswith("A")]  # which everything in the index is: there is no commit
         ignored = [line[3:].removesuffix("/") for line in lines if line.startswith("!!")]

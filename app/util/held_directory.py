@@ -68,6 +68,15 @@ def identity_of(file: int | Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
+def located(path: Path) -> tuple[Path, Identity]:
+    """Where a file or directory is, without symlinks, and what it is, of one moment. Raises OSError."""
+    descriptor = os.open(path, os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
+    try:
+        return Path(path_of(descriptor)), identity_of(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def path_of(descriptor: int) -> str:
     """Where an open file is, whatever its name leads to by now."""
     if sys.platform == "darwin":

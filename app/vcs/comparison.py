@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -164,14 +164,18 @@ def _scope(location: Location) -> list[str]:
 def _copy_index(git: Git, target: Path) -> None:
     """With its time, by which git knows of which entries it cannot trust the files' times. There is none before the first add."""
     assert git.repository is not None
-    with suppress(FileNotFoundError):
+    try:
         descriptor = open_file(git.repository.git_dir / "index")
-        with os.fdopen(descriptor, "rb") as source, target.open("wb") as copy:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_INDEX_BYTES:
-                raise GitFailed("git diff-index", f"the index is no regular file of at most {_MAX_INDEX_BYTES} bytes")
-            shutil.copyfileobj(source, copy)
-        os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise GitFailed("git diff-index", f"the index cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as source, target.open("wb") as copy:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_INDEX_BYTES:
+            raise GitFailed("git diff-index", f"the index is no regular file of at most {_MAX_INDEX_BYTES} bytes")
+        shutil.copyfileobj(source, copy)
+    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 async def _unknown_files(git: Git, scope: Sequence[str], env: Mapping[str, str]) -> list[bytes]:

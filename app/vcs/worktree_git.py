@@ -15,7 +15,6 @@ from pathlib import Path
 from app.sandbox.git import Git, GitResult, git_of
 from app.sandbox.git_repository import GitRepository, repository_of
 from app.tool.files.beneath import open_file, status_of
-from app.util.held_directory import HeldDirectory
 
 BRANCH_PREFIX = "opencode/"
 _CHECKOUT_SECONDS = 600
@@ -44,7 +43,7 @@ def of_worktree(git: Git, worktree: Path) -> Git | None:
     if found is None or git.repository is None or found.common_dir != git.repository.common_dir or not found.is_linked:
         return None
     with suppress(OSError):
-        return git_of(git.sandbox, found)
+        return git_of(git.sandbox, found, git.walls)
     return None
 
 
@@ -76,7 +75,8 @@ async def remove_branch(git: Git, worktree: Path) -> GitResult:
     """The one that it was made with. It works in the repository itself: the worktree of `git` may be the one that was removed."""
     assert git.repository is not None
     store = git.repository.common_dir
-    bare = replace(git, directory=HeldDirectory(store), besides=(), repository=GitRepository(store, store, store))
+    holder = git.besides[0] if git.besides else git.directory
+    bare = replace(git, directory=holder, besides=(), repository=GitRepository(holder.real, store, store))
     return await bare.run("branch", "-D", branch_of(worktree))
 
 

@@ -65,7 +65,7 @@ class Worktrees:
         async with self.locks.lock(f"worktrees {location.project_id}"):
             directory = await self._free_directory(location, git, wanted.name or "")
             directory.mkdir(parents=True, mode=0o700)
-            self._places.add(directory, self._places.origin(location.worktree) or os.path.realpath(location.worktree))  # noqa: ASYNC240
+            self._places.add(directory, self._places.origin(location.worktree) or location.worktree)
             added = await worktree_git.add(git, directory)
             if not added.ok:
                 self._places.remove(directory)
@@ -98,7 +98,7 @@ class Worktrees:
                 f"{directory} is no worktree that this server made of this project: use `git worktree remove`"
             )
         await self._services.busy.require_idle(str(worktree))
-        origin = self._places.origin(str(worktree)) or os.path.realpath(location.worktree)  # noqa: ASYNC240
+        origin = self._places.origin(str(worktree)) or location.worktree
         self._places.forget(worktree)  # no turn begins there from now on
         try:
             await self._remove(location, git, worktree)

@@ -1,11 +1,14 @@
 """The checked-out branch of a directory, read again only after git has changed the files that define it."""
 
 import asyncio
+import os
 
 from app.config.watch import ConfigWatch, changed
 from app.project.discovery import branch
 from app.sandbox.git import Git
+from app.tool.files.beneath import open_file
 
+_MAX_BYTES = 4096
 _KEPT_ELSEWHERE = ".invalid"
 """The branch name in `HEAD` if git stores references as reftables."""
 
@@ -37,7 +40,8 @@ class Head:
 
     async def _read(self) -> str:
         try:
-            name = _branch_in(self._file.read_text("utf-8", "replace"))
+            with os.fdopen(open_file(self._file), "rb") as file:  # through no link: a command may put one in its place
+                name = _branch_in(file.read(_MAX_BYTES).decode("utf-8", "replace"))
         except OSError:
             return ""
         return name if name != _KEPT_ELSEWHERE else await branch(self._git) or ""

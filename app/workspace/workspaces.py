@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.project.discovery import checkout_of, discover
+from app.project.discovery import OUTSIDE_GIT, checkout_of, discover
 from app.project.registry import Projects
 from app.sandbox.scope import Walls
 from app.schema.errors import BadRequest, DirectoryForbidden
@@ -53,7 +53,7 @@ class Workspaces:
     async def start(self) -> None:
         """The checkout around the server's own directory may be used too, be it before that directory is."""
         walls = self.walls_of(self.home)
-        self._add_root(await checkout_of(Path(self.home), self._settings.sandbox, walls.admits))
+        self._add_root(await checkout_of(Path(self.home), self._settings.sandbox, self._may_keep_git(walls), walls))
 
     def _add_root(self, checkout: Path | None) -> None:
         if checkout is not None and str(checkout) not in ("/", *self.roots):
@@ -94,6 +94,11 @@ class Workspaces:
             return is_within(named, own) and not is_within(named, hidden())
 
         return Walls(hidden, admits)
+
+    def _may_keep_git(self, walls: Walls) -> Callable[[str], bool]:
+        """Of a git directory out of the checkout, which says by a file of the checkout that it is its own."""
+        data_dir = os.path.realpath(self._settings.data_dir)
+        return lambda real: self.allows(real) and walls.admits(real) and not is_within(real, [data_dir])
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:
         """The principal's roots below a directory that they may not work in themselves. `real`: the directory without
@@ -136,7 +141,9 @@ class Workspaces:
     async def _open_one(self, path: str) -> Workspace:
         directory = await asyncio.to_thread(self._held, path)
         walls = self.walls_of(str(directory.real))
-        found = await discover(directory.real, self._settings.sandbox, walls.admits)
+        found = await discover(directory.real, self._settings.sandbox, self._may_keep_git(walls), walls)
+        if path != self.home and found.git and not self._settings.trusts_projects() and not walls.admits(str(found.checkout)):
+            found = OUTSIDE_GIT  # a checkout around the roots is not theirs who work in them
         if path == self.home:
             self._add_root(found.checkout)
         workspace = Workspace(self._settings, directory, found, walls)

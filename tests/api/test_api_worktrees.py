@@ -329,11 +329,12 @@ class TestUsers:
                 await bert.get("/path", params={"directory": nested["directory"]}, expect=403)
                 await anna.get("/path", params={"directory": nested["directory"]})
 
-    async def test_who_works_in_a_part_of_a_checkout_makes_no_copy_of_all_of_it(self, tmp_path: Path) -> None:
+    async def test_a_checkout_around_the_roots_is_not_theirs_who_work_in_a_part_of_it(self, tmp_path: Path) -> None:
         whole = make_workspace(tmp_path.resolve() / "whole")
         part = whole / "part"
         part.mkdir()
         async with running_app(tmp_path) as app, user(app, "anna", roots=[part]) as anna:
-            error = await anna.post(ROUTE, {}, expect=403)
-            assert error["name"] == "DirectoryForbiddenError"
+            assert "vcs" not in await anna.get("/project/current")
+            error = await anna.post(ROUTE, {}, expect=400)
+            assert error["name"] == "WorktreeNotGitError"
             assert git(whole, "worktree", "list").count("\n") == 1

@@ -12,7 +12,7 @@ OWN_PROGRAMS = {
     "sandbox/trial.py": "the trial of the sandbox",
     "tool/process/process.py": "what app.sandbox.program describes",
     "pty/pseudo_terminal.py": "what app.sandbox.program describes",
-    "util/git.py": "git, which is told to run nothing that a repository names",
+    "sandbox/git.py": "git, in the sandbox: what app.sandbox.program describes",
     "mcp/program_streams.py": "what app.sandbox.program describes, as mcp/stdio.py asks for it",
     "intake/command.py": "what app.sandbox.program describes",
 }
@@ -51,6 +51,22 @@ def test_processes_are_started_in_the_listed_places_alone() -> None:
 
 def test_a_program_is_made_by_the_door() -> None:
     assert {name for name, path in files().items() if "Program" in calls_in(path)} == PLAIN_PROGRAMS
+
+
+def first_words(file: Path) -> set[object]:
+    """The first word of each list, which may be a command line."""
+    lists = (node.elts for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.List | ast.Tuple) and node.elts)
+    return {words[0].value for words in lists if isinstance(words[0], ast.Constant)}
+
+
+def test_git_is_started_in_one_place() -> None:
+    assert {name for name, path in files().items() if "git" in first_words(path)} == {"sandbox/git.py"}
+
+
+def test_bubblewrap_is_started_in_one_place() -> None:
+    """And tried in another; its arguments come from one module."""
+    found = {name for name, path in files().items() if "from app.sandbox.bubblewrap import" in path.read_text()}
+    assert found == {"sandbox/sandbox.py", "sandbox/trial.py"}
 
 
 def test_a_module_that_starts_a_process_is_found(tmp_path: Path) -> None:

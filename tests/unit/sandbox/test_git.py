@@ -120,8 +120,8 @@ def test_no_program_of_a_repository_is_run() -> None:
 
 
 def running(*argv: str) -> bool:
-    found = (each.info["cmdline"] for each in psutil.process_iter(["cmdline"]) if each.status() != psutil.STATUS_ZOMBIE)
-    return list(argv) in found
+    found = (each.info for each in psutil.process_iter(["cmdline", "status"]))
+    return list(argv) in [info["cmdline"] for info in found if info["status"] != psutil.STATUS_ZOMBIE]
 
 
 async def until(condition: Callable[[], bool]) -> None:

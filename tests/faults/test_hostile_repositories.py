@@ -1,0 +1,324 @@
+"""Repositories that harm who looks at them, tried by a member: nothing of others shows, nothing outside changes, and where a
+repository is only looked at nothing of it runs."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+from git_files import git
+from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
+from hostile_repositories import LEADING_OUT, RUNNING, Attack, beside, configure, flip
+from long_form import LONG
+from running_app import RunningApp, text_part
+from sandboxed import needs_sandbox
+from user_logins import user
+
+from app.provider.base import ModelRequest
+from app.provider.scripted.adapter import ScriptedTurn, parse_turn
+
+Figure = Callable[[str], None]
+WALLS = [pytest.param("require", marks=needs_sandbox, id="sandbox"), pytest.param("off", id="without")]
+AT_ONCE = 8
+TRIES = 40 if LONG else 6
+WORKTREES = "/experimental/worktree"
+ALLOWED = {"permission": [{"permission": "*", "pattern": "*", "action": "allow"}]}
+
+
+@pytest.fixture(params=WALLS)
+async def ground(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ground]:
+    async with hostile_ground(tmp_path, monkeypatch, sandbox=request.param) as made:
+        yield made
+
+
+@pytest.fixture
+async def walled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ground]:
+    async with hostile_ground(tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def test_a_repository_that_is_only_looked_at_runs_nothing(ground: Ground, figure: Figure) -> None:
+    await looked_at(ground, RUNNING)
+    assert ground.marks() == [] and ground.changed() == []
+    figure(f"{len(RUNNING)} kinds of repositories that name programs were looked at: 0 ran")
+
+
+async def test_a_repository_leads_nowhere(ground: Ground, figure: Figure) -> None:
+    found = await looked_at(ground, LEADING_OUT)
+    assert found == {} and ground.changed() == []
+    figure(f"{len(LEADING_OUT)} kinds of repositories that lead out were looked at: 0 texts or names of others in the answers")
+
+
+async def looked_at(ground: Ground, attacks: Mapping[str, Attack]) -> dict[str, list[str]]:
+    """What came out, by attack: on a repository that nobody has opened, and on one that is in use; the short form takes turns."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(name: str, attack: Attack, is_open: bool) -> tuple[str, list[str]]:
+        async with turn:
+            repo = ground.repository()
+            if is_open:
+                assert "main" in await ground.get(repo, "/vcs")
+            attack(ground, repo)
+            return f"{name}{' while it is open' * is_open}", leaks(await ground.read(repo))
+
+    cases = [(name, attack, is_open) for name, attack in attacks.items() for is_open in (False, True)]
+    tried = await asyncio.gather(*(one(*case) for number, case in enumerate(cases) if LONG or number % 4 in (0, 3)))
+    return {name: found for name, found in tried if found}
+
+
+CERTAIN = ("names core.fsmonitor", "filter.evil.clean", "textconv", "external diff", "names diff.external", "config.worktree",
+           "included filter", "included in a line", "included in a chain", "submodule", "hook post-index-change")  # fmt: skip
+
+
+def test_programs_of_such_repositories_do_run_otherwise(tmp_path: Path) -> None:
+    """That nothing ran above says something: git on a command line runs what these name."""
+    ground = Ground(tmp_path, cast(RunningApp, None), cast(RunningApp, None))
+    ground.outside.mkdir()
+    for name in CERTAIN:
+        repo = ground.repository()
+        RUNNING[name](ground, repo)
+        for command in (["status"], ["diff", "HEAD"], ["add", "f.txt"]):
+            subprocess.run(["git", *command], cwd=repo, capture_output=True, check=False)
+        assert (ground.outside / f"ran-{repo.name}").exists() or (repo / "sub" / "ran-sub").exists(), name
+
+
+async def test_filters_that_come_and_go_run_nowhere_outside(walled: Ground) -> None:
+    """A race between what lists them and what runs git: it may be won within the repository, never outside."""
+    repo = walled.repository()
+    plain, evil = repo.parent / "plain", repo.parent / "evil"
+    shutil.copy(repo / ".git" / "config", plain)
+    RUNNING["all filters"](walled, repo)
+    shutil.copy(repo / ".git" / "config", evil)
+    await beside(lambda: flip(repo / ".git" / "config", (plain, evil), 2), lambda: walled.read(repo), TRIES)
+    assert list(walled.outside.iterdir()) == [] and walled.changed() == []
+
+
+@pytest.mark.parametrize("target", ["roots/bert/.git", "data/kept/.git", "roots/bert/.git/worktrees/linked"])
+async def test_a_git_directory_that_comes_and_goes_shows_nothing(walled: Ground, target: str) -> None:
+    repo = walled.repository()
+    own, link, git_dir = repo.parent / "own", repo.parent / "link", repo / ".git"
+    git_dir.rename(own)
+    link.symlink_to(walled.base / target)
+    git_dir.symlink_to(own)
+    states = tuple(repo.parent / name for name in ("to own", "to other"))
+    states[0].symlink_to(own)
+    states[1].symlink_to(walled.base / target)
+    answers: list[str] = []
+
+    async def read() -> None:
+        answers.append(await walled.read(repo))
+
+    await beside(lambda: flip(git_dir, states, 2), read, TRIES)
+    assert leaks("".join(answers)) == [] and walled.changed() == []
+
+
+# Worktrees.
+
+WORKTREE_PLACES = (
+    "worktrees", "worktrees/NAME", "worktrees/NAME/gitdir", "worktrees/NAME/logs", "worktrees/NAME/logs/HEAD", "config",
+    "worktrees/NAME/index", "worktrees/NAME/HEAD", "worktrees/NAME/refs", "config.worktree", "HEAD", "logs", "logs/HEAD", "refs",
+    "logs/refs/heads/opencode", "refs/heads", "refs/heads/opencode", "packed-refs", "objects", "info", "index", "hooks", "",
+)  # fmt: skip
+TARGETS = ("victim", "victim/HEAD", "roots/bert/.git", "home")
+
+
+async def test_worktrees_change_nothing_through_links(walled: Ground, figure: Figure) -> None:
+    """Each is made, has a link put into its repository, and is reset and removed; then one is made through the link."""
+    cases = [(place, target) for place in WORKTREE_PLACES for target in TARGETS][:: 1 if LONG else 3]
+    for place, target in cases:
+        repo = walled.repository()
+        worktree = await made(walled, repo)
+        path = repo / ".git" / place.replace("NAME", worktree.name) if place else repo / ".git"
+        put_away(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(walled.base / target)
+        await used(walled, repo, worktree)
+        assert (walled.changed(), place, target) == ([], place, target)
+    figure(f"{len(cases)} worktrees with links in their repository: 0 files outside changed")
+
+
+async def test_worktrees_of_another_repository_change_nothing(walled: Ground) -> None:
+    """The worktree's own `.git` becomes another thing."""
+
+    def own(worktree: Path, repo: Path, *settings: tuple[str, str]) -> None:
+        put_away(worktree / ".git")
+        shutil.copytree(repo / ".git", worktree / ".git", symlinks=True)
+        for name, value in settings:
+            git(worktree, "config", "--file", ".git/config", name, value)
+
+    def named(worktree: Path, target: str) -> None:
+        (worktree / ".git").unlink()
+        (worktree / ".git").write_text(f"gitdir: {walled.base / target}\n")
+
+    def linked(worktree: Path, target: str) -> None:
+        (worktree / ".git").unlink()
+        (worktree / ".git").symlink_to(walled.base / target)
+
+    home, evil = str(walled.base / "home"), ("filter.evil.smudge", f"touch {walled.outside}/ran-smudge")
+    changes: list[Callable[[Path, Path], None]] = [
+        lambda worktree, repo: own(worktree, repo, ("core.worktree", home)),
+        lambda worktree, repo: own(worktree, repo, ("core.worktree", str(walled.bert)), evil),
+        lambda worktree, repo: named(worktree, "roots/bert/.git"),
+        lambda worktree, repo: named(worktree, "roots/bert/.git/worktrees/linked"),
+        lambda worktree, repo: linked(worktree, "roots/bert/.git"),
+        lambda worktree, repo: linked(worktree, "roots/bert/linked/.git"),
+        lambda worktree, repo: git(repo, "config", "core.worktree", home) and None,
+        lambda worktree, repo: configure(repo, "core.worktree", home),
+    ]
+    for change in changes:
+        repo = walled.repository()
+        worktree = await made(walled, repo)
+        change(worktree, repo)
+        await used(walled, repo, worktree)
+        assert walled.changed() == [] and leaks(await walled.read(repo)) == []
+
+
+async def test_a_worktree_that_never_was_removes_nothing(walled: Ground) -> None:
+    repo = walled.repository()
+    project = json.loads(await walled.get(repo, "/project/current"))["id"]
+    (repo / ".git" / "worktrees").symlink_to(walled.victim)
+    for name in ("never", "deep", "..", "../../victim", "linked"):
+        directory = f"{walled.base}/data/worktree/{project}/{name}"
+        await walled.ask("DELETE", repo, WORKTREES, {"directory": directory})
+    for directory in (str(walled.victim), str(walled.bert / "linked"), f"{repo}/.git/worktrees/deep"):
+        status, _ = await walled.ask("DELETE", repo, WORKTREES, {"directory": directory})
+        assert status == 400
+    assert walled.changed() == []
+
+
+async def test_another_members_worktree_is_out_of_reach(walled: Ground) -> None:
+    """A `.git` file that names a worktree which the server made of another's repository."""
+    async with user(walled.app, "gina", roots=[walled.base / "roots" / "gina"]) as gina:
+        theirs = make_repository(walled.base / "roots" / "gina" / "repo", "canary-of-victim")
+        created = await gina.client.post(WORKTREES, json={"name": "theirs", "startCommand": "touch .ready"}, headers=at(theirs))
+        await filled(Path(created.json()["directory"]))
+        for target in (created.json()["directory"] + "/.git", f"{theirs}/.git/worktrees/theirs"):
+            for kind in ("link", "file"):
+                repo = walled.repository()
+                put_away(repo / ".git")
+                if kind == "link":
+                    (repo / ".git").symlink_to(target)
+                else:
+                    (repo / ".git").write_text(f"gitdir: {target}\n")
+                assert leaks(await walled.read(repo)) == [], (target, kind)
+                status, _ = await walled.ask("POST", repo, WORKTREES, {"name": "stolen"})
+                assert status >= 400 and "stolen" not in git(theirs, "branch", "--list", "opencode/*")
+
+
+async def made(ground: Ground, repo: Path) -> Path:
+    status, text = await ground.ask("POST", repo, WORKTREES, {"name": "mine", "startCommand": "touch .ready"})
+    assert status == 200, text
+    directory = Path(json.loads(text)["directory"])
+    await filled(directory)
+    return directory
+
+
+async def filled(directory: Path) -> None:
+    async with asyncio.timeout(60):
+        while not (directory / ".ready").exists():
+            await asyncio.sleep(0.01)
+
+
+async def used(ground: Ground, repo: Path, worktree: Path) -> None:
+    """Whatever comes of it."""
+    await ground.ask("POST", repo, f"{WORKTREES}/reset", {"directory": str(worktree)})
+    await ground.ask("DELETE", repo, WORKTREES, {"directory": str(worktree)})
+    await ground.ask("POST", repo, WORKTREES, {"name": "again"})
+
+
+def put_away(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "gitfile", "fifo", "to a folder"])
+async def test_a_repository_is_made_where_there_is_nothing(ground: Ground, kind: str) -> None:
+    place = ground.root / "place"
+    place.mkdir()
+    entry, target = place / ".git", ground.victim / "deep"
+    if kind == "fifo":
+        os.mkfifo(entry)
+    elif kind == "gitfile":
+        entry.write_text(f"gitdir: {target}\n")
+    else:
+        entry.symlink_to(target if kind == "to a folder" else ground.victim / kind)
+    status, _ = await ground.ask("POST", place, "/project/git/init")
+    assert status >= 400 and ground.changed() == []
+
+
+# Files that never end.
+
+FIFOS = ("config", "HEAD", "commondir", "index", "info/exclude", "info/attributes", "objects/info/alternates", "packed-refs")
+
+
+async def test_files_that_never_end_hold_up_nobody(ground: Ground, figure: Figure) -> None:
+    """Each is tried on a repository that nobody has opened, and on one that is in use."""
+    repos = []
+    for name in FIFOS:
+        for is_open in (False, True):
+            repo = ground.repository()
+            if is_open:
+                await ground.get(repo, "/vcs")
+            path = repo / ".git" / name
+            path.parent.mkdir(exist_ok=True)
+            path.unlink(missing_ok=True)
+            os.mkfifo(path)
+            repos.append(repo)
+    began = time.monotonic()
+    reading = [asyncio.create_task(ground.read(repo, ("/vcs", "/vcs/status", "/vcs/diff?mode=git"))) for repo in repos]
+    async with user(ground.app, "emma", roots=[ground.base / "roots" / "emma"]) as emma:
+        theirs = make_repository(ground.base / "roots" / "emma" / "repo", "hers")
+        changed = await emma.client.get("/vcs/status", headers=at(theirs))
+        waited = time.monotonic() - began
+    assert {each["file"] for each in changed.json()} == {"f.txt", "unknown.txt"}
+    await asyncio.gather(*reading)
+    whole = time.monotonic() - began
+    figure(f"/vcs/status beside {len(repos)} repositories with a FIFO: {waited:.1f} s; all of theirs: {whole:.1f} s")
+    assert whole < 50, "no git waited for its time limit"
+
+
+# Turns.
+
+
+async def test_a_turn_in_such_a_repository_stays_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots before and after each step, diffs and a revert, with repositories nested in it, filters, and links."""
+    async with hostile_ground(tmp_path, monkeypatch, model=writes_a_file) as walled:
+        for name in ("nested", "submodule", "all filters", "included filter", "config.worktree", "hook post-index-change"):
+            repo = walled.repository()
+            await turned(walled, repo, lambda repo, name=name: RUNNING[name](walled, repo))
+            assert not list(walled.outside.iterdir()), name
+        for name in ("alternates", "HEAD is a link to bert's", "objects is a link to bert's", "core.worktree is roots/bert",
+                     "core.worktree is data/kept", "core.excludesFile is bert's file", ".git is a link to bert",
+                     "a submodule's gitfile"):  # fmt: skip
+            repo = walled.repository()
+            told = await turned(walled, repo, lambda repo, name=name: LEADING_OUT[name](walled, repo))
+            assert leaks(told) == [] and walled.changed() == [], name
+
+
+def writes_a_file(request: ModelRequest) -> ScriptedTurn:
+    if request.messages[-1].role == "user":
+        return parse_turn([{"tool": "bash", "args": {"command": "echo x >> f.txt; ls -a . sub; cat sub/*", "description": "x"}}])
+    return parse_turn([{"text": "Done."}])
+
+
+async def turned(ground: Ground, repo: Path, attack: Callable[[Path], None]) -> str:
+    """A turn, the attack, another turn and a revert: all that was told of it."""
+    session = json.loads((await ground.ask("POST", repo, "/session", ALLOWED))[1])["id"]
+    said = [await prompted(ground, repo, session)]
+    attack(repo)
+    said += [await prompted(ground, repo, session), await ground.get(repo, f"/session/{session}/diff")]
+    messages = json.loads(await ground.get(repo, f"/session/{session}/message"))
+    first = next(message["info"]["id"] for message in messages if message["info"]["role"] == "user")
+    said.append((await ground.ask("POST", repo, f"/session/{session}/revert", {"messageID": first}))[1])
+    return "\n".join([*said, json.dumps(messages)])
+
+
+async def prompted(ground: Ground, repo: Path, session: str) -> str:
+    return (await ground.ask("POST", repo, f"/session/{session}/message", {"parts": [text_part("Go on")]}))[1]

@@ -1,0 +1,338 @@
+"""The walls between members, and around the server: variables and words of programs that a project configures, links, and roots
+that others got after the start. By what stands in answers and files, and what was made outside."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import pytest
+from git_files import git
+from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
+from hostile_repositories import beside, flip
+from long_form import LONG
+from running_app import RunningApp, running_app
+from sandboxed import needs_sandbox
+from user_logins import add_user, user
+
+pytestmark = needs_sandbox
+Figure = Callable[[str], None]
+LIBRARY = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+unsigned int la_version(unsigned int version) { return version; }
+__attribute__((constructor)) static void begin(void) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/ran-library", OUTSIDE);
+  FILE *file = fopen(path, "a");
+  if (file) fclose(file);
+}
+"""
+PRINT = "env > seen.txt"
+TRIES = 60 if LONG else 10
+
+
+@pytest.fixture
+async def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ground]:
+    async with hostile_ground(tmp_path, monkeypatch) as made:
+        yield made
+
+
+# Variables.
+
+
+def variables_of(ground: Ground) -> dict[str, dict[str, str]]:
+    """Each makes a file outside if what starts the sandbox obeys it."""
+    tools = ground.root / "tools"
+    tools.mkdir()
+    script = tools / "script"
+    script.write_text(f"#!/bin/sh\ntouch {ground.outside}/ran-script\nexec sleep 1\n")
+    script.chmod(0o755)
+    for name in ("bwrap", "sh", "env", "stat", "bash", "setsid", "python3"):
+        shutil.copy(script, tools / name)
+    (tools / "sitecustomize.py").write_text(f"open('{ground.outside}/ran-python', 'w')\n")
+    library = tools / "evil.so"
+    flags = ["-shared", "-fPIC", f'-DOUTSIDE="{ground.outside}"', "-o", str(library), "-x", "c", "-"]
+    subprocess.run(["gcc", *flags], input=LIBRARY, text=True, check=True)
+    for name in ("libcap.so.2", "libselinux.so.1", "libc.so.6", "libtinfo.so.6", "libpcre2-8.so.0"):
+        shutil.copy(library, tools / name)
+    return {
+        "preload": {"LD_PRELOAD": str(library)},
+        "audit": {"LD_AUDIT": str(library)},
+        "library path": {"LD_LIBRARY_PATH": str(tools)},
+        "debug": {"LD_DEBUG": "all", "LD_DEBUG_OUTPUT": f"{ground.outside}/debug"},
+        "profile": {"LD_PROFILE": "libc.so.6", "LD_PROFILE_OUTPUT": str(ground.outside)},
+        "trace": {"MALLOC_TRACE": f"{ground.outside}/trace", "LD_PRELOAD": "libc_malloc_debug.so.0"},
+        "shell": {
+            "BASH_ENV": str(script),
+            "ENV": str(script),
+            "SHELLOPTS": "xtrace",
+            "PS4": f"$(touch {ground.outside}/ran-ps4)",
+        },
+        "path": {"PATH": f"{tools}:/usr/bin:/bin"},
+        "python": {"PYTHONPATH": str(tools), "PYTHONSTARTUP": str(tools / "sitecustomize.py"), "PYTHONHOME": str(tools)},
+        "numbers": {"OPENSESSION_INSIDE_0": f"LD_PRELOAD={library}", "OPENSESSION_INSIDE_1": "x", "n": "7"},
+        "git": {"GIT_SSH_COMMAND": str(script), "GIT_EXEC_PATH": str(tools), "GIT_CONFIG_GLOBAL": str(script)},
+    }
+
+
+needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
+
+
+@needs_compiler
+async def test_variables_of_mcp_servers_are_obeyed_inside_alone(ground: Ground) -> None:
+    """Those of a project's configuration, which a member or a repository writes, and those that an admin adds."""
+    async with user(ground.app, "adam", "admin") as adam:
+        for name, variables in variables_of(ground).items():
+            for is_added in (False, True):
+                place = ground.root / f"{name} {is_added}"
+                place.mkdir()
+                server = {"type": "local", "command": ["/bin/sh", "-c", PRINT], "environment": variables}
+                if is_added:
+                    answer = await adam.client.post("/mcp", json={"name": "x", "config": server}, headers=at(place))
+                    assert answer.status_code == 200
+                else:
+                    (place / "opencode.json").write_text(json.dumps({"mcp": {"x": server}}))
+                    await ground.get(place, "/mcp")
+                await begun(place, variables)
+                assert ground.changed() == [], name
+                await ground.app.client.post("/instance/dispose", headers=at(place))
+
+
+@needs_compiler
+async def test_variables_of_terminals_are_obeyed_inside_alone(ground: Ground) -> None:
+    for name, variables in variables_of(ground).items():
+        place = ground.root / name
+        place.mkdir()
+        wanted = {"command": "/bin/sh", "args": ["-c", PRINT], "env": variables}
+        status, text = await ground.ask("POST", place, "/pty", wanted)
+        assert status == 200, text
+        await begun(place, variables)
+        await ground.ask("DELETE", place, f"/pty/{json.loads(text)['id']}")
+        assert ground.changed() == [], name
+
+
+async def begun(place: Path, variables: Mapping[str, str]) -> None:
+    """The program has its variables. One that these keep from working has not; it has had its time."""
+    until = time.monotonic() + 3
+    while time.monotonic() < until:
+        if (place / "seen.txt").exists() and (seen := (place / "seen.txt").read_text()):
+            assert all(f"{name}={value}" in seen for name, value in variables.items() if name not in ("SHELLOPTS", "n"))
+            return
+        await asyncio.sleep(0.02)
+
+
+# The kernel's settings.
+
+OPENS = """
+for file in $(find /proc/sys /proc/sysrq-trigger /proc/irq /proc/bus /proc/fs /proc/acpi /proc/scsi -type f 2>/dev/null); do
+  if [ -w "$file" ]; then echo "writable $file"; fi
+done
+for file in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/sys/kernel/modprobe; do
+  if [ -e "$file" ] && (exec 3>>"$file") 2>/dev/null; then echo "opened $file"; fi
+done
+mount -o remount,rw /proc/sys 2>/dev/null && echo remounted; umount /proc/sys 2>/dev/null && echo unmounted
+echo looked
+"""
+
+
+async def test_the_kernels_settings_cannot_be_opened(ground: Ground) -> None:
+    """Nothing is written to them."""
+    (ground.root / "look.sh").write_text(OPENS)
+    said = await shell(ground, ground.root, "sh look.sh")
+    assert "looked" in said and "writable" not in said and "opened" not in said and "mounted" not in said, said
+
+
+# What an MCP server's command names.
+
+
+async def test_an_mcp_server_sees_nothing_of_others_by_its_words(ground: Ground, figure: Figure) -> None:
+    late = await late_root(ground)
+    words = {**outer_words(ground), "late root": str(late), "late file": f"{late}/f.txt"}
+    links = {f"link to {name}": str(link(ground, number, word)) for number, (name, word) in enumerate(words.items())}
+    cases = {**words, **links}
+    said = await asyncio.gather(*(seen_by_mcp(ground, name, ["/bin/sh", "-c", SHOW, "x", word]) for name, word in cases.items()))
+    assert {name: leaks(text) for name, text in zip(cases, said, strict=True) if leaks(text)} == {}
+    figure(f"{len(words) + len(links)} words of MCP servers: 0 texts or names of others")
+
+
+async def test_an_mcp_server_is_no_program_of_others(ground: Ground) -> None:
+    """Its program's directory is shown: not where that is another's."""
+    for number, target in enumerate((ground.bert / "tool", ground.base / "home" / "tool", ground.base / "data" / "tool")):
+        shutil.copy("/bin/sh", target)
+        ground.before = ground.around()
+        for program in (target, link(ground, f"program{number}", str(target))):
+            name = f"{target.parent.name} {program.parent.name}"
+            assert leaks(await seen_by_mcp(ground, name, [str(program), "-c", SHOW, "x", str(target.parent)])) == []
+
+
+async def test_words_that_lead_elsewhere_when_it_starts_are_refused(ground: Ground) -> None:
+    """A link that is exchanged between the look at it and the start."""
+    own = make_repository(ground.root / "own", "mine")
+    word = ground.root / "word"
+    states = tuple(link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert)))
+    word.symlink_to(own)
+    said: list[str] = []
+
+    async def start() -> None:
+        said.append(await seen_by_mcp(ground, f"try {len(said)}", ["/bin/sh", "-c", SHOW, "x", str(word)], 0.3))
+
+    await beside(lambda: flip(word, states, 2), start, TRIES)
+    assert leaks("".join(said)) == []
+
+
+async def test_an_mcp_server_sees_what_is_its_users(ground: Ground) -> None:
+    own = make_repository(ground.root / "own", "mine")
+    for word in (own, own / "f.txt", link(ground, "own", str(own))):
+        said = await seen_by_mcp(ground, f"{word.parent.name} {word.name}", ["/bin/sh", "-c", SHOW, "x", str(word)])
+        assert "mine 2" in said
+
+
+SHOW = '{ ls -ad "$1" "$1"/* "$1"/*/*; cat "$1" "$1"/*.txt "$1"/HEAD "$1"/*/*.txt; } > seen.txt 2>&1; echo shown > shown.txt'
+
+
+def outer_words(ground: Ground) -> dict[str, str]:
+    home, data = ground.base / "home", ground.base / "data"
+    return {
+        "root": str(ground.bert), "file": f"{ground.bert}/f.txt", "folder": f"{ground.bert}/.git",
+        "linked": f"{ground.bert}/linked",
+        "dots": f"{ground.root}/../bert/f.txt", "dotted root": f"{ground.root}/../bert", "all roots": str(ground.root.parent),
+        "everything": "/", "base": str(ground.base), "home": str(home), "keys": f"{home}/.ssh", "key": f"{home}/.ssh/id",
+        "notes": f"{home}/notes.txt", "data": str(data), "kept": f"{data}/kept", "kept file": f"{data}/kept/f.txt",
+        "victim": str(ground.victim), "proc": f"/proc/{os.getpid()}/cwd", "proc root": f"/proc/self/root{ground.bert}",
+    }  # fmt: skip
+
+
+def link(ground: Ground, name: object, target: str) -> Path:
+    path = ground.root / f"link{name}"
+    path.symlink_to(target)
+    return path
+
+
+async def late_root(ground: Ground) -> Path:
+    """Of a user who was added after the start."""
+    late = make_repository(ground.base / "late", "canary-of-victim")
+    await add_user(ground.app, "late", roots=[late])
+    return late
+
+
+async def seen_by_mcp(ground: Ground, name: str, command: list[str], patience: float = 5) -> str:
+    place = ground.root / f"mcp {name}".replace("/", " ")
+    place.mkdir()
+    (place / "opencode.json").write_text(json.dumps({"mcp": {"x": {"type": "local", "command": command}}}))
+    answer = await ground.get(place, "/mcp")
+    until = time.monotonic() + patience
+    while not (place / "shown.txt").exists() and time.monotonic() < until and "failed" not in answer:
+        await asyncio.sleep(0.02)
+        answer = await ground.get(place, "/mcp")
+    await ground.app.client.post("/instance/dispose", headers=at(place))
+    return answer + "".join(path.read_text(errors="replace") for path in place.glob("*.txt"))
+
+
+# Commands.
+
+
+async def test_commands_reach_no_root_of_others(ground: Ground) -> None:
+    late = await late_root(ground)
+    hidden = [*outer_words(ground).values(), str(late)]
+    session = await started(ground.anna, ground.root)
+    for word in hidden:
+        path = "".join(f"\\{ord(letter):03o}" for letter in word)
+        for command in (f"P=$(printf '{path}'); cat $P $P/*", f"cat {word} {word}/*", f"ln -sfn {word} l; cat l l/*"):
+            assert leaks(await shell(ground, ground.root, command, session)) == [], (word, command)
+    assert ground.changed() == []
+
+
+async def test_a_link_that_comes_and_goes_opens_nothing(ground: Ground) -> None:
+    """A user's own line opens what it names, if that is theirs."""
+    own, word = make_repository(ground.root / "own", "mine"), ground.root / "word"
+    states = tuple(link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert)))
+    word.symlink_to(own)
+    place = ground.root / "place"
+    place.mkdir()
+    session, said = await started(ground.anna, place), list[str]()
+
+    async def look() -> None:
+        said.append(await shell(ground, place, f"cat {word}/f.txt; ls {word}; touch {word}/made", session))
+
+    await beside(lambda: flip(word, states, 2), look, TRIES)
+    assert leaks("".join(said)) == [] and ground.changed() == []
+
+
+async def test_a_member_without_roots_reaches_no_root_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that was given after the start, and by git where the directory around becomes a repository."""
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    async with hostile_ground(tmp_path, monkeypatch, roots=str(pool)) as ground, user(ground.app, "zoe") as zoe:
+        hugo = make_repository(pool / "hugo", "canary-of-victim")
+        await add_user(ground.app, "hugo", roots=[hugo])
+        session = await started(zoe, pool)
+        commands = (
+            "cat hug?/f.txt; ls -a h*",
+            "find . -name 'f*' | xargs cat",
+            "git init -q; git add -A; git diff --cached; git status",
+        )
+        for command in commands:
+            assert leaks(await shell(ground, pool, command, session, zoe)) == [], command
+        config = {"mcp": {"x": {"type": "local", "command": ["/bin/sh", "-c", SHOW, "x", str(pool)]}}}
+        (pool / "opencode.json").write_text(json.dumps(config))
+        for path in ("/mcp", "/vcs/status", "/vcs/diff?mode=git", "/vcs/diff/raw", "/file/status"):
+            assert leaks((await zoe.client.get(path, headers=at(pool))).text) == [], path
+        for wanted in ({"cwd": str(hugo)}, {"cwd": "hugo"}):
+            assert (await zoe.client.post("/pty", json=wanted, headers=at(pool))).status_code in (400, 403)
+        assert (await zoe.client.get("/vcs", headers=at(hugo))).status_code == 403
+        assert git(hugo, "status", "--porcelain").splitlines() == ["M f.txt", "?? unknown.txt"]
+
+
+async def test_a_checkout_around_the_roots_is_not_theirs(ground: Ground) -> None:
+    """Who works in a part of a checkout reaches the part."""
+    whole = make_repository(ground.base / "whole", "canary-of-victim")
+    part = whole / "part"
+    part.mkdir()
+    async with user(ground.app, "gina", roots=[part]) as gina:
+        for path in ("/vcs", "/vcs/diff?mode=git", "/vcs/status", "/file/status"):
+            assert leaks((await gina.client.get(path, headers=at(part))).text) == [], path
+        session = await started(gina, part)
+        assert leaks(await shell(ground, part, "cat ../f.txt; git log -p; touch ../made", session, gina)) == []
+        assert not (whole / "made").exists()
+
+
+async def test_a_command_does_not_make_another_repository_the_projects(tmp_path: Path) -> None:
+    """On a server without users, too: `.git` is what it was, or nothing that leads out of the server's directories."""
+    other = make_repository(tmp_path / "other", "canary-of-victim")
+    async with running_app(tmp_path, sandbox="require") as app:
+        sub = app.directory / "sub"
+        sub.mkdir()
+        for directory in (sub, app.directory):
+            shutil.rmtree(directory / ".git", ignore_errors=True)
+            (directory / ".git").write_text(f"gitdir: {other}/.git\n")
+            await app.post("/instance/dispose", headers=at(directory))
+            for path in ("/vcs", "/vcs/diff?mode=git", "/vcs/status"):
+                assert leaks((await app.client.get(path, headers=at(directory))).text) == []
+            session = (await app.post("/session", {}, headers=at(directory)))["id"]
+            wanted = {"agent": "build", "command": "O=$(cut -c 9- .git); echo x > $O/made; cat $O/../f.txt"}
+            ran = await app.client.post(f"/session/{session}/shell", json=wanted, headers=at(directory))
+            assert leaks(ran.text) == [] and not (other / ".git" / "made").exists()
+
+
+async def started(app: RunningApp, directory: Path) -> str:
+    response = await app.client.post("/session", json={}, headers=at(directory))
+    assert response.status_code == 200, response.text
+    session: str = response.json()["id"]
+    return session
+
+
+async def shell(ground: Ground, directory: Path, command: str, session: str = "", app: RunningApp | None = None) -> str:
+    """What a command of anna's prints, or of `app`'s."""
+    asked = app or ground.anna
+    session = session or await started(asked, directory)
+    wanted = {"agent": "build", "command": command}
+    response = await asked.client.post(f"/session/{session}/shell", json=wanted, headers=at(directory))
+    assert response.status_code == 200, response.text
+    states = [part["state"] for part in response.json()["parts"] if part["type"] == "tool"]
+    return "".join(state.get("output") or state.get("error") or "" for state in states)
