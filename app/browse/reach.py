@@ -4,7 +4,6 @@ What was opened is judged by where it really is, so that no link put there betwe
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from app.permission.boundary import Boundary
 from app.project.location import Location
 from app.schema.errors import BadRequest, ServiceError
+from app.util.project_files import path_of
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Opening a FIFO would wait for a writer."""
@@ -64,12 +64,3 @@ class AllowedPaths:
     def _require(self, real: str, name: str) -> None:
         if not self.includes(real):
             raise FileForbidden(f"{name} is outside the project", path=name)
-
-
-def path_of(descriptor: int) -> str:
-    """Where an open file is, whatever its name leads to by now."""
-    if sys.platform == "darwin":
-        import fcntl
-
-        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, b"\0" * 1024).rstrip(b"\0"))
-    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115

@@ -149,9 +149,3 @@ def skills(watch: ConfigWatch, folder: Path, warnings: list[ServiceError]) -> It
             yield Skill(name=name, description=description, location=str(path), content=document.body)
         else:
             warnings.append(ConfigFrontmatterError(str(path), "a skill needs a `name` and a `description`", 1))
-
-
-def skill_body(skill: Skill) -> str:
-    """Reads the skill's text without its frontmatter. Raises OSError, ValueError, ConfigFrontmatterError."""
-    path = Path(skill.location)
-    return parse(path.read_text(encoding="utf-8-sig"), path).body

@@ -30,7 +30,7 @@ class Sources:
     custom_file: Path | None
     project_files: tuple[Path, ...]
     directories: tuple[ConfigDirectory, ...]
-    claude_skills: tuple[Path, ...]
+    claude_skills: tuple[ConfigDirectory, ...]
 
 
 def locate(directory: Path, worktree: Path, flags: Flags, home: Path, global_dir: Path) -> Sources:
@@ -61,5 +61,6 @@ def _directories(upward: list[Path], flags: Flags, home: Path, global_dir: Path)
         yield ConfigDirectory(place, files, of_project=place not in users)
 
 
-def _claude_skills(upward: list[Path], home: Path) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(place / ".claude" / "skills" for place in [*upward, home]))
+def _claude_skills(upward: list[Path], home: Path) -> tuple[ConfigDirectory, ...]:
+    places = dict.fromkeys([*upward, home])
+    return tuple(ConfigDirectory(place / ".claude" / "skills", (), of_project=place != home) for place in places)

@@ -217,6 +217,7 @@ class Instances:
             extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
             resources=Resources(providers, mcp, self._closing),
             trees=SnapshotTrees(snapshots) if snapshots else None,
+            bounds=workspace.bounds,
             snapshots=snapshots,
         )
 

@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage.directory_state import DirectoryStates
 from app.storage.locks import Locks
 from app.util.dataclass import dataclass
+from app.util.project_files import ProjectBounds
 from app.workspace.head import Head
 
 CONFIGURATION = "configuration"
@@ -41,9 +43,10 @@ class WorkspaceSettings:
 
 
 class Workspace:
-    def __init__(self, settings: WorkspaceSettings, directory: str, found: ProjectInfo) -> None:
+    def __init__(self, settings: WorkspaceSettings, directory: str, found: ProjectInfo, bounds: ProjectBounds) -> None:
         self._settings = settings
         self.found = found
+        self._bounds = bounds
         self.location = Location(directory, found.id, str(found.checkout), found.vcs == "git")
         self.head = Head(found.checkout, found.git_dir) if found.git_dir else None
         self._snapshots: Snapshots | None = None
@@ -56,6 +59,11 @@ class Workspace:
     @property
     def flags(self) -> Flags:
         return self._settings.flags
+
+    @property
+    def bounds(self) -> ProjectBounds:
+        """Where its files may lie: what has become a link since the directory was opened leads nowhere."""
+        return replace(self._bounds, trusted=self._settings.trusts_projects())
 
     async def config(self) -> LoadedConfig:
         """The current configuration, reloaded if a file changed. Raises ConfigJsonError, ConfigInvalidError."""
@@ -71,7 +79,7 @@ class Workspace:
         """Merges a change into the directory's configuration file, one change at a time. Raises as `patch` does."""
         directory = self.location.directory
         async with self._settings.locks.lock(f"configuration {directory}"), self._loading:
-            await asyncio.to_thread(patch, Path(directory), update)
+            await asyncio.to_thread(patch, Path(directory), update, self.bounds)
             self.reload()
         await self._settings.states.put(directory, CONFIGURATION)
 
@@ -113,6 +121,7 @@ class Workspace:
             organisation.layers,
             organisation.environ,
             trusts_project=self._settings.trusts_projects(),
+            bounds=self.bounds,
         )
         for warning in loaded.warnings:
             log.warning("skipped a configuration file: %s", warning.message)

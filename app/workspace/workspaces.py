@@ -10,6 +10,7 @@ from app.project.discovery import discover
 from app.project.registry import Projects
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.users.principal import Principal, is_within, may_enter, roots_of
+from app.util.project_files import ProjectBounds
 from app.workspace.workspace import Workspace, WorkspaceSettings, is_directory
 from app.workspace.worktree_places import WorktreePlaces
 
@@ -32,6 +33,7 @@ class Workspaces:
         self.home = str(home.resolve())
         self.roots = [self.home, *(str(root.resolve()) for root in roots)]
         self._user_roots = user_roots
+        self._data_dir = os.path.realpath(settings.data_dir)
         self._projects = projects
         self._open: dict[str, Workspace] = {}
         self._opening: dict[str, asyncio.Task[Workspace]] = {}
@@ -93,18 +95,24 @@ class Workspaces:
         return await asyncio.shield(self._opening[path])
 
     async def _open_one(self, path: str) -> Workspace:
-        await asyncio.to_thread(self._check, path)
+        real = await asyncio.to_thread(self._check, path)
         found = await discover(Path(path))
         if path == self.home and str(found.checkout) != "/":
             self.roots.append(str(found.checkout))
-        workspace = Workspace(self._settings, path, found)
+        bounds = ProjectBounds(real, str(found.checkout), self._closed)
+        workspace = Workspace(self._settings, path, found, bounds)
         if workspace.head is not None:
             await workspace.head.refresh()
         await self._projects.register(workspace.location, found)
         self._open[path] = workspace
         return workspace
 
-    def _check(self, path: str) -> None:
+    def _closed(self) -> list[str]:
+        """What the files of a project that lies elsewhere never lead to."""
+        return [self._data_dir, *self._user_roots()]
+
+    def _check(self, path: str) -> str:
+        """Where it really is."""
         if "\0" in path or not os.path.isabs(path):  # noqa: PTH117
             raise BadRequest("directory must be an absolute path", ["directory"], path)
         real = os.path.realpath(path)
@@ -115,6 +123,7 @@ class Workspaces:
             )
         if not is_directory(real):
             raise BadRequest(f"There is no directory {path}", ["directory"], path)
+        return real
 
 
 def _normal(directory: str) -> str:
