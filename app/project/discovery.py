@@ -1,12 +1,17 @@
 """Finds the project that a directory belongs to."""
 
 import asyncio
+import logging
 from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from app.util.dataclass import dataclass
 from app.util.git import git
+from app.util.git_obstacles import reference_obstacle
+from app.util.project_files import FileRefused, is_below, read_bytes, warn_once
+
+log = logging.getLogger(__name__)
 
 NO_PROJECT = "global"
 _ROOT = Path("/")
@@ -32,9 +37,13 @@ OUTSIDE_GIT = ProjectInfo(NO_PROJECT, _ROOT, _ROOT, None)
 async def discover(directory: Path) -> ProjectInfo:
     """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside
     git."""
-    places, roots = await asyncio.gather(_places(directory), _root_commits(directory, "--all"))
+    places = await _places(directory)
     if places is None or not await asyncio.to_thread(places.is_of_checkout):
         return OUTSIDE_GIT
+    if refused := await asyncio.to_thread(reference_obstacle, places.common_dir):
+        warn_once(log, f"{directory} counts as outside git: {refused}")
+        return OUTSIDE_GIT
+    roots = await _root_commits(directory, "--all")
     # Some CI checkouts have only a detached HEAD that no ref reaches.
     roots = roots or await _root_commits(directory, "HEAD")
     return ProjectInfo(min(roots, default=NO_PROJECT), places.main_checkout(), places.checkout, "git", places.git_dir)
@@ -57,7 +66,11 @@ class _CheckoutPaths:
         whoever may write the repository's configuration, such as a command in the sandbox."""
         entry = self.checkout / ".git"
         if entry.is_file():
-            named = entry.read_text("utf-8", "surrogateescape").partition("gitdir: ")[2].strip()
+            try:
+                text = read_bytes(entry, lambda real: is_below(real, str(self.checkout)))
+            except FileRefused:
+                return False
+            named = (text or b"").decode("utf-8", "surrogateescape").partition("gitdir: ")[2].strip()
             entry = self.checkout / named
         return entry.resolve() == self.git_dir.resolve()
 

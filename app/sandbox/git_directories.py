@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+from app.util.project_files import is_below, read_bytes
+
 _WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
@@ -32,7 +34,8 @@ def _is_same(name: str, path: Path, base: Path) -> bool:
 
 
 def _read(file: Path) -> str:
+    folder = os.path.realpath(file.parent)
     try:
-        return file.read_text("utf-8", "surrogateescape")
+        return (read_bytes(file, lambda real: is_below(real, folder)) or b"").decode("utf-8", "surrogateescape")
     except OSError:
         return ""

@@ -5,6 +5,7 @@ snapshot is taken before every step.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -18,6 +19,10 @@ from typing import IO
 
 from app.util import environment
 from app.util.dataclass import dataclass
+from app.util.git_obstacles import checkout_obstacle, obstacle
+from app.util.project_files import warn_once
+
+log = logging.getLogger(__name__)
 
 _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="git")
 _KEPT_VARIABLES = {
@@ -166,6 +171,10 @@ class _GitProcess:
 
     def _started(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | GitResult":
         try:
+            refused = checkout_obstacle(self._cwd) if "GIT_DIR" in self._env else obstacle(self._cwd)
+            if refused is not None:
+                warn_once(log, f"git is not run in {self._cwd}: {refused}")
+                raise refused
             process = self._start(stderr)
         except OSError as error:
             return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")

@@ -1,10 +1,14 @@
 """The checked-out branch of a directory, read again only after git has changed the files that define it."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 from app.config.watch import ConfigWatch, changed
 from app.project.discovery import branch
+from app.util.project_files import is_below, read_bytes, warn_once
+
+log = logging.getLogger(__name__)
 
 _KEPT_ELSEWHERE = ".invalid"
 """The branch name in `HEAD` if git stores references as reftables."""
@@ -16,6 +20,7 @@ class Head:
     def __init__(self, checkout: Path, git_dir: Path) -> None:
         self._checkout = checkout
         self._file = git_dir / "HEAD"
+        self._top = str(git_dir)
         self._tables = git_dir / "reftable" / "tables.list"
         self._seen: ConfigWatch | None = None
         self._looking = asyncio.Lock()
@@ -35,9 +40,11 @@ class Head:
 
     async def _read(self) -> str:
         try:
-            name = _branch_in(self._file.read_text("utf-8", "replace"))
-        except OSError:
+            text = await asyncio.to_thread(read_bytes, self._file, lambda real: is_below(real, self._top))
+        except OSError as error:
+            warn_once(log, f"the branch of {self._checkout} is not known: {error}")
             return ""
+        name = _branch_in((text or b"").decode("utf-8", "replace"))
         return name if name != _KEPT_ELSEWHERE else await branch(self._checkout) or ""
 
 
