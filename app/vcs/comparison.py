@@ -142,7 +142,10 @@ def _scope(location: Location) -> list[str]:
 
 
 async def _git_path(checkout: Path, name: str) -> str:
-    return os.fsdecode((await git(["rev-parse", "--git-path", name], checkout)).stdout.rstrip(b"\n"))
+    result = await git(["rev-parse", "--git-path", name], checkout)
+    if not result.ok:
+        raise GitFailed("git rev-parse", result.stderr)
+    return os.fsdecode(result.stdout.rstrip(b"\n"))
 
 
 def _copy(source: Path, target: Path) -> None:

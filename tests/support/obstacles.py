@@ -21,7 +21,7 @@ def relative_link(path: Path, secret: Path) -> None:
 
 def chained_link(path: Path, secret: Path) -> None:
     """By way of a link in the project."""
-    between = path.with_name("between")
+    between = path.with_name(f".{path.name}-between")
     between.symlink_to(secret)
     path.symlink_to(between.name)
 
