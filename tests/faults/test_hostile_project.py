@@ -1,5 +1,5 @@
-"""A project that has links, FIFOs, devices and huge files where the server looks for its configuration, instructions and git files:
-nothing of another's is shown, nobody waits, memory stays, and a server that was killed starts again."""
+"""A project that has links, FIFOs, devices and huge files where the server looks for its configuration, instructions and git's
+files: nothing of another's is shown, nobody waits, memory stays, and a server that was killed starts again."""
 
 import asyncio
 import json
@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from killable import Client, Servers
