@@ -15,6 +15,7 @@ from app.schema.tool_state import Completed
 from app.util import paths
 from app.util.dataclass import dataclass
 from app.util.project_files import (
+    MAX_ALL_BYTES,
     MAX_BYTES,
     BoundedReader,
     ProjectBounds,
@@ -29,7 +30,6 @@ from app.workspace.instance import Instance
 log = logging.getLogger(__name__)
 
 LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
-MAX_ALL_BYTES = 8 * MAX_BYTES
 MAX_NEARBY_CHARACTERS = 32_000
 """The limit for a file that is sent with a tool's output."""
 

@@ -19,6 +19,8 @@ from pathlib import Path
 from app.util.dataclass import dataclass
 
 MAX_BYTES = 2**20
+MAX_ALL_BYTES = 16 * MAX_BYTES
+"""Of all files that one reader reads."""
 MAX_ENTRIES = 10_000
 """Of all folders that one reader lists."""
 MAX_DEPTH = 50
@@ -85,20 +87,25 @@ class ProjectBounds:
 
 @dataclass(eq=False)
 class BoundedReader:
-    """Reads files and folders of one kind, and notes which of them were refused. `entries_left`: how many it still lists."""
+    """Reads files and folders of one kind, and notes which of them were refused. `entries_left` and `bytes_left`: how much it
+    still lists and reads."""
 
     within: Within
     refused: list[FileRefused] = field(default_factory=list)
     entries_left: int = MAX_ENTRIES
+    bytes_left: int = MAX_ALL_BYTES
 
     def text(self, path: str | Path) -> str | None:
         """None for a file that is missing or refused. Raises OSError, UnicodeDecodeError."""
         try:
-            data = read_bytes(path, self.within)
+            data = read_bytes(path, self.within, min(MAX_BYTES, self.bytes_left))
         except FileRefused as refused:
             self._note(refused)
             return None
-        return None if data is None else data.decode("utf-8-sig")
+        if data is None:
+            return None
+        self.bytes_left -= len(data)
+        return data.decode("utf-8-sig")
 
     def entries(self, folder: str | Path) -> Sequence[FolderEntry]:
         """Sorted; none of a folder that is missing or refused. Raises OSError."""

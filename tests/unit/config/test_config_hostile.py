@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from obstacles import LINKS, OBSTACLES, SECRET, put
 
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig, load
+from app.schema.errors import ServiceError
 from app.util.project_files import MAX_DEPTH, MAX_ENTRIES, ProjectBounds
 
 FILES = [
@@ -192,3 +195,70 @@ def test_a_folder_of_too_many_files_is_named(world: Any) -> None:
     for number in range(MAX_ENTRIES + 1):
         os.close(os.open(folder / f"{number}.txt", os.O_CREAT))
     assert str(folder) in named(world.load())
+
+
+# Texts that a small file can hold up the server with, or take its memory.
+
+MEGABYTE = 1_000_000
+TEXTS = {
+    "brackets": "[" * MEGABYTE,
+    "braces": '{"agent":' * (MEGABYTE // 10),
+    "variables without an end": '{"username": "' + "{env:" * (MEGABYTE // 5) + '"}',
+    "variables without an end outside of strings": '{"username": "{env:X}"' + "{env:" * (MEGABYTE // 5),
+    "strings without an end": '{"a": ' + '"\\' * (MEGABYTE // 2),
+    "comments without an end": "{" + "/*" * (MEGABYTE // 2),
+    "many strings": '{"plugin": [' + '"{env:X}",' * (MEGABYTE // 12) + '""]}',
+    "a long number": '{"username": ' + "1" * MEGABYTE + "}",
+    "commas and spaces": "{" + ("," + " " * 1000) * 1000,
+    "deep options": '{"agent": {"x": {"options": ' + '{"a":' * 400 + "1" + "}" * 400 + "}}}",
+    "long variables": '{"username": "' + "{env:LONG}" * 50_000 + '"}',
+    "a file many times": '{"username": "' + "{file:long.txt}" * 50_000 + '"}',
+}
+ALIASES = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))])
+FRONTMATTERS = {
+    "aliases": f"{ALIASES}\noptions: {{z: *a11}}",
+    "an alias of itself": "options: &a {z: *a}",
+    "brackets": "a: " + "[" * 50_000,
+    "braces": "a: " + "{a: " * 15_000,
+    "lists": "a:\n" + "- " * 30_000,
+    "questions": "? " * 30_000,
+    "spaces": "a: b" + " " * 60_000 + "c",
+    "a date that is none": "a: 2024-13-45",
+    "a long number": "a: " + "1" * 50_000,
+    "a long one": "a: b\n" * (MEGABYTE // 5),
+}
+MOST_SECONDS = 5.0
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_configuration_takes_neither_long_nor_much_memory(world: Any, kind: str) -> None:
+    world.write(world.directory / "opencode.json", TEXTS[kind])
+    world.write(world.directory / "long.txt", "x" * 100_000)
+    began = time.thread_time()
+    tracemalloc.start()
+    try:
+        world.load({"LONG": "x" * 100_000})
+    except ServiceError as error:
+        assert "opencode.json" in error.message
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert time.thread_time() - began < MOST_SECONDS and peak < 150 * 2**20
+
+
+@pytest.mark.parametrize("kind", FRONTMATTERS)
+@pytest.mark.parametrize("place", ["agent/x.md", "command/x.md", "skill/x/SKILL.md"])
+def test_a_frontmatter_takes_neither_long_nor_much_memory_and_is_named(world: Any, kind: str, place: str) -> None:
+    path = world.write(world.directory / ".opencode" / place, f"---\n{FRONTMATTERS[kind]}\n---\nbody")
+    began = time.thread_time()
+    loaded = world.load()
+    assert len(loaded.config.model_dump_json()) < MEGABYTE
+    assert time.thread_time() - began < MOST_SECONDS
+    assert kind == "spaces" or str(path) in named(loaded)
+
+
+def test_all_files_of_a_project_are_bounded(world: Any) -> None:
+    for number in range(20):
+        world.write(world.directory / f".opencode/command/{number}.md", "x" * MEGABYTE)
+    loaded = world.load()
+    assert 0 < len([name for name in loaded.config.command if name.isdigit()]) < 20 and named(loaded) != []
