@@ -68,7 +68,7 @@ def load(
     layers = [*map(_Layer, remote or []), *loader.layers()]
     merged: dict[str, Any] = {}
     for layer in layers:
-        merged = merge_layer(merged, loader.narrowed(layer, directory) if layer.of_project else layer.content)
+        merged = merge_layer(merged, loader.narrowed(layer) if layer.of_project else layer.content)
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
@@ -142,9 +142,9 @@ class _Loader:
         for directory in self._sources.directories:
             yield from (_Layer(content, directory.of_project) for content in self._directory(directory))
 
-    def narrowed(self, layer: _Layer, directory: Path) -> Mapping[str, Any]:
+    def narrowed(self, layer: _Layer) -> Mapping[str, Any]:
         """The project's own files may close the sandbox and not open it: the commands inside can write these files."""
-        content = layer.content if self._trusts_project else self._with_own_instructions(layer.content, directory)
+        content = layer.content if self._trusts_project else self._with_own_instructions(layer.content)
         wanted = content.get("sandbox")
         if not wanted:
             return content
@@ -154,7 +154,7 @@ class _Loader:
             self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
         return {**content, "sandbox": kept}
 
-    def _with_own_instructions(self, content: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
+    def _with_own_instructions(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """Those outside of the project are left out. The others are made relative: what such a pattern finds is kept inside."""
         if "instructions" not in content:
             return content
@@ -164,7 +164,7 @@ class _Loader:
             if place is None:
                 kept.append(pattern)
             elif self._project_may_name(place):
-                kept.append(os.path.relpath(place, directory))
+                kept.append(os.path.relpath(place, self._sources.directory))
             else:
                 message = f"instructions of the project name what is outside of it: {pattern}"
                 self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))

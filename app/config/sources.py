@@ -25,6 +25,7 @@ class ConfigDirectory:
 
 @dataclass(frozen=True)
 class Sources:
+    directory: Path
     global_files: tuple[Path, ...]
     legacy_toml: Path
     custom_file: Path | None
@@ -36,6 +37,7 @@ class Sources:
 def locate(directory: Path, worktree: Path, flags: Flags, home: Path, global_dir: Path) -> Sources:
     upward = [] if flags.disable_project_config else ascend(directory, worktree)
     return Sources(
+        directory=directory,
         global_files=tuple(global_dir / name for name in ("config.json", "opencode.json", "opencode.jsonc")),
         legacy_toml=global_dir / "config",
         custom_file=Path(flags.config).absolute() if flags.config else None,

@@ -67,9 +67,7 @@ class InstructionScope:
 
 async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
     """One text for each non-empty file and page, in the order of discovery."""
-    found = await asyncio.to_thread(read_files, scope)
-    for error in found.refused:
-        warn_once(log, f"left out of the instructions: {error}")
+    found = _with_warnings(await asyncio.to_thread(read_files, scope))
     fetched = await pages.texts(_urls(scope.configured))
     return [f"Instructions from: {file}\n{text}" for file, text in (*found.texts, *fetched) if text.strip()]
 
@@ -79,8 +77,8 @@ async def nearby(path: Path, scope: InstructionScope, seen: set[str]) -> dict[st
     prompt and in `seen`. Adds them to `seen` at once, so that concurrent calls do not repeat them."""
     found = [file for file in await asyncio.to_thread(_nearby, path, scope) if str(file) not in seen]
     seen.update(map(str, found))
-    texts = await asyncio.to_thread(_texts, [(str(file), _of_project(scope)) for file in found])
-    return {path: text[:MAX_NEARBY_CHARACTERS] for path, text in texts.texts if text.strip()}
+    read = _with_warnings(await asyncio.to_thread(_texts, [(str(file), _of_project(scope)) for file in found]))
+    return {path: text[:MAX_NEARBY_CHARACTERS] for path, text in read.texts if text.strip()}
 
 
 def seen_in(history: Sequence[MessageWithParts]) -> set[str]:
@@ -137,12 +135,18 @@ def _texts(wanted: Iterable[tuple[str, Within]]) -> InstructionFiles:
     return found
 
 
+def _with_warnings(found: InstructionFiles) -> InstructionFiles:
+    for error in found.refused:
+        warn_once(log, f"left out of the instructions: {error}")
+    return found
+
+
 def _of_project(scope: InstructionScope) -> Within:
     project, may_read = scope.project, scope.may_read
     return lambda real: project.hold(real) and may_read(real)
 
 
-def _named_by_project(scope: InstructionScope) -> Within:
+def _above_project(scope: InstructionScope) -> Within:
     project, may_read = scope.project, scope.may_read
     return lambda real: project.may_name(real) and may_read(real)
 
@@ -173,17 +177,17 @@ def _global(flags: Flags) -> list[str]:
 def _configured(scope: InstructionScope, refused: list[OSError]) -> Iterator[tuple[str, Within]]:
     """With where each may lie. A pattern that begins at the home directory or at `/` is the user's own, or was looked at when the
     configuration was read."""
-    of_project, own = BoundedReader(_named_by_project(scope)), BoundedReader(scope.may_read)
+    inside, above, own = map(BoundedReader, (_of_project(scope), _above_project(scope), scope.may_read))
     for pattern in scope.configured:
         if _is_url(pattern):
             continue
         is_own = pattern.startswith(("~/", "/")) or scope.flags.disable_project_config
-        reader = own if is_own else of_project
+        reader = own if is_own else above if ".." in pattern.split("/") else inside
         for folder in _bases(pattern, scope):
             relative = pattern.removeprefix("~/").removeprefix("/")
             found = _files(("/", path) for path in matches(reader, str(folder), relative))
             yield from ((path, reader.within) for path in found)
-    refused += [*of_project.refused, *own.refused]
+    refused += [*inside.refused, *above.refused, *own.refused]
 
 
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:

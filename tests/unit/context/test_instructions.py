@@ -188,6 +188,16 @@ async def test_patterns_of_a_distrusted_project_lead_nowhere(project: Path, secr
     assert SECRET not in "".join(await blocks(scope, pages))
 
 
+@pytest.mark.parametrize("kind", LINKS)
+async def test_links_lead_out_of_no_project_and_a_trusted_one_may_name_what_is_above(
+    project: Path, secret: Path, kind: str
+) -> None:
+    put(kind, project / "rules", secret.parent)
+    put(kind, project / "file.md", secret)
+    assert await found(project, project, "rules/*.md", "*.md", "**/AGENTS.md") == []
+    assert SECRET in "".join(await found(project, project, "../theirs/*.md"))
+
+
 async def test_a_user_sees_only_what_they_may_read(project: Path, secret: Path) -> None:
     pages = InstructionPages()
     scope = InstructionScope(project, project, Flags(), [str(secret)], may_read=lambda real: real.startswith(str(project)))
