@@ -12,6 +12,7 @@ from app.util.git_obstacles import obstacle, reference_obstacle
 
 FILES = [
     "HEAD",
+    "sub/HEAD",
     ".git/HEAD",
     ".git/config",
     ".git/config.worktree",
