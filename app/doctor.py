@@ -11,6 +11,7 @@ from pathlib import Path
 from app import __version__
 from app.config.flags import Flags
 from app.config.loader import load
+from app.context.instructions import InstructionScope, read_files
 from app.doctor_servers import check_servers
 from app.project.discovery import discover
 from app.sandbox.git import Git
@@ -23,6 +24,7 @@ from app.storage import checkup as database
 from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable
 from app.storage.locks import locks_of
 from app.util.finding import Finding
+from app.util.git_obstacles import obstacle
 from app.util.held_directory import HeldDirectory
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")
@@ -94,11 +96,14 @@ def _is_open(path: Path) -> bool:
 
 
 async def _configuration(directory: Path) -> list[Finding]:
-    place = await discover(directory)
+    place, flags = await discover(directory), Flags.from_env()
     try:
-        loaded = load(directory, place.checkout, Flags.from_env())
+        loaded = load(directory, place.checkout, flags)
     except ServiceError as error:
         return [Finding("configuration", "fault", error.message)]
-    left_out = [Finding("configuration", "fault", f"left out: {warning.message}") for warning in loaded.warnings]
+    instructions = read_files(InstructionScope(directory, place.checkout, flags, loaded.config.instructions))
+    refused = [*instructions.refused, *filter(None, [obstacle(directory)])]
+    named = dict.fromkeys([*(warning.message for warning in loaded.warnings), *map(str, refused)])
+    left_out = [Finding("configuration", "fault", f"left out: {text}") for text in named]
     unused = [Finding("configuration", "note", f"{key} changes nothing here. {reason}") for key, reason in loaded.unused.items()]
     return [*(left_out or [Finding("configuration", "fine", f"of {directory}: every layer can be read")]), *unused]

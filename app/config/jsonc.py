@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-STRING = r'"(?:[^"\\\n]|\\.)*"'
-COMMENT = r"//[^\n]*|/\*.*?\*/"
+STRING = r'"(?:[^"\\\n]|\\.?)*(?:"|(?=\n)|\Z)'
+COMMENT = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
+"""Both match also what has no end: a search that went on behind each beginning would take minutes for a megabyte of them."""
 _STRING_OR_COMMENT = re.compile(rf"{STRING}|{COMMENT}", re.S)
 _STRING_OR_TRAILING_COMMA = re.compile(rf"{STRING}|,(?=\s*[}}\]])", re.S)
 _NOT_NEWLINE = re.compile(r"[^\n]")

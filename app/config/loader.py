@@ -24,6 +24,7 @@ from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.util import paths
 from app.util.dataclass import dataclass
+from app.util.project_files import ProjectBounds
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,15 @@ def load(
     environ: Mapping[str, str] = os.environ,
     *,
     trusts_project: bool = True,
+    bounds: ProjectBounds | None = None,
 ) -> LoadedConfig:
     """`remote`: the result of `fetch_well_known`. Without `trusts_project` the project's own files may not name the server's
-    variables and files outside of it, and change no part of an MCP server of the operator's. Raises ConfigJsonError,
-    ConfigInvalidError."""
+    variables and files outside of it, and change no part of an MCP server of the operator's. `bounds`: where those files
+    themselves lie. Raises ConfigJsonError, ConfigInvalidError."""
     sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
-    loader = _Loader(sources, flags, environ)
+    loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree))
     if not trusts_project:
-        loader.distrust_project([directory, worktree])
+        loader.distrust_project()
     layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
     split = None if trusts_project else _split(layers)
     merged = _merged(layers)
@@ -82,15 +84,16 @@ def load(
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
-    found = (loader.present, loader.skills(loader.skill_paths(layers, directory)), loader.warnings, plugins, loader.tools)
-    watched, unused = essential(loader.watch.stamps), unused_keys(merged)
+    skills = loader.skills(loader.skill_paths(layers, directory))
+    found = ([place.path for place in loader.present], skills, loader.all_warnings(), plugins, loader.tools)
+    watched, unused = essential(loader.stamps), unused_keys(merged)
     return LoadedConfig(config, *found, watched=watched, environ=environ, unused=unused, split=split)
 
 
 def load_global(environ: Mapping[str, str] = os.environ) -> Config:
     """What the user's own files say for all directories, and nothing that is added to it. Raises as `load` does."""
     place, flags = paths.opencode_config_dir(), Flags()
-    loader = _Loader(locate(place, place, flags, paths.home(), place), flags, environ)
+    loader = _Loader(locate(place, place, flags, paths.home(), place), flags, environ, ProjectBounds.of(place, place))
     return validate(Config, _merged(loader.global_layers()), str(place), lambda where: None)
 
 
@@ -110,28 +113,36 @@ def _split(layers: Sequence[_Layer]) -> SplitConfig:
 
 
 class _Loader:
-    def __init__(self, sources: Sources, flags: Flags, environ: Mapping[str, str]) -> None:
-        self.watch = ConfigWatch()
+    """`_own` reads what the user has put where they like, `_project` what came with the project, `_named` what that names."""
+
+    def __init__(self, sources: Sources, flags: Flags, environ: Mapping[str, str], bounds: ProjectBounds) -> None:
         self.warnings: list[ServiceError] = []
-        self.present: list[Path] = []
+        self.present: list[ConfigDirectory] = []
         self.tools: list[Extension] = []
         self._sources = sources
         self._flags = flags
-        self._values = self._project_values = Substitution(environ, self.watch.read)
-        self._roots: list[str] | None = None
-        """What the project's own files may name, if not everything."""
+        self._bounds = bounds
+        self._trusts_project = True
+        self._own = self._named = ConfigWatch()
+        self.stamps = self._own.stamps
+        self._project = ConfigWatch(bounds.hold_configuration, self.stamps)
+        self._values = self._project_values = Substitution(environ, self._own.read)
 
-    @property
-    def _trusts_project(self) -> bool:
-        return self._roots is None
+    def distrust_project(self) -> None:
+        self._trusts_project = False
+        self._named = ConfigWatch(self._bounds.hold, self.stamps)
+        self._project_values = Substitution({}, self._named.read)
 
-    def distrust_project(self, within: Sequence[Path]) -> None:
-        self._roots = [os.path.realpath(root) for root in within if root != Path("/")]
-        self._project_values = Substitution({}, lambda path: self.watch.read(path) if self._project_may_name(path) else None)
+    def _watch(self, of_project: bool) -> ConfigWatch:
+        return self._project if of_project else self._own
 
     def _project_may_name(self, path: Path) -> bool:
-        real = os.path.realpath(path)
-        return self._roots is None or any(real.startswith(f"{root}/") for root in self._roots)
+        return self._trusts_project or self._bounds.hold(os.path.realpath(path))
+
+    def all_warnings(self) -> list[ServiceError]:
+        """With the files that were refused, each once."""
+        refused = {str(error): error for watch in (self._own, self._project, self._named) for error in watch.refused}
+        return [*self.warnings, *(ConfigInvalidError(error.path, error.reason) for error in refused.values())]
 
     def global_layers(self) -> Iterator[_Layer]:
         for path in self._sources.global_files:
@@ -155,7 +166,9 @@ class _Loader:
         if not layer.of_project:
             return layer
         content = self._with_closed_sandbox(layer.content)
-        return _Layer(content if self._trusts_project else _without_variables(content), of_project=True)
+        if not self._trusts_project:
+            content = self._with_own_instructions(_without_variables(content))
+        return _Layer(content, of_project=True)
 
     def _with_closed_sandbox(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """They may close the sandbox and not open it: the commands inside can write these files."""
@@ -168,21 +181,37 @@ class _Loader:
             self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
         return {**content, "sandbox": kept}
 
+    def _with_own_instructions(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those outside of the project are left out. The others are made relative: what such a pattern finds is kept inside."""
+        if "instructions" not in content:
+            return content
+        kept = []
+        for pattern in content["instructions"]:
+            place = _place(pattern)
+            if place is None:
+                kept.append(pattern)
+            elif self._project_may_name(place):
+                kept.append(os.path.relpath(place, self._sources.directory))
+            else:
+                message = f"instructions of the project name what is outside of it: {pattern}"
+                self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
+        return {**content, "instructions": kept}
+
     def _file(self, path: Path, *, of_project: bool = False) -> dict[str, Any]:
-        text = self.watch.read(path)
+        text = self._watch(of_project).read(path)
         if text is None:
             return {}
         layer = parse_layer(text, str(path), path.parent, self._project_values if of_project else self._values)
         return {**layer, "plugin": [_plugin_place(name, path.parent) for name in layer["plugin"]]} if "plugin" in layer else layer
 
     def _custom_file(self, path: Path) -> dict[str, Any]:
-        if not self.watch.exists(path):
+        if not self._own.exists(path):
             self.warnings.append(ConfigInvalidError(str(path), "OPENCODE_CONFIG names this file, and it does not exist"))
         return self._file(path)
 
     def _legacy_toml(self, path: Path) -> dict[str, Any]:
         """The global `config` file of OpenCode's first versions, where `provider` and `model` were two keys."""
-        text = self.watch.read(path)
+        text = self._own.read(path)
         if text is None:
             return {}
         import tomllib
@@ -196,37 +225,39 @@ class _Loader:
         return validate(Config, {**found, **model_name}, str(path), lambda where: None).layer()
 
     def _directory(self, directory: ConfigDirectory) -> Iterator[dict[str, Any]]:
-        place = directory.path
-        if not self.watch.exists(place):
+        place, watch = directory.path, self._watch(directory.of_project)
+        if not watch.exists(place):
             return
-        self.present.append(place)
-        folders = self.watch.folders(place)
+        self.present.append(directory)
+        folders = watch.folders(place)
         for path in directory.files:
             yield self._file(path, of_project=directory.of_project)
-        yield {"command": markdown.commands(self.watch, place, folders, self.warnings)}
-        yield {"agent": markdown.agents(self.watch, place, folders, self.warnings)}
-        yield {"agent": markdown.modes(self.watch, place, folders, self.warnings)}
-        yield {"plugin": self._code_files(place, folders & {"plugin", "plugins"})}
-        self.tools += [Extension(file, directory.of_project) for file in self._code_files(place, folders & {"tool", "tools"})]
+        yield {"command": markdown.commands(watch, place, folders, self.warnings)}
+        yield {"agent": markdown.agents(watch, place, folders, self.warnings)}
+        yield {"agent": markdown.modes(watch, place, folders, self.warnings)}
+        yield {"plugin": self._code_files(watch, place, folders & {"plugin", "plugins"})}
+        tools = self._code_files(watch, place, folders & {"tool", "tools"})
+        self.tools += [Extension(file, directory.of_project) for file in tools]
 
-    def _code_files(self, place: Path, folders: set[str]) -> list[str]:
-        found = (path for folder in sorted(folders) for path in self.watch.files(place / folder, deep=False))
+    def _code_files(self, watch: ConfigWatch, place: Path, folders: set[str]) -> list[str]:
+        found = (path for folder in sorted(folders) for path in watch.files(place / folder, deep=False))
         return [path.as_uri() for path in found if path.suffix in SUFFIXES]
 
     def watch_code(self, extensions: Iterable[Extension]) -> None:
         """Watches code files: a change reloads the configuration."""
         for extension in extensions:
             if extension.path is not None:
-                self.watch.exists(extension.path)
+                self._own.exists(extension.path)
 
-    def skills(self, named: Iterable[Path]) -> list[Skill]:
+    def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
         """One per name; the later one wins. `named`: the folders that the configuration names."""
-        folders = [*self._sources.claude_skills, *self._skill_folders(), *named]
-        found = (skill for folder in folders for skill in markdown.skills(self.watch, folder, self.warnings))
+        claude = ((self._watch(place.of_project), place.path) for place in self._sources.claude_skills)
+        folders = [*claude, *self._skill_folders(), *named]
+        found = (skill for watch, folder in folders for skill in markdown.skills(watch, folder, self.warnings))
         return list({skill.name: skill for skill in found}.values())
 
-    def skill_paths(self, layers: Iterable[_Layer], directory: Path) -> Iterator[Path]:
-        """The folders that `skills.paths` of each layer names."""
+    def skill_paths(self, layers: Iterable[_Layer], directory: Path) -> Iterator[tuple[ConfigWatch, Path]]:
+        """The folders that `skills.paths` of each layer names, with what reads them."""
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
                 place = paths.home() / name[2:] if name.startswith("~/") else directory / name
@@ -235,12 +266,20 @@ class _Loader:
                         ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
                     )
                 else:
-                    yield place
+                    yield self._named if layer.of_project else self._own, place
 
-    def _skill_folders(self) -> Iterator[Path]:
+    def _skill_folders(self) -> Iterator[tuple[ConfigWatch, Path]]:
         for place in self.present:
-            folders = self.watch.folders(place)
-            yield from (place / name for name in ("skill", "skills") if name in folders)
+            watch = self._watch(place.of_project)
+            folders = watch.folders(place.path)
+            yield from ((watch, place.path / name) for name in ("skill", "skills") if name in folders)
+
+
+def _place(pattern: str) -> Path | None:
+    """The path that a pattern of instructions begins at; None where it is relative to the project, or a page."""
+    if pattern.startswith("~/"):
+        return paths.home() / pattern[2:]
+    return Path(pattern) if Path(pattern).is_absolute() else None
 
 
 def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:

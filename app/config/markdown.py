@@ -11,8 +11,12 @@ from app.config.watch import ConfigWatch
 from app.schema.agent import Skill
 from app.schema.config import AgentConfig, CommandConfig
 from app.schema.errors import ServiceError
+from app.util.json_bounds import DEEPEST
 
-_TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*$")
+MAX_FRONTMATTER = 64 * 1024
+MAX_VALUES = 10_000
+"""Of a frontmatter: in YAML a few lines can stand for billions of values."""
+_TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*)$")
 _FENCE = re.compile(r"^-{3,}\s*$")
 _NOT_PLAIN = ("'", '"', "|", ">", "{", "[", "&", "*", "!", "#")
 
@@ -29,26 +33,62 @@ def parse(text: str, path: Path) -> Document:
     if not _FENCE.match(text.split("\n", 1)[0]):
         return Document(path, text, {}, text.strip())
     # Imported here: few projects have markdown agents, and the two cost 40 ms.
-    import frontmatter
     import yaml
     from frontmatter.default_handlers import YAMLHandler
 
-    try:
-        data, body = frontmatter.parse(_quote_colons(text), handler=YAMLHandler())
-    except yaml.YAMLError as error:
-        raise ConfigFrontmatterError(str(path), _yaml_problem(error), _yaml_line(error, text)) from error
-    return Document(path, text, data, body)
-
-
-def _quote_colons(text: str) -> str:
-    """`description: Use when: asked` is no YAML: such values, on one line at the top level, become block scalars."""
     lines = text.split("\n")
-    end = next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
+    if sum(map(len, lines[: _end(lines)])) > MAX_FRONTMATTER:
+        raise ConfigFrontmatterError(str(path), f"the frontmatter is longer than {MAX_FRONTMATTER // 1024} KiB", 1)
+    if not _end(lines):
+        return Document(path, text, {}, text.strip())
+    handler = YAMLHandler()
+    head, body = handler.split(_quote_colons(lines))
+    try:
+        _require_shallow(head)
+        data = handler.load(head) or {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigFrontmatterError(str(path), _yaml_problem(error), _yaml_line(error, text)) from error
+    if _is_larger(data, MAX_VALUES):
+        raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
+    return Document(path, text, data if isinstance(data, dict) else {}, body.strip())
+
+
+def _require_shallow(head: str) -> None:
+    """The reader in C ends the process when values are nested thousands deep. What begins and ends it tells one by one."""
+    import yaml
+    from frontmatter.default_handlers import SafeLoader
+
+    depth = 0
+    for event in yaml.parse(head, Loader=SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError(f"values are nested more than {DEEPEST} deep")
+
+
+def _is_larger(data: Any, most: int) -> bool:
+    """Counts what is repeated as often as it is."""
+    values = [data]
+    for _ in range(most):
+        if not values:
+            return False
+        value = values.pop()
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return True
+
+
+def _end(lines: list[str]) -> int:
+    """The index of the closing fence, 0 without one."""
+    return next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
+
+
+def _quote_colons(lines: list[str]) -> str:
+    """`description: Use when: asked` is no YAML: such values, on one line at the top level, become block scalars."""
+    end = _end(lines)
     return "\n".join([lines[0], *map(_quote_line, lines[1:end]), *lines[max(end, 1) :]])
 
 
 def _quote_line(line: str) -> str:
-    match = _TOP_LEVEL.match(line)
+    match = _TOP_LEVEL.match(line.rstrip(" \t"))
     if match is None or match[2].startswith(_NOT_PLAIN) or ":" not in match[2].split(" #")[0]:
         return line
     return f"{match[1]}: |-\n  {match[2]}"
@@ -149,9 +189,3 @@ def skills(watch: ConfigWatch, folder: Path, warnings: list[ServiceError]) -> It
             yield Skill(name=name, description=description, location=str(path), content=document.body)
         else:
             warnings.append(ConfigFrontmatterError(str(path), "a skill needs a `name` and a `description`", 1))
-
-
-def skill_body(skill: Skill) -> str:
-    """Reads the skill's text without its frontmatter. Raises OSError, ValueError, ConfigFrontmatterError."""
-    path = Path(skill.location)
-    return parse(path.read_text(encoding="utf-8-sig"), path).body

@@ -15,12 +15,14 @@ from app.schema.config import Config
 from app.util import paths
 from app.util.dataclass import dataclass
 from app.util.environment import is_servers_own
+from app.util.json_bounds import DEEPEST, is_deeper
+from app.util.project_files import MAX_ALL_BYTES
 
 M = TypeVar("M", bound=BaseModel)
 
-_TOKEN = re.compile(rf"{jsonc.STRING}|{jsonc.COMMENT}|\{{(?:env|file):[^}}\n]*\}}", re.S)
-_ENV = re.compile(r"\{env:([^}]*)\}")
-_FILE = re.compile(r"\{file:([^}]*)\}")
+_TOKEN = re.compile(rf"{jsonc.STRING}|{jsonc.COMMENT}|\{{(?:env|file):[^{{}}\n]*\}}", re.S)
+_ENV = re.compile(r"\{env:([^{}]*)\}")
+_FILE = re.compile(r"\{file:([^{}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,14 @@ def _sentence(issue: dict[str, Any]) -> str:
 
 def _json(text: str, path: str) -> Any:
     try:
-        return jsonc.loads(text)
+        found = jsonc.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigJsonError(path, f"{error.msg} (column {error.colno})", error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigJsonError(path, str(error)) from error
+    if is_deeper(found, DEEPEST):
+        raise ConfigJsonError(path, f"it is nested more than {DEEPEST} deep")
+    return found
 
 
 def _kind(data: Any) -> str:
@@ -79,15 +86,23 @@ def _kind(data: Any) -> str:
 def substitute(text: str, path: str, base: Path | None, values: Substitution) -> str:
     if "{env:" not in text and "{file:" not in text:
         return text
+    left = MAX_ALL_BYTES
+
+    def counted(value: str) -> str:
+        nonlocal left
+        left -= len(value)
+        if left < 0:
+            raise ConfigInvalidError(path, f"what its variables and files stand for is longer than {MAX_ALL_BYTES // 2**20} MiB")
+        return value
 
     def token(match: re.Match[str]) -> str:
         found = match.group()
-        if found.startswith("/"):
+        if found.startswith("/") or "{" not in found:
             return found
-        line = text.count("\n", 0, match.start()) + 1
         in_string = found.startswith('"')
-        found = _ENV.sub(lambda name: _env_text(values.variable(name[1]), in_string), found)
-        return _FILE.sub(lambda name: _file_text(name[1], path, line, base, values), found)
+        found = _ENV.sub(lambda name: _env_text(counted(values.variable(name[1])), in_string), found)
+        line = text.count("\n", 0, match.start()) + 1 if "{file:" in found else 0
+        return _FILE.sub(lambda name: counted(_file_text(name[1], path, line, base, values)), found)
 
     return _TOKEN.sub(token, text)
 

@@ -5,6 +5,7 @@ OpenCode writes `<directory>/config.json`, which it never reads; this server wri
 
 import os
 import secrets
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,23 @@ from app.config.watch import ConfigWatch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
 from app.util import paths
+from app.util.project_files import FileRefused, ProjectBounds, Within, anywhere, open_folder
 
 _OWN_FILES = (f"{FOLDER}/opencode.json", f"{FOLDER}/opencode.jsonc", "opencode.json", "opencode.jsonc")
 _GLOBAL_FILES = ("opencode.jsonc", "opencode.json", "config.json")
 """As `_OWN_FILES`, the highest precedence first."""
 
 
-def patch(directory: Path, update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+def patch(
+    directory: Path, update: dict[str, Any], bounds: ProjectBounds | None = None, environ: Mapping[str, str] = os.environ
+) -> Path:
     """Returns the written file: the existing one with the highest precedence, else a new `opencode.json`. Keeps comments, layout
-    and `{env:}` references of unchanged values. Raises BadRequest, ConfigJsonError, ConfigInvalidError."""
+    and `{env:}` references of unchanged values. Raises BadRequest, ConfigJsonError, ConfigInvalidError: also for a file outside
+    of `bounds`."""
     check(update)
-    path = own_file(directory)
-    _merge_into(path, update, environ)
+    path, bounds = own_file(directory), bounds or ProjectBounds.of(directory, directory)
+    named = ConfigWatch(bounds.may_name)
+    _merge_into(path, update, bounds.hold, Substitution(environ if bounds.trusted else {}, named.read))
     return path
 
 
@@ -42,14 +48,15 @@ def patch_global(update: dict[str, Any], environ: Mapping[str, str] = os.environ
     check(update)
     path = global_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    _merge_into(path, update, environ)
+    _merge_into(path, update, anywhere, Substitution(environ, ConfigWatch().read))
     return path
 
 
-def _merge_into(path: Path, update: dict[str, Any], environ: Mapping[str, str]) -> None:
-    watch = ConfigWatch()
-    values = Substitution(environ, watch.read)
+def _merge_into(path: Path, update: dict[str, Any], within: Within, values: Substitution) -> None:
+    watch = ConfigWatch(within)
     text = watch.read(path) or ""
+    if watch.refused:
+        raise ConfigInvalidError(str(path), watch.refused[0].reason)
     present = parse_layer(text, str(path), path.parent, values)
     changed = jsonc.merge(text, difference(without_masked(update), present))
     try:
@@ -57,7 +64,7 @@ def _merge_into(path: Path, update: dict[str, Any], environ: Mapping[str, str]) 
     except ConfigInvalidError as error:
         raise BadRequest(f"the change does not fit what the file says: {error.message}") from error
     if changed != text:
-        _replace(path, changed)
+        _replace(path, changed, within)
 
 
 def check(update: Any) -> None:
@@ -81,17 +88,36 @@ def global_file() -> Path:
 
 def _first_file(directory: Path, names: Sequence[str]) -> Path:
     places = [directory / name for name in names]
-    return next((place for place in places if place.is_file()), directory / "opencode.json").resolve()
+    return Path(os.path.realpath(next((place for place in places if place.is_file()), directory / "opencode.json")))
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str, within: Within) -> None:
     """Replaces the file atomically and keeps its mode."""
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(mode)
-        temporary.replace(path)
+        with open_folder(path.parent, within) as folder:
+            _replace_in(folder, path.name, text)
+    except FileRefused as refused:
+        raise ConfigInvalidError(str(path), refused.reason) from refused
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigInvalidError(str(path), f"cannot be written: {error.strerror}") from error
+
+
+def _replace_in(folder: int, name: str, text: str) -> None:
+    """By the open folder, wherever its path leads to by now."""
+    temporary = f".{name}.{secrets.token_hex(4)}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), _mode_of(name, folder))
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def _mode_of(name: str, folder: int) -> int:
+    try:
+        return stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777
+    except FileNotFoundError:
+        return 0o644

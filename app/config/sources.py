@@ -25,17 +25,19 @@ class ConfigDirectory:
 
 @dataclass(frozen=True)
 class Sources:
+    directory: Path
     global_files: tuple[Path, ...]
     legacy_toml: Path
     custom_file: Path | None
     project_files: tuple[Path, ...]
     directories: tuple[ConfigDirectory, ...]
-    claude_skills: tuple[Path, ...]
+    claude_skills: tuple[ConfigDirectory, ...]
 
 
 def locate(directory: Path, worktree: Path, flags: Flags, home: Path, global_dir: Path) -> Sources:
     upward = [] if flags.disable_project_config else ascend(directory, worktree)
     return Sources(
+        directory=directory,
         global_files=tuple(global_dir / name for name in ("config.json", "opencode.json", "opencode.jsonc")),
         legacy_toml=global_dir / "config",
         custom_file=Path(flags.config).absolute() if flags.config else None,
@@ -61,5 +63,6 @@ def _directories(upward: list[Path], flags: Flags, home: Path, global_dir: Path)
         yield ConfigDirectory(place, files, of_project=place not in users)
 
 
-def _claude_skills(upward: list[Path], home: Path) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(place / ".claude" / "skills" for place in [*upward, home]))
+def _claude_skills(upward: list[Path], home: Path) -> tuple[ConfigDirectory, ...]:
+    places = dict.fromkeys([*upward, home])
+    return tuple(ConfigDirectory(place / ".claude" / "skills", (), of_project=place != home) for place in places)

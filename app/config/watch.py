@@ -1,29 +1,34 @@
 """Reads files and remembers their state, so that a check for changes costs one stat call per path."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from app.config.errors import ConfigInvalidError
+from app.util.project_files import MAX_DEPTH, BoundedReader, FileRefused, FolderEntry, Within, anywhere
 
 ConfigStamp = tuple[int, int, int] | None
 _SKIPPED_FOLDERS = {"node_modules", ".git"}
 
 
 class ConfigWatch:
-    """`stamps`: path → (mtime in ns, size, inode), None for a missing path."""
+    """`stamps`: path → (mtime in ns, size, inode), None for a missing path; several may share them. `within`: where what is read
+    must really lie."""
 
-    def __init__(self) -> None:
-        self.stamps: dict[str, ConfigStamp] = {}
+    def __init__(self, within: Within = anywhere, stamps: dict[str, ConfigStamp] | None = None) -> None:
+        self.stamps = {} if stamps is None else stamps
+        self._reader = BoundedReader(within)
+
+    @property
+    def refused(self) -> Sequence[FileRefused]:
+        return self._reader.refused
 
     def read(self, path: Path) -> str | None:
-        """The text of a file, None if there is none."""
+        """The text of a file, None if there is none or it is refused."""
         if not self.exists(path):
             return None
         try:
-            return path.read_text(encoding="utf-8-sig")
-        except IsADirectoryError:
-            return None
+            return self._reader.text(path)
         except OSError as error:
             raise ConfigInvalidError(str(path), f"cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
@@ -36,28 +41,27 @@ class ConfigWatch:
 
     def folders(self, folder: Path) -> set[str]:
         """The names of the folders in `folder`; none if it is not there."""
-        return {entry.name for entry in self._entries(str(folder)) if entry.is_dir()}
+        return {entry.name for entry in self._entries(str(folder)) if entry.is_directory}
 
     def files(self, folder: Path, *, deep: bool = True) -> Iterator[Path]:
-        """The files below `folder`, sorted, links followed; hidden ones too."""
+        """The files below `folder`, sorted, links followed as far as they may be; hidden ones too."""
         yield from self._files(str(folder), deep, ())
 
     def _files(self, folder: str, deep: bool, above: tuple[str, ...]) -> Iterator[Path]:
         real = os.path.realpath(folder)
-        if real in above:
+        if real in above or len(above) > MAX_DEPTH:
             return
         for entry in self._entries(folder):
-            if not entry.is_dir():
-                yield Path(entry.path)
+            if not entry.is_directory:
+                yield Path(folder, entry.name)
             elif deep and entry.name not in _SKIPPED_FOLDERS:
-                yield from self._files(entry.path, deep, (*above, real))
+                yield from self._files(f"{folder}/{entry.name}", deep, (*above, real))
 
-    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+    def _entries(self, folder: str) -> Sequence[FolderEntry]:
         if not self.exists(Path(folder)):
-            return []
+            return ()
         try:
-            with os.scandir(folder) as entries:
-                return sorted(entries, key=lambda entry: entry.name)
+            return self._reader.entries(folder)
         except OSError as error:
             raise ConfigInvalidError(folder, f"cannot be read: {error.strerror}") from error
 

@@ -1,9 +1,10 @@
 """Instruction files for the model: AGENTS.md and similar files, and the `instructions` of the configuration."""
 
 import asyncio
-import glob
+import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from itertools import takewhile
 from pathlib import Path
 
@@ -13,31 +14,46 @@ from app.schema.message import MessageWithParts
 from app.schema.tool_state import Completed
 from app.util import paths
 from app.util.dataclass import dataclass
+from app.util.project_files import (
+    MAX_ALL_BYTES,
+    MAX_BYTES,
+    BoundedReader,
+    ProjectBounds,
+    Within,
+    anywhere,
+    read_bytes,
+    warn_once,
+)
+from app.util.project_globs import matches
 from app.workspace.instance import Instance
 
+log = logging.getLogger(__name__)
+
 LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
-MAX_BYTES = 1_000_000
-MAX_NEARBY_BYTES = 32_000
+MAX_NEARBY_CHARACTERS = 32_000
 """The limit for a file that is sent with a tool's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionScope:
-    """Where to look: from `directory` up to `worktree`."""
+    """Where to look: from `directory` up to `worktree`. `may_read`: what a project names or links to is its user's."""
 
     directory: Path
     worktree: Path
     flags: Flags
     configured: Sequence[str] = ()
-    hides: Callable[[Path | str], bool] = lambda path: False
-    """What a project names or links to that is not its user's."""
+    bounds: ProjectBounds | None = None
+    may_read: Within = anywhere
 
     @classmethod
     def of(cls, instance: Instance) -> "InstructionScope":
-        location = instance.location
-        return cls(
-            Path(location.directory), Path(location.worktree), instance.flags, instance.config.instructions, instance.hides
-        )
+        directory, worktree = Path(instance.location.directory), Path(instance.location.worktree)
+        configured, may_read = instance.config.instructions, instance.may_read or anywhere
+        return cls(directory, worktree, instance.flags, configured, instance.bounds, may_read)
+
+    @property
+    def project(self) -> ProjectBounds:
+        return self.bounds or ProjectBounds.of(self.directory, self.worktree)
 
     @property
     def upward(self) -> list[Path]:
@@ -50,11 +66,10 @@ class InstructionScope:
 
 
 async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
-    """One text for each non-empty file and page, in the order of discovery. The few files that are always looked for are read
-    here, in less time than a change of thread takes; patterns may match any number."""
-    files = await asyncio.to_thread(_read_files, scope) if scope.configured else _read_files(scope)
+    """One text for each non-empty file and page, in the order of discovery."""
+    found = _with_warnings(await asyncio.to_thread(read_files, scope))
     fetched = await pages.texts(_urls(scope.configured))
-    return [f"Instructions from: {file}\n{text}" for file, text in (*files, *fetched) if text.strip()]
+    return [f"Instructions from: {file}\n{text}" for file, text in (*found.texts, *fetched) if text.strip()]
 
 
 async def nearby(path: Path, scope: InstructionScope, seen: set[str]) -> dict[str, str]:
@@ -62,8 +77,8 @@ async def nearby(path: Path, scope: InstructionScope, seen: set[str]) -> dict[st
     prompt and in `seen`. Adds them to `seen` at once, so that concurrent calls do not repeat them."""
     found = [file for file in await asyncio.to_thread(_nearby, path, scope) if str(file) not in seen]
     seen.update(map(str, found))
-    texts = [await asyncio.to_thread(_read, file, MAX_NEARBY_BYTES) for file in found]
-    return {str(file): text for file, text in zip(found, texts, strict=True) if text.strip()}
+    read = _with_warnings(await asyncio.to_thread(_texts, [(str(file), _of_project(scope)) for file in found]))
+    return {path: text[:MAX_NEARBY_CHARACTERS] for path, text in read.texts if text.strip()}
 
 
 def seen_in(history: Sequence[MessageWithParts]) -> set[str]:
@@ -78,26 +93,62 @@ def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
         return []
     below = takewhile(lambda folder: folder != scope.directory, path.parents)
     found = [file for folder in below if (file := _first_of(folder)) is not None and file != path]
-    in_system = set(_configured(scope)) if found else set()
-    return [file for file in found if str(file) not in in_system and not scope.hides(file)]
+    in_system = {path for path, _ in _configured(scope, [])} if found else set()
+    return [file for file in found if str(file) not in in_system]
 
 
 def _first_of(folder: Path) -> Path | None:
     return next((Path(path) for path in _files((folder, name) for name in LOCAL_NAMES)), None)
 
 
-def _read_files(scope: InstructionScope) -> list[tuple[str, str]]:
-    local, configured = ([path for path in paths if not scope.hides(path)] for paths in (_local(scope), _configured(scope)))
-    found = dict.fromkeys((*local, *_global(scope.flags), *configured))
-    return [(path, _read(path)) for path in found]
+@dataclass
+class InstructionFiles:
+    """(path, text) of each; `refused` are those that could not be read."""
+
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[OSError] = field(default_factory=list)
 
 
-def _read(path: str | Path, most: int = MAX_BYTES) -> str:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123  as in `_files`
-            return file.read(most).decode("utf-8", "replace")
-    except OSError:
-        return ""
+def read_files(scope: InstructionScope) -> InstructionFiles:
+    refused: list[OSError] = []
+    local = [(path, _of_project(scope)) for path in _local(scope)]
+    own = [(path, anywhere) for path in _global(scope.flags)]
+    read = _texts([*local, *own, *_configured(scope, refused)])
+    return InstructionFiles(read.texts, [*refused, *read.refused])
+
+
+def _texts(wanted: Iterable[tuple[str, Within]]) -> InstructionFiles:
+    """Each path once, as far as all together are bounded."""
+    found, left = InstructionFiles(), MAX_ALL_BYTES
+    first: dict[str, Within] = {}
+    for path, within in wanted:
+        first.setdefault(path, within)
+    for path, within in first.items():
+        try:
+            data = read_bytes(path, within, min(left, MAX_BYTES))
+        except OSError as error:
+            found.refused.append(error)
+            continue
+        if data is not None:
+            left -= len(data)
+            found.texts.append((path, data.decode("utf-8", "replace")))
+    return found
+
+
+def _with_warnings(found: InstructionFiles) -> InstructionFiles:
+    for error in found.refused:
+        warn_once(log, f"left out of the instructions: {error}")
+    return found
+
+
+def _of_project(scope: InstructionScope) -> Within:
+    project, may_read = scope.project, scope.may_read
+    return lambda real: project.hold(real) and may_read(real)
+
+
+def _above_project(scope: InstructionScope) -> Within:
+    project, may_read = scope.project, scope.may_read
+    return lambda real: project.may_name(real) and may_read(real)
 
 
 def _local(scope: InstructionScope) -> list[str]:
@@ -110,7 +161,8 @@ def _local(scope: InstructionScope) -> list[str]:
 
 def _files(candidates: Iterable[tuple[str | Path, str]]) -> list[str]:
     """Those that exist, of folders and names. As texts: this is done before each step, and a Path costs as much as the look."""
-    return [path for folder, name in candidates if os.path.isfile(path := os.path.join(folder, name))]  # noqa: PTH113, PTH118
+    found = (os.path.join(folder, name) for folder, name in candidates)  # noqa: PTH118
+    return [path for path in found if os.path.exists(path) and not os.path.isdir(path)]  # noqa: PTH110, PTH112
 
 
 def _global(flags: Flags) -> list[str]:
@@ -122,14 +174,20 @@ def _global(flags: Flags) -> list[str]:
     return _files(candidates)[:1]
 
 
-def _configured(scope: InstructionScope) -> Iterable[str]:
+def _configured(scope: InstructionScope, refused: list[OSError]) -> Iterator[tuple[str, Within]]:
+    """With where each may lie. A pattern that begins at the home directory or at `/` is the user's own, or was looked at when the
+    configuration was read."""
+    inside, above, own = map(BoundedReader, (_of_project(scope), _above_project(scope), scope.may_read))
     for pattern in scope.configured:
         if _is_url(pattern):
             continue
+        is_own = pattern.startswith(("~/", "/")) or scope.flags.disable_project_config
+        reader = own if is_own else above if ".." in pattern.split("/") else inside
         for folder in _bases(pattern, scope):
             relative = pattern.removeprefix("~/").removeprefix("/")
-            matches = glob.glob(relative, root_dir=folder, recursive=True, include_hidden=True)  # noqa: PTH207  hidden files count
-            yield from sorted(_files((folder, match) for match in matches))
+            found = _files(("/", path) for path in matches(reader, str(folder), relative))
+            yield from ((path, reader.within) for path in found)
+    refused += [*inside.refused, *above.refused, *own.refused]
 
 
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:

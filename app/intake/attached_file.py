@@ -27,7 +27,7 @@ from app.tool.truncation import OutputStore
 from app.turn.call_host import UnattendedHost
 from app.util import ids
 from app.util.dataclass import dataclass
-from app.util.held_directory import path_of
+from app.util.project_files import path_of
 from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024

@@ -15,6 +15,7 @@ from app.config.extensions import Extension
 from app.plugin import limits
 from app.plugin.api import HOOK_NAMES, Hook, PluginInput, PluginTool
 from app.util.dataclass import dataclass
+from app.util.project_files import anywhere, read_bytes
 
 ENTRY_POINTS = "opensession.plugins"
 LOAD_SECONDS = 30.0
@@ -111,7 +112,10 @@ class _SourceLoader(SourceFileLoader):
     """Compiles what stands in the file now and keeps no bytecode: that would change the folder, which is watched."""
 
     def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        source = read_bytes(self.path, anywhere)
+        if source is None:
+            raise BadExtension(f"there is no file {self.path}")
+        return self.source_to_code(source, self.path)
 
 
 def _import_file(path: Path) -> Any:

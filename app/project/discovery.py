@@ -1,6 +1,7 @@
 """Finds the project that a directory belongs to."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import field
@@ -12,6 +13,10 @@ from app.sandbox.git_repository import GitRepository, find_repository
 from app.sandbox.sandbox import OFF, Sandbox
 from app.sandbox.scope import NO_WALLS, Walls
 from app.util.dataclass import dataclass
+from app.util.git_obstacles import reference_obstacle
+from app.util.project_files import warn_once
+
+log = logging.getLogger(__name__)
 
 NO_PROJECT = "global"
 _ROOT = Path("/")
@@ -51,9 +56,12 @@ async def discover(
     if found is None:
         return OUTSIDE_GIT
     git, repository = found
-    is_its_own, roots = await asyncio.gather(_is_as_git_sees_it(git, repository, directory), _root_commits(git, "--all"))
-    if not is_its_own:
+    if not await _is_as_git_sees_it(git, repository, directory):
         return OUTSIDE_GIT
+    if refused := await asyncio.to_thread(reference_obstacle, repository.common_dir):
+        warn_once(log, f"{directory} counts as outside git: {refused}")
+        return OUTSIDE_GIT
+    roots = await _root_commits(git, "--all")
     # Some CI checkouts have only a detached HEAD that no ref reaches.
     roots = roots or await _root_commits(git, "HEAD")
     return ProjectInfo(min(roots, default=NO_PROJECT), repository.main_checkout, repository.checkout, "git", git)

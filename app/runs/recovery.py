@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from app.pending.requests import PendingRequests
 from app.runs.runner import Run
@@ -33,6 +33,8 @@ from app.workspace.instances import Instances
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
 MOST_TAKEOVERS = 2
 """Of one turn that is resumed: a turn that kills its servers must not kill them all."""
@@ -43,6 +45,9 @@ ABANDONED_AFTER_SECONDS = 3.0
 LEFT_OPEN_AFTER_SECONDS = 15.0
 """How long an answer may be open without a run of it: longer than a server takes to store the end that it could not store."""
 
+OPENING_SECONDS = 5.0
+"""How long a start waits for the directories of turns that go on. One that takes longer holds up its own turns alone: whoever
+works in a project may have put anything there."""
 POLL_SECONDS = 1.0
 LONGEST_POLL_SECONDS = 60.0
 
@@ -95,14 +100,15 @@ class Recovery:
         """Sessions that are not recovered yet."""
         self._abandoned: dict[str, float] = {}
         """When each session was first seen with a prompt that no server runs."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._opening: dict[str, asyncio.Task[bool]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
         """Leaves alone what another living server works on."""
         # In this order: the turns that begin at the end of either are not among the sessions of the other.
         await self._recover(None)
         await self._recover_dead()
-        await self._reverts.undo()
+        await self._undo_reverts()
 
     def watch(self) -> None:
         """From now on, until `close`."""
@@ -114,10 +120,11 @@ class Recovery:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # Looking for what is to be recovered.
 
@@ -127,7 +134,7 @@ class Recovery:
             await asyncio.sleep(pause)
             try:
                 if await self._recover_dead():
-                    await self._reverts.undo()
+                    await self._undo_reverts()
                 if not self._prompted_only:
                     await self._start_abandoned()
                 failures.worked()
@@ -238,13 +245,26 @@ class Recovery:
     # Going on.
 
     async def _resume(self, directories: Mapping[str, str]) -> set[str]:
-        """Starts the turns of sessions, each in its directory; returns those that could be started."""
-        opened = await asyncio.gather(*(self._open(session_id, where) for session_id, where in directories.items()))
-        resumed = {session_id: instance for session_id, instance in opened if instance is not None}
-        for session_id, instance in resumed.items():
-            run = self._turns.start(session_id, instance)
-            self._start(self._drop_requests_after(run, session_id), f"resumed {session_id}")
-        return set(resumed)
+        """Starts the turns of sessions, each in its directory; returns those that are started, or will be when that is open."""
+        for session_id, directory in directories.items():
+            if session_id not in self._opening:
+                self._opening[session_id] = self._start(self._begin(session_id, directory), f"resume {session_id}")
+        begun = {session_id: self._opening[session_id] for session_id in directories}
+        if begun:
+            await asyncio.wait(begun.values(), timeout=OPENING_SECONDS)
+        return {session_id for session_id, opening in begun.items() if not opening.done() or opening.result()}
+
+    async def _begin(self, session_id: str, directory: str) -> bool:
+        try:
+            instance = await self._open(session_id, directory)
+        finally:
+            del self._opening[session_id]
+        if instance is None:
+            self._drop_requests({session_id})
+            return False
+        run = self._turns.start(session_id, instance)
+        self._start(self._drop_requests_after(run, session_id), f"resumed {session_id}")
+        return True
 
     async def _drop_requests_after(self, run: Run, session_id: str) -> None:
         await run.ended.wait()
@@ -255,16 +275,22 @@ class Recovery:
         for pending in self._pending:
             pending.withdraw_orphans(sessions)
 
-    async def _open(self, session_id: str, directory: str) -> tuple[str, Instance | None]:
+    async def _undo_reverts(self) -> None:
+        undoing = self._start(self._reverts.undo(), "unfinished reverts")
+        await asyncio.wait({undoing}, timeout=OPENING_SECONDS)
+        if undoing.done():
+            undoing.result()
+
+    async def _open(self, session_id: str, directory: str) -> Instance | None:
         """What the session's turn goes on with; None where its directory cannot be used, which is then its answer."""
         try:
             owner = (await self._store.session(session_id)).owner or ""
-            return session_id, await self._instances.get(directory, owner)
+            return await self._instances.get(directory, owner)
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
             ended_with = stored_error.of_turn(session_id, error)
             stored_error.log_end(session_id, ended_with)
             await self._give_up(session_id, directory, ended_with)
-            return session_id, None
+            return None
 
     async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
         try:

@@ -6,6 +6,7 @@ snapshot is taken before every step.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -23,8 +24,12 @@ from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import NO_WALLS, Walls
 from app.util import environment
 from app.util.dataclass import dataclass
+from app.util.git_obstacles import checkout_obstacle
 from app.util.held_directory import DirectoryReplaced, HeldDirectory
+from app.util.project_files import warn_once
 from app.util.shared_threads import SharedThreads
+
+log = logging.getLogger(__name__)
 
 _THREADS = SharedThreads(32, per_user=8, per_directory=4, name="git")
 _KEPT_VARIABLES = {
@@ -111,11 +116,17 @@ class Git:
 
     def _program(self, args: Sequence[str | Path], variables: Mapping[str, str], cwd: Path) -> Program:
         """Raises OSError."""
-        reason = problem_of(self.repository, is_walled=self.sandbox.is_on) if self.repository else None
-        if reason:
+        if reason := self._obstacle():
+            warn_once(log, f"git is not run in {cwd}: {reason}")
             raise OSError(reason)
         words = ["git", *(os.fspath(arg) for arg in args)]
         return self.sandbox.server_program(words, variables, cwd, [self.directory, *self.besides], walls=self.walls)
+
+    def _obstacle(self) -> str | None:
+        if self.repository is not None:
+            return problem_of(self.repository, is_walled=self.sandbox.is_on)
+        refused = checkout_obstacle(self.directory.real)
+        return str(refused) if refused else None
 
     def _selected(self) -> dict[str, str]:
         found = self.repository

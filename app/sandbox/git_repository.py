@@ -6,14 +6,14 @@ the command cannot write, names the checkout back, or lies where whoever works i
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from app.util.dataclass import dataclass
+from app.util.git_obstacles import repository_obstacle
+from app.util.project_files import anywhere, read_bytes
 
-MAX_FILE_BYTES = 1024 * 1024
 _WORKTREE_LINE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
 _FILTER = re.compile("filter|include", re.IGNORECASE)
 _INCLUDE = re.compile(r"\[\s*include", re.IGNORECASE)
@@ -78,15 +78,13 @@ def repository_of(checkout: Path, admits: Callable[[str], bool] = lambda _: Fals
 
 
 def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
-    """Why git is not to be run in it: it would wait for ever at what is no ordinary file. `is_walled`: git sees nothing else of
-    the machine. Where it does, nothing in the git directory may lead out of it."""
+    """Why git is not to be run in it. `is_walled`: git sees nothing else of the machine. Where it does, nothing in the git
+    directory may lead out of it."""
+    if refused := repository_obstacle(repository.checkout, repository.git_dir):
+        return str(refused)
     for folder in dict.fromkeys((repository.git_dir, repository.common_dir)):
         if os.path.realpath(folder) != str(folder):
             return f"{folder} is another directory than when the work began"
-        for path in (folder / name for name in _SMALL_FILES):
-            mode = _mode(path)
-            if mode is not None and not stat.S_ISREG(mode):
-                return f"{path} is no regular file"
         if not is_walled and (reason := _way_out(folder)):
             return reason
     return None
@@ -95,7 +93,7 @@ def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
 def may_name_filters(repository: GitRepository) -> bool:
     """Whether its configuration can name a filter, by itself or by another file that it includes."""
     files = (repository.common_dir / "config", repository.git_dir / "config.worktree")
-    return any(_FILTER.search(text) or len(text) == MAX_FILE_BYTES for text in map(read_small, files))
+    return any(_FILTER.search(read_small(file)) for file in files)
 
 
 def _way_out(folder: Path) -> str | None:
@@ -160,19 +158,9 @@ def _leads_to(name: str, path: Path, base: Path) -> bool:
     return bool(name) and "\0" not in name and os.path.realpath(base / name) == str(path)
 
 
-def _mode(path: Path) -> int | None:
-    try:
-        return path.stat().st_mode
-    except OSError:
-        return None
-
-
 def read_small(file: Path) -> str:
-    """The beginning of a large one; empty for what is no regular file. Never waits."""
+    """Empty for what is no regular file, or a large one: `problem_of` has git not run there."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        return (read_bytes(file, anywhere) or b"").decode("utf-8", "surrogateescape")
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as opened:
-        data = opened.read(MAX_FILE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-        return data.decode("latin-1") if len(data) == MAX_FILE_BYTES else data.decode("utf-8", "surrogateescape")

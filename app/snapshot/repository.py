@@ -6,6 +6,7 @@ It has no commits. Its index follows the checkout, and a snapshot is a tree writ
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
 import zlib
@@ -20,6 +21,9 @@ from app.snapshot.errors import SnapshotFailed
 from app.util import clock
 from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
+from app.util.project_files import is_below, read_bytes, warn_once
+
+log = logging.getLogger(__name__)
 
 KEPT_SECONDS = 7 * 24 * 3600
 _KEEP_AGAIN_SECONDS = 3600
@@ -106,7 +110,7 @@ class Repository:
             await self._create()
         if self._project_exclude is None:
             await self._read_project_configuration()
-        self._write_exclude()
+        await asyncio.to_thread(self._write_rules)
 
     async def _create(self) -> None:
         self._kept.clear()
@@ -131,8 +135,13 @@ class Repository:
         )
         if ignore_file.ok:
             self._ignore_file = self._worktree / ignore_file.text
-            self._options = _options({**_CONFIG, "core.excludesFile": str(self._ignore_file)})
         self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
+
+    def _write_rules(self) -> None:
+        """Git waits for a FIFO, if that is what the project's configuration names."""
+        named = {"core.excludesFile": str(self._ignore_file)} if self._ignore_file.is_file() else {}
+        self._options = _options({**_CONFIG, **named})
+        self._write_exclude()
 
     def _write_exclude(self) -> None:
         assert self._project_exclude is not None
@@ -140,10 +149,20 @@ class Repository:
         target = self.git_dir / "info" / "exclude"
         if self._project_exclude_read == read and target.exists():
             return
-        theirs = self._project_exclude.read_text(errors="surrogateescape") if read else ""
+        theirs = self._ignored_by_project() if read else ""
         lines = [*theirs.splitlines(), *self._exclude]
         target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
         self._project_exclude_read = read or (0, 0)
+
+    def _ignored_by_project(self) -> str:
+        assert self._project_exclude is not None
+        tops = [os.path.realpath(place) for place in (self._worktree, self._project_exclude.parent.parent)]
+        try:
+            found = read_bytes(self._project_exclude, lambda real: any(is_below(real, top) for top in tops))
+        except OSError as error:
+            warn_once(log, f"left out of what snapshots ignore: {error}")
+            return ""
+        return (found or b"").decode("utf-8", "surrogateescape")
 
     @property
     def rule_files(self) -> list[str]:

@@ -2,8 +2,9 @@
 
 import errno
 import os
-import sys
 from pathlib import Path
+
+from app.util.project_files import path_of
 
 Identity = tuple[int, int]
 """Device and inode. They name the directory for as long as something holds it open."""
@@ -75,12 +76,3 @@ def located(path: Path) -> tuple[Path, Identity]:
         return Path(path_of(descriptor)), identity_of(descriptor)
     finally:
         os.close(descriptor)
-
-
-def path_of(descriptor: int) -> str:
-    """Where an open file is, whatever its name leads to by now."""
-    if sys.platform == "darwin":
-        import fcntl
-
-        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, b"\0" * 1024).rstrip(b"\0"))
-    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115

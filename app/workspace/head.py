@@ -1,14 +1,15 @@
 """The checked-out branch of a directory, read again only after git has changed the files that define it."""
 
 import asyncio
-import os
+import logging
 
 from app.config.watch import ConfigWatch, changed
 from app.project.discovery import branch
 from app.sandbox.git import Git
-from app.tool.files.beneath import open_file
+from app.util.project_files import is_below, read_bytes, warn_once
 
-_MAX_BYTES = 4096
+log = logging.getLogger(__name__)
+
 _KEPT_ELSEWHERE = ".invalid"
 """The branch name in `HEAD` if git stores references as reftables."""
 
@@ -21,6 +22,7 @@ class Head:
         self._git = git
         git_dir = git.repository.git_dir
         self._file = git_dir / "HEAD"
+        self._top = str(git_dir)
         self._tables = git_dir / "reftable" / "tables.list"
         self._seen: ConfigWatch | None = None
         self._looking = asyncio.Lock()
@@ -40,10 +42,11 @@ class Head:
 
     async def _read(self) -> str:
         try:
-            with os.fdopen(open_file(self._file), "rb") as file:  # through no link: a command may put one in its place
-                name = _branch_in(file.read(_MAX_BYTES).decode("utf-8", "replace"))
-        except OSError:
+            text = await asyncio.to_thread(read_bytes, self._file, lambda real: is_below(real, self._top))
+        except OSError as error:
+            warn_once(log, f"the branch of {self._git.directory.path} is not known: {error}")
             return ""
+        name = _branch_in((text or b"").decode("utf-8", "replace"))
         return name if name != _KEPT_ELSEWHERE else await branch(self._git) or ""
 
 

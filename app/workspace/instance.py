@@ -23,6 +23,7 @@ from app.schema.session import FileDiff
 from app.snapshot.snapshots import Snapshots
 from app.tool.base import Tool
 from app.util.dataclass import dataclass
+from app.util.project_files import ProjectBounds
 from app.workspace.resources import Resources
 
 
@@ -83,6 +84,8 @@ class Instance:
     may_read: Callable[[str], bool] | None = None
     """Whether a file outside the project, its path without symlinks, is the user's whose sessions these are; None: whatever
     permissions allow."""
+    bounds: ProjectBounds | None = None
+    """Where the project's own files lie; None: where they lie now."""
     chosen_tools: dict[tuple[str, str, str], dict[str, Tool[Any]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

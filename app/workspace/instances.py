@@ -242,6 +242,7 @@ class Instances:
             resources=Resources(providers, mcp, self._closing),
             sandbox_workspace=replace(workspace.sandboxed(config), walls=NO_WALLS),
             trees=SnapshotTrees(snapshots) if snapshots else None,
+            bounds=workspace.bounds,
             snapshots=snapshots,
         )
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from app.storage.locks import Locks
 from app.tool.search.ripgrep import SearchPlace
 from app.util.dataclass import dataclass
 from app.util.held_directory import DirectoryReplaced, HeldDirectory
+from app.util.project_files import ProjectBounds
 from app.workspace.head import Head
 
 CONFIGURATION = "configuration"
@@ -45,12 +47,15 @@ class WorkspaceSettings:
 
 
 class Workspace:
-    """`walls`: what its programs do not reach, whoever's they are."""
+    """`walls`: what its programs do not reach, whoever's they are. `bounds`: where its files may lie."""
 
-    def __init__(self, settings: WorkspaceSettings, directory: HeldDirectory, found: ProjectInfo, walls: Walls) -> None:
+    def __init__(
+        self, settings: WorkspaceSettings, directory: HeldDirectory, found: ProjectInfo, walls: Walls, bounds: ProjectBounds
+    ) -> None:
         """Raises DirectoryReplaced if the checkout does not hold the directory any more."""
         self._settings = settings
         self.found = found
+        self._bounds = bounds
         self.location = Location(str(directory.path), found.id, str(found.checkout), found.vcs == "git", found.git)
         self.held = (found.git.directory, directory, *found.git.besides) if found.git else (directory,)
         if not directory.real.is_relative_to(self.held[0].real):
@@ -86,6 +91,11 @@ class Workspace:
     def flags(self) -> Flags:
         return self._settings.flags
 
+    @property
+    def bounds(self) -> ProjectBounds:
+        """Where its files may lie: what has become a link since the directory was opened leads nowhere."""
+        return replace(self._bounds, trusted=self._settings.trusts_projects())
+
     async def config(self) -> LoadedConfig:
         """The current configuration, reloaded if a file changed. Raises ConfigJsonError, ConfigInvalidError."""
         async with self._loading:
@@ -104,7 +114,7 @@ class Workspace:
         """Merges a change into the directory's configuration file, one change at a time. Raises as `patch` does."""
         directory = self.location.directory
         async with self._settings.locks.lock(f"configuration {directory}"), self._loading:
-            await asyncio.to_thread(patch, Path(directory), update)
+            await asyncio.to_thread(patch, Path(directory), update, self.bounds)
             self.reload()
         await self._settings.states.put(directory, CONFIGURATION)
 
@@ -146,6 +156,7 @@ class Workspace:
             organisation.layers,
             organisation.environ,
             trusts_project=self._settings.trusts_projects(),
+            bounds=self.bounds,
         )
         for warning in loaded.warnings:
             log.warning("skipped a configuration file: %s", warning.message)

@@ -12,6 +12,7 @@ from app.sandbox.scope import Walls
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.users.principal import Principal, is_within, may_enter, roots_of
 from app.util.held_directory import HeldDirectory
+from app.util.project_files import ProjectBounds
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
 from app.workspace.worktree_places import WorktreePlaces
@@ -35,6 +36,7 @@ class Workspaces:
         self.home = str(home.resolve())
         self.roots = [self.home, *(str(root.resolve()) for root in roots)]
         self._user_roots = user_roots
+        self._data_dir = os.path.realpath(settings.data_dir)
         self._projects = projects
         self._open: dict[str, Workspace] = {}
         self._opening: dict[str, asyncio.Task[Workspace]] = {}
@@ -146,12 +148,17 @@ class Workspaces:
             found = OUTSIDE_GIT  # a checkout around the roots is not theirs who work in them
         if path == self.home:
             self._add_root(found.checkout)
-        workspace = Workspace(self._settings, directory, found, walls)
+        bounds = ProjectBounds(str(directory.real), str(found.checkout), self._closed)
+        workspace = Workspace(self._settings, directory, found, walls, bounds)
         if workspace.head is not None:
             await workspace.head.refresh()
         await self._projects.register(workspace.location, found)
         self._open[path] = workspace
         return workspace
+
+    def _closed(self) -> list[str]:
+        """What the files of a project that lies elsewhere never lead to."""
+        return [self._data_dir, *self._user_roots()]
 
     def _held(self, path: str) -> HeldDirectory:
         """Judged by where it is: what its name leads to later is not followed."""

@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from obstacles import OBSTACLES, SECRET, SPECIAL, put
 from running_app import running_app
 from turns import bash, configured, say, texts
 from typer.testing import CliRunner
@@ -114,3 +115,20 @@ def test_a_first_start_has_nothing_to_repair(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "workspace").mkdir()
     code, output = doctor(tmp_path, monkeypatch)
     assert code == 0 and "the first start creates the tables" in output
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+async def test_what_of_a_project_is_not_read_is_named(
+    tmp_path: Path, session: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, workspace = tmp_path / "theirs.md", tmp_path / "workspace"
+    theirs.write_text(SECRET)
+    paths = [workspace / name for name in ("opencode.json", "AGENTS.md", ".opencode/agent/x.md", ".claude/skills/x/SKILL.md")]
+    paths += [workspace / ".git/info/exclude"] if kind in SPECIAL else []
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(path.parent)
+        put(kind, path, theirs)
+    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
+    assert code == 1 and SECRET not in output
+    assert [path for path in paths if str(path) not in output.replace("\n", "")] == []

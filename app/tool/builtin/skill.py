@@ -1,12 +1,9 @@
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from app.config.errors import ConfigFrontmatterError
-from app.config.markdown import skill_body
 from app.schema.agent import Skill
 from app.schema.base import Wire
 from app.tool import descriptions
@@ -37,16 +34,8 @@ class SkillTool(Tool[SkillParameters]):
             raise ToolError(f'There is no skill named "{args.name}". Skills that can be loaded: {known}')
         await ctx.host.require_permission(ToolPermission(self.id, [skill.name], [skill.name]))
         folder = str(Path(skill.location).parent)
-        body = await asyncio.to_thread(_body, skill)
         return ToolResult(
             title=f"Loaded skill: {skill.name}",
-            output=f"# Skill: {skill.name}\n\nIts files are in {folder}\n\n{body}",
+            output=f"# Skill: {skill.name}\n\nIts files are in {folder}\n\n{skill.content}",
             metadata={"name": skill.name, "dir": folder},
         )
-
-
-def _body(skill: Skill) -> str:
-    try:
-        return skill_body(skill)
-    except (OSError, ValueError, ConfigFrontmatterError) as error:
-        raise ToolError(f"The skill's file {skill.location} cannot be read: {error}") from error

@@ -7,7 +7,6 @@ import pytest
 from app.config.errors import ConfigInvalidError, ConfigJsonError
 from app.config.flags import Flags
 from app.config.loader import load
-from app.config.markdown import skill_body
 
 
 def snapshot_of(folder: Path) -> dict[str, bytes | None]:
@@ -136,7 +135,7 @@ def test_skills_of_all_places_the_later_wins(world: Any) -> None:
     assert sorted(skills) == ["a", "b", "c"]
     assert skills["a"].location == str(own)
     assert skills["a"].description == "about a"
-    assert skill_body(skills["a"]) == "own"
+    assert skills["a"].content == "own"
 
 
 def test_skills_of_the_folders_that_the_configuration_names(world: Any) -> None:
@@ -240,7 +239,8 @@ def test_what_is_not_configuration_does_not_make_it_stale(world: Any) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(world: Any) -> None:
-    path = world.directory / "opencode.json"
+    path = world.global_dir / "opencode.json"
+    path.parent.mkdir(parents=True)
     # Opens for everyone, root too, and fails when read.
     path.symlink_to("/proc/self/mem")
     with pytest.raises(ConfigInvalidError, match=f"{path}: cannot be read"):

@@ -103,7 +103,7 @@ def test_a_broken_file_is_named_and_left(world: Any) -> None:
 
 
 def test_a_link_stays_a_link_and_rights_stay(world: Any) -> None:
-    real = world.write(world.home / "dotfiles.json", '{"theme": "old"}')
+    real = world.write(world.directory / "shared/dotfiles.json", '{"theme": "old"}')
     real.chmod(0o600)
     (world.directory / "opencode.json").symlink_to(real)
     patch(world.directory, {"theme": "new"})
@@ -111,6 +111,18 @@ def test_a_link_stays_a_link_and_rights_stay(world: Any) -> None:
     assert json.loads(real.read_text()) == {"theme": "new"}
     assert real.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in real.parent.iterdir() if "dotfiles" in path.name] == ["dotfiles.json"]
+
+
+def test_a_link_out_of_the_project_is_not_written_through(world: Any) -> None:
+    real = world.write(world.home / "theirs.json", '{"theme": "old"}')
+    (world.directory / "opencode.json").symlink_to(real)
+    with pytest.raises(ConfigInvalidError):
+        patch(world.directory, {"theme": "new"})
+    assert real.read_text() == '{"theme": "old"}'
+    real.unlink()
+    with pytest.raises(ConfigInvalidError):
+        patch(world.directory, {"theme": "new"})
+    assert list(world.home.iterdir()) == []
 
 
 def test_a_directory_that_is_gone_is_named(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from obstacles import LINKS, OBSTACLES, SECRET, put
 from web_page import web_page
 
 from app.config.flags import Flags
 from app.context.instruction_pages import InstructionPages
-from app.context.instructions import MAX_BYTES, InstructionScope, blocks
+from app.context.instructions import InstructionScope, blocks, nearby, read_files
+from app.util.project_files import MAX_BYTES, ProjectBounds
 
 
 @pytest.fixture
@@ -122,13 +124,109 @@ async def test_bytes_that_are_no_text_do_not_break_the_prompt(project: Path) -> 
     assert await found(project, project) == [f"Instructions from: {project / 'AGENTS.md'}\nok \ufffd"]
 
 
-async def test_a_huge_file_is_cut(project: Path) -> None:
+async def test_a_huge_file_is_left_out(project: Path) -> None:
     write(project / "AGENTS.md", "x" * (MAX_BYTES + 10))
-    (block,) = await found(project, project)
-    assert block.count("x") == MAX_BYTES
+    block = write(project / "rules.md", "short")
+    assert await found(project, project, "*.md") == [block]
 
 
 async def test_a_page_is_read_after_the_files(project: Path) -> None:
     block = write(project / "AGENTS.md", "file")
     async with web_page("from the net") as page:
         assert await found(project, project, page.url) == [block, f"Instructions from: {page.url}\nfrom the net"]
+
+
+# What a hostile project has instead.
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "theirs" / "AGENTS.md"
+    write(path, SECRET)
+    return path
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md", "CONTEXT.md", "sub/AGENTS.md"])
+@pytest.mark.parametrize("kind", OBSTACLES)
+async def test_nothing_but_a_file_of_the_project_is_read_and_what_is_refused_is_named(
+    project: Path, secret: Path, kind: str, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    put(kind, project / name, secret)
+    assert await found(project / "sub", project) == []
+    assert await found(project / "sub", project) == []
+    assert str(project / name) in str(read_files(InstructionScope(project / "sub", project, Flags())).refused)
+    assert caplog.text.count(str(project / name)) == 1
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+async def test_nor_beside_a_file_that_is_read(project: Path, secret: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    put(kind, project / "sub" / "AGENTS.md", secret)
+    scope = InstructionScope(project, project, Flags())
+    assert await nearby(project / "sub" / "deep" / "a.py", scope, set()) == {}
+
+
+async def test_one_beside_a_file_that_is_read_is(project: Path) -> None:
+    write(project / "sub" / "rules" / "AGENTS.md", "be kind")
+    (project / "sub" / "AGENTS.md").symlink_to("rules/AGENTS.md")
+    scope = InstructionScope(project, project, Flags())
+    path = project / "sub" / "AGENTS.md"
+    assert await nearby(project / "sub" / "deep" / "a.py", scope, set()) == {str(path): "be kind"}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["rules/*.md", "rules/**/*.md", "rules/AGENTS.md", "**/AGENTS.md", "../theirs/*.md", "rules/.."]
+)
+@pytest.mark.parametrize("kind", LINKS)
+async def test_patterns_of_a_distrusted_project_lead_nowhere(project: Path, secret: Path, kind: str, pattern: str) -> None:
+    put(kind, project / "rules", secret.parent)
+    put(kind, project / "file" / "AGENTS.md", secret)
+    bounds = ProjectBounds(str(project), str(project), trusted=False)
+    pages = InstructionPages()
+    scope = InstructionScope(project, project, Flags(), [pattern], bounds)
+    assert SECRET not in "".join(await blocks(scope, pages))
+
+
+@pytest.mark.parametrize("kind", LINKS)
+async def test_links_lead_out_of_no_project_and_a_trusted_one_may_name_what_is_above(
+    project: Path, secret: Path, kind: str
+) -> None:
+    put(kind, project / "rules", secret.parent)
+    put(kind, project / "file.md", secret)
+    assert await found(project, project, "rules/*.md", "*.md", "**/AGENTS.md") == []
+    assert SECRET in "".join(await found(project, project, "../theirs/*.md"))
+
+
+async def test_a_user_sees_only_what_they_may_read(project: Path, secret: Path) -> None:
+    pages = InstructionPages()
+    scope = InstructionScope(project, project, Flags(), [str(secret)], may_read=lambda real: real.startswith(str(project)))
+    assert await blocks(scope, pages) == []
+
+
+async def test_links_within_the_project_are_followed(project: Path) -> None:
+    write(project / "AGENTS.md", "one")
+    (project / "sub" / "AGENTS.md").symlink_to("../AGENTS.md")
+    (project / "sub" / "more").symlink_to(project / "sub" / "deep")
+    write(project / "sub" / "deep" / "b.md", "two")
+    texts = [block.split("\n")[1] for block in await found(project / "sub", project, "more/*.md")]
+    assert texts == ["one", "one", "two"]
+
+
+async def test_the_user_s_own_may_be_links_to_anywhere(project: Path, home: Path, secret: Path) -> None:
+    put("link", home / ".config" / "opencode" / "AGENTS.md", secret)
+    put("link", home / "rules" / "mine.md", secret)
+    assert len(await found(project, project, "~/rules/*.md")) == 2
+
+
+async def test_patterns_are_searched_as_far_as_the_bounds(project: Path) -> None:
+    for number in range(10):
+        (project / f"l{number}").symlink_to(project)
+    write(project / "a.md", "x")
+    assert 0 < len(await found(project, project, "**/**/*.md", "*/*/*/*/*/*/*.txt")) < 10_000
+
+
+async def test_all_together_are_bounded(project: Path) -> None:
+    for number in range(25):
+        write(project / f"{number}.md", "x" * MAX_BYTES)
+    assert sum(map(len, await found(project, project, "*.md"))) < 18 * MAX_BYTES

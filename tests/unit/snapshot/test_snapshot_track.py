@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from git_files import files, git, server_git
+from obstacles import OBSTACLES, put
 from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
@@ -393,3 +394,27 @@ async def test_the_data_directory_may_be_named_relatively(project: Project, monk
     project.data = Path("data")
     project.write("a.txt")
     assert held(project, await project.snapshots().track()) == {"a.txt"}
+
+
+@pytest.mark.parametrize("when", ["from the start", "later"])
+@pytest.mark.parametrize("kind", OBSTACLES)
+async def test_rules_that_are_no_file_of_the_project_are_left_out(
+    project: Project, snapshots: Snapshots, kind: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the event loop nor the snapshot waits for them."""
+    project.write("a.txt", "one")
+    theirs = project.root.parent / "theirs"
+    theirs.write_text("a.txt\n")
+    named = project.root / "rules"
+    project.git("config", "core.excludesFile", str(named))
+    if when == "later":
+        named.touch()
+        await snapshots.track()
+    named.unlink(missing_ok=True)
+    (project.root / ".git/info/exclude").unlink(missing_ok=True)
+    monkeypatch.chdir(project.root / ".git/info")
+    put(kind, project.root / ".git/info/exclude", theirs)
+    if kind in ("fifo", "endless"):
+        put(kind, named, theirs)
+    async with asyncio.timeout(10):
+        assert "a.txt" in held(project, await snapshots.track())

@@ -120,9 +120,7 @@ class TestSkill:
     @pytest.fixture
     def skill(self, project: Path) -> Skill:
         location = project / "skills/pdf/SKILL.md"
-        location.parent.mkdir(parents=True)
-        location.write_text("---\nname: pdf\ndescription: Works on PDF\n---\n\n# Do this\n\n--- that\n")
-        return Skill(name="pdf", description="Works on PDF", location=str(location), content="")
+        return Skill(name="pdf", description="Works on PDF", location=str(location), content="# Do this\n\n--- that")
 
     async def test_loads_the_body(self, ctx: ToolContext, host, skill: Skill) -> None:
         result = await SkillTool([skill]).execute(SkillParameters(name="pdf"), ctx)
@@ -134,23 +132,10 @@ class TestSkill:
         assert result.metadata == {"name": "pdf", "dir": folder}
         assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("skill", ["pdf"], ["pdf"])]
 
-    async def test_what_the_configuration_lists_can_be_loaded(self, ctx: ToolContext, skill: Skill) -> None:
-        Path(skill.location).write_text("---\nname: pdf\ndescription: Use when: asked\n---\nDo this")
-        result = await SkillTool([skill]).execute(SkillParameters(name="pdf"), ctx)
-        assert result.output.endswith("Do this") and "Use when" not in result.output
-
     async def test_an_unknown_name(self, ctx: ToolContext, host, skill: Skill) -> None:
         with pytest.raises(ToolError, match="pdf"):
             await SkillTool([skill]).execute(SkillParameters(name="other"), ctx)
         assert host.asks == []
-
-    async def test_a_file_that_is_gone_or_broken(self, ctx: ToolContext, skill: Skill) -> None:
-        Path(skill.location).write_text("---\na: [\n---\n")
-        with pytest.raises(ToolError, match="cannot be read"):
-            await SkillTool([skill]).execute(SkillParameters(name="pdf"), ctx)
-        Path(skill.location).unlink()
-        with pytest.raises(ToolError, match="cannot be read"):
-            await SkillTool([skill]).execute(SkillParameters(name="pdf"), ctx)
 
     def test_the_description_lists_the_skills(self, skill: Skill) -> None:
         assert "- pdf: Works on PDF" in SkillTool([skill]).description()

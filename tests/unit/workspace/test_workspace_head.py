@@ -1,8 +1,10 @@
+import asyncio
 import subprocess
 from pathlib import Path
 
 import pytest
 from git_files import git
+from obstacles import OBSTACLES, put
 
 from app.project.discovery import discover
 from app.workspace.head import Head
@@ -59,3 +61,24 @@ async def test_references_kept_as_reftables(tmp_path: Path) -> None:
     assert head.branch == "main"
     git(root, "checkout", "-q", "-b", "other")
     assert await head.refresh() and head.branch == "other"
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+async def test_whatever_stands_in_its_place_has_no_branch(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = await head_of(made(tmp_path / "root"))
+    theirs = made(tmp_path / "theirs")
+    git(theirs, "checkout", "-q", "-b", "secret")
+    monkeypatch.chdir(tmp_path / "root" / ".git")
+    (tmp_path / "root" / ".git" / "HEAD").unlink()
+    put(kind, tmp_path / "root" / ".git" / "HEAD", theirs / ".git" / "HEAD")
+    async with asyncio.timeout(5):
+        assert await head.refresh() and head.branch == ""
+
+
+async def test_a_git_directory_that_became_a_link_to_another_s_has_none(tmp_path: Path) -> None:
+    head = await head_of(made(tmp_path / "root"))
+    theirs = made(tmp_path / "theirs")
+    git(theirs, "checkout", "-q", "-b", "secret")
+    (tmp_path / "root" / ".git").rename(tmp_path / "root" / "moved")
+    (tmp_path / "root" / ".git").symlink_to(theirs / ".git")
+    assert await head.refresh() and head.branch == ""

@@ -1,0 +1,219 @@
+"""The one reader of what a project brings: ordinary files up to a size, folders up to a number of entries.
+
+A clone, a command in the sandbox or a member may have put anything where a file is expected: a FIFO that nobody writes to, a
+device without an end, a link to another's file. So a name is looked up without opening what it leads to; what was found is
+judged, and that very file is opened, whatever the name leads to by then. Nothing here waits for anybody.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from functools import lru_cache
+from logging import Logger
+from pathlib import Path
+
+from app.util.dataclass import dataclass
+
+MAX_BYTES = 2**20
+MAX_ALL_BYTES = 16 * MAX_BYTES
+"""Of all files that one reader reads."""
+MAX_ENTRIES = 10_000
+"""Of all folders that one reader lists."""
+MAX_DEPTH = 50
+MAX_NOTED = 100
+
+Within = Callable[[str], bool]
+"""Says of a path without symlinks whether it may be read."""
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOOK_UP = getattr(os, "O_PATH", _READ) | os.O_CLOEXEC
+"""On Linux nothing is opened by it: even to open a device can have an effect."""
+_PIECE = 2**16
+_MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+_LAYERS = ("opencode.json", "opencode.jsonc", ".opencode", ".claude/skills")
+"""What counts of a configuration in the directories above a project."""
+
+
+class FileRefused(OSError):
+    """It is there and is not read: `reason` says why."""
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        super().__init__(f"{path} {reason}")
+        self.path = str(path)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    name: str
+    is_directory: bool
+
+
+@dataclass(frozen=True)
+class ProjectBounds:
+    """Where the files of a project may lie, all paths without symlinks. `directory`: as it was when it was opened. `checkout`:
+    `/` outside git. `closed`: directories of which nothing is read, such as other users' roots, if the project is not in them.
+    `trusted`: it may name files anywhere, as the user themselves."""
+
+    directory: str
+    checkout: str
+    closed: Callable[[], Iterable[str]] = tuple
+    trusted: bool = True
+
+    @classmethod
+    def of(cls, directory: Path | str, checkout: Path | str) -> "ProjectBounds":
+        """Where they are now."""
+        return cls(os.path.realpath(directory), os.path.realpath(checkout))
+
+    def hold(self, real: str) -> bool:
+        tops = [self.directory] if self.checkout == "/" else [self.directory, self.checkout]
+        return any(is_below(real, top) for top in tops) and not self.close(real)
+
+    def hold_configuration(self, real: str) -> bool:
+        """Also in the directories above, where nothing may lead elsewhere."""
+        above = (f"{str(place).rstrip('/')}/{name}" for place in Path(self.directory).parents for name in _LAYERS)
+        return self.hold(real) or (any(is_below(real, place) for place in above) and not self.close(real))
+
+    def may_name(self, real: str) -> bool:
+        return self.trusted or self.hold(real)
+
+    def close(self, real: str) -> bool:
+        return any(is_below(real, place) and not is_below(self.directory, place) for place in self.closed())
+
+
+@dataclass(eq=False)
+class BoundedReader:
+    """Reads files and folders of one kind, and notes which of them were refused. `entries_left` and `bytes_left`: how much it
+    still lists and reads."""
+
+    within: Within
+    refused: list[FileRefused] = field(default_factory=list)
+    entries_left: int = MAX_ENTRIES
+    bytes_left: int = MAX_ALL_BYTES
+
+    def text(self, path: str | Path) -> str | None:
+        """None for a file that is missing or refused. Raises OSError, UnicodeDecodeError."""
+        try:
+            data = read_bytes(path, self.within, min(MAX_BYTES, self.bytes_left))
+        except FileRefused as refused:
+            self._note(refused)
+            return None
+        if data is None:
+            return None
+        self.bytes_left -= len(data)
+        return data.decode("utf-8-sig")
+
+    def entries(self, folder: str | Path) -> Sequence[FolderEntry]:
+        """Sorted; none of a folder that is missing or refused. Raises OSError."""
+        try:
+            found = list_folder(folder, self.within, self.entries_left)
+        except FileRefused as refused:
+            self._note(refused)
+            return ()
+        self.entries_left -= len(found)
+        return found
+
+    def _note(self, refused: FileRefused) -> None:
+        if len(self.refused) < MAX_NOTED:
+            self.refused.append(refused)
+
+
+def anywhere(real: str) -> bool:
+    """For what the user or the operator has put there: dotfiles are links more often than not."""
+    return True
+
+
+def read_bytes(path: str | Path, within: Within, limit: int = MAX_BYTES) -> bytes | None:
+    """None where there is no file. Raises FileRefused, and OSError for what cannot be read."""
+    try:
+        with _opened(path, within, stat.S_ISREG, _READ) as descriptor:
+            return _read_all(descriptor, path, limit)
+    except OSError as error:
+        if error.errno in _MISSING:
+            return None
+        raise
+
+
+@contextmanager
+def open_folder(path: str | Path, within: Within) -> Iterator[int]:
+    """A descriptor while the block runs. Raises FileRefused, OSError."""
+    with _opened(path, within, stat.S_ISDIR, _READ | os.O_DIRECTORY) as descriptor:
+        yield descriptor
+
+
+def list_folder(folder: str | Path, within: Within, most: int = MAX_ENTRIES) -> list[FolderEntry]:
+    """Sorted by name; empty where there is no folder. A link to a directory counts as one: what it leads to is judged when it is
+    listed itself. Raises FileRefused, OSError."""
+    try:
+        with open_folder(folder, within) as descriptor, os.scandir(descriptor) as found:
+            return sorted(_at_most(most, found, folder), key=lambda entry: entry.name)
+    except OSError as error:
+        if error.errno in _MISSING:
+            return []
+        raise
+
+
+def path_of(descriptor: int) -> str:
+    """Where an open file is, whatever its name leads to by now."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, b"\0" * 1024).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+
+
+def is_below(path: str, top: str) -> bool:
+    """Or `top` itself; both without symlinks."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+@lru_cache(maxsize=1000)
+def warn_once(log: Logger, message: str) -> None:
+    """What is read before each step is not worth a line each time."""
+    log.warning("%s", message)
+
+
+@contextmanager
+def _opened(path: str | Path, within: Within, is_wanted: Callable[[int], bool], flags: int) -> Iterator[int]:
+    found = os.open(path, _LOOK_UP)
+    try:
+        if not is_wanted(os.fstat(found).st_mode):
+            raise FileRefused(path, "is no folder" if flags & os.O_DIRECTORY else "is no ordinary file")
+        if not within(path_of(found)):
+            raise FileRefused(path, "leads out of the project")
+        descriptor = os.open(f"/proc/self/fd/{found}", flags) if hasattr(os, "O_PATH") else os.dup(found)
+    finally:
+        os.close(found)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read_all(descriptor: int, path: str | Path, limit: int) -> bytes:
+    """It may grow meanwhile, and what lies in /proc has no size at all."""
+    data = bytearray()
+    if os.fstat(descriptor).st_size <= limit:
+        while len(data) <= limit and (piece := os.read(descriptor, min(_PIECE, limit + 1 - len(data)))):
+            data += piece
+        if len(data) <= limit:
+            return bytes(data)
+    raise FileRefused(path, f"is larger than {limit // 1024} KiB")
+
+
+def _at_most(most: int, entries: Iterable[os.DirEntry[str]], folder: str | Path) -> Iterator[FolderEntry]:
+    for number, entry in enumerate(entries):
+        if number == most:
+            raise FileRefused(folder, f"holds more files than are looked at, which are {MAX_ENTRIES} altogether")
+        yield FolderEntry(entry.name, _is_directory(entry))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

@@ -1,0 +1,49 @@
+"""What a project brings is read by app.util.project_files: in these rooms nobody else opens a file."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+APP = Path(__file__).parents[2] / "app"
+ROOMS = ("config", "context", "project", "workspace", "agent", "plugin", "snapshot", "sandbox")
+METHODS = {"open", "read_text", "read_bytes", "fdopen", "scandir", "iterdir", "listdir", "glob", "iglob", "rglob"}
+OPENERS = {"open(", *(f".{name}(" for name in METHODS)}
+OTHERS = {
+    "config/commands.py": "templates of this package",
+    "config/loader.py": "key bindings of this package",
+    "config/patch.py": "writes, in a folder that the reader has opened",
+    "agent/definitions.py": "prompts of this package",
+    "sandbox/machine.py": "what there is on the machine",
+    "sandbox/sandbox.py": "the server's own directories",
+    "snapshot/checkup.py": "the server's own repositories",
+    "snapshot/collection.py": "the server's own repositories",
+    "snapshot/files.py": "files of the project, from the open directory on and without links",
+    "snapshot/lock.py": "the server's own locks",
+    "snapshot/repository.py": "the server's own repository",
+    "snapshot/stat_cache.py": "the names in a checkout",
+    "workspace/instances.py": "a method named open",
+    "workspace/worktree_places.py": "the server's own notes",
+}
+
+
+def calls(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                yield f"{name}("
+            case ast.Call(func=ast.Attribute(attr=name)):
+                yield f".{name}("
+
+
+def opens(file: Path) -> bool:
+    return not OPENERS.isdisjoint(calls(ast.parse(file.read_text())))
+
+
+def test_nobody_else_opens_a_file() -> None:
+    files = {str(file.relative_to(APP)): file for room in ROOMS for file in (APP / room).rglob("*.py")}
+    assert {name for name, file in files.items() if opens(file)} - OTHERS.keys() == set()
+
+
+def test_another_way_to_open_one_is_found() -> None:
+    found = {*calls(ast.parse("Path('a').read_text()\nwith open('b'): pass\nos.scandir('c')"))}
+    assert found >= {".read_text(", "open(", ".scandir("}

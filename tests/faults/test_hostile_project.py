@@ -1,0 +1,306 @@
+"""A project that has links, FIFOs, devices and huge files where the server looks for its configuration, instructions and git's
+files: nothing of another's is shown, nobody waits, memory stays, and a server that was killed starts again."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from killable import Client, Servers
+from long_form import LONG
+from obstacles import LINKS, SECRET, put
+from running_app import RunningApp, make_workspace, running_app
+from turns import assert_finished, bash, call, say
+from user_logins import user
+
+Figure = Callable[[str], None]
+
+FLIP_SECONDS = 20.0 if LONG else 2.0
+MANY = 60
+"""More directories than the server has threads."""
+MOST_SECONDS = 10.0
+MOST_MEMORY = 100 * 2**20
+"""More than before: a file that is read has at most one MiB."""
+FILES = [
+    "opencode.json",
+    "opencode.jsonc",
+    "AGENTS.md",
+    ".opencode/opencode.json",
+    ".opencode/command/x.md",
+    ".opencode/agent/x.md",
+    ".opencode/mode/x.md",
+    ".opencode/skill/x/SKILL.md",
+    ".claude/skills/y/SKILL.md",
+    "sub/AGENTS.md",
+]
+TOPS = sorted({Path(name).parts[0] for name in FILES})
+SKILL = f"---\nname: x\ndescription: {SECRET}\n---\n{SECRET}"
+ROUTES = ["/command", "/agent", "/skill", "/config", "/config/providers", "/api/agent", "/api/command", "/api/skill"]
+
+
+def clear(project: Path) -> None:
+    for path in project.iterdir():
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        elif path.name != ".git":
+            shutil.rmtree(path)
+
+
+def fill(place: Path) -> Path:
+    """With each kind of file, of which none says anything but SECRET."""
+    for name in FILES:
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"username": SECRET, "instructions": ["*"]}) if "json" in name else SKILL)
+    return place
+
+
+@asynccontextmanager
+async def anna(base: Path) -> AsyncIterator[tuple[RunningApp, Path, list[Path]]]:
+    """A member with a project in a root of her own; what is not hers: another's root, the data directory, the machine."""
+    roots = [base / name for name in ("anna", "bert")]
+    for root in roots:
+        root.mkdir()
+    project = make_workspace(roots[0] / "project")
+    async with running_app(base) as app, user(app, "bert", roots=[roots[1]]), user(app, "anna", roots=[roots[0]]) as member:
+        yield member, project, [fill(roots[1] / "theirs"), fill(app.data_dir / "theirs"), fill(base / "elsewhere")]
+
+
+async def seen(app: RunningApp, project: Path) -> str:
+    """All that the member is shown of the project, and all that the model is sent."""
+    answers = [await app.client.get(route, params={"directory": str(project)}) for route in ROUTES]
+    answers.append(await app.client.post("/session", json={}, params={"directory": str(project)}))
+    if answers[-1].is_success:
+        prompt = {"parts": [{"type": "text", "text": "Hi"}]}
+        answers.append(await app.client.post(f"/session/{answers[-1].json()['id']}/message", json=prompt))
+    requests = [str(request) for request in app.provider.requests]
+    return "".join([*(answer.text for answer in answers), *requests])
+
+
+@pytest.mark.parametrize("kind", LINKS)
+async def test_links_show_a_member_nothing_that_is_not_theirs(tmp_path: Path, kind: str) -> None:
+    async with anna(tmp_path) as (app, project, others):
+        for theirs in others:
+            for name in FILES:
+                put(kind, project / name, theirs / name)
+            assert SECRET not in await seen(app, project)
+            clear(project)
+            for name in TOPS:
+                put(kind, project / name, theirs / name)
+            assert SECRET not in await seen(app, project)
+            clear(project)
+        fill(project)
+        assert SECRET in await seen(app, project)
+
+
+async def test_what_a_member_s_configuration_names_shows_nothing_that_is_not_theirs(tmp_path: Path) -> None:
+    async with anna(tmp_path) as (app, project, others):
+        for theirs in others:
+            put("link", project / "named", theirs)
+            named = [str(theirs / "*.md"), "named/*.md", "named/**/*", f"../../{theirs.name}/*.md", "/**/AGENTS.md", "~/*"]
+            paths = [str(theirs / ".opencode/skill"), "named/.opencode/skill"]
+            (project / "opencode.json").write_text(json.dumps({"instructions": named, "skills": {"paths": paths}}))
+            assert SECRET not in await seen(app, project)
+            for file in (str(theirs / "AGENTS.md"), "named/AGENTS.md", "named/opencode.json"):
+                (project / "opencode.json").write_text(json.dumps({"username": f"{{file:{file}}}"}))
+                assert SECRET not in await seen(app, project)
+            (project / "named").unlink()
+
+
+async def test_what_a_member_changes_is_written_to_their_own_file(tmp_path: Path) -> None:
+    async with anna(tmp_path) as (app, project, others):
+        for theirs in others:
+            for name in ("opencode.json", "opencode.jsonc"):
+                put("link", project / name, theirs / name)
+                before = (theirs / name).read_text()
+                await app.client.patch("/config", params={"directory": str(project)}, json={"theme": "mine"})
+                assert (theirs / name).read_text() == before
+                (project / name).unlink()
+            put("link", project / "opencode.json", theirs / "new.json")
+            await app.client.patch("/config", params={"directory": str(project)}, json={"theme": "mine"})
+            assert not (theirs / "new.json").exists()
+            (project / "opencode.json").unlink()
+
+
+@contextmanager
+def exchanging(place: Path, honest: Path, theirs: Path) -> Iterator[None]:
+    """`place` leads to what is honest and to another's in turn."""
+    over = threading.Event()
+
+    def exchange() -> None:
+        while not over.is_set():
+            for target in (honest, theirs):
+                new = place.with_name("exchanged")
+                new.symlink_to(target)
+                new.replace(place)
+                os.utime(place.parent)
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("place", [".opencode/command/x.md", ".opencode/agent", ".opencode", "AGENTS.md", "."])
+async def test_nor_do_links_that_are_exchanged_all_the_time(tmp_path: Path, place: str, figure: Figure) -> None:
+    async with anna(tmp_path) as (app, project, (theirs, *_)):
+        honest = fill(project.parent / "honest")
+        for name in FILES:
+            (honest / name).write_text((honest / name).read_text().replace(SECRET, "honest"))
+        target = project if place == "." else project / place
+        if place == ".":
+            project.rename(project.with_name("moved"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        looks, end = 0, time.monotonic() + FLIP_SECONDS
+        with exchanging(target, honest / place, theirs / place):
+            while time.monotonic() < end:
+                looks += 1
+                assert SECRET not in await seen(app, project)
+        figure(f"{looks} looks at a project whose {place} is exchanged meanwhile: nothing of another's")
+
+
+# Nothing waits, and memory stays.
+
+
+@pytest.mark.parametrize(
+    "name", ["opencode.json", ".opencode/opencode.jsonc", ".opencode/agent/x.md", ".claude/skills/x/SKILL.md"]
+)
+async def test_fifos_in_many_directories_hold_up_nobody(tmp_path: Path, name: str) -> None:
+    async with anna(tmp_path) as (app, project, _):
+        for number in range(MANY):
+            put("fifo", project.parent / str(number) / name, project)
+        async with asyncio.timeout(MOST_SECONDS):
+            asked = (app.get("/config", params={"directory": str(project.parent / str(number))}) for number in range(MANY))
+            await asyncio.gather(*asked)
+            await app.get("/file/content", params={"directory": str(project), "path": "a.txt"})
+
+
+GIT_FILES = [".git/info/exclude", ".git/HEAD", ".git/config", ".git/commondir", ".gitignore", ".git/index"]
+
+
+async def answers(client: Client) -> None:
+    async with asyncio.timeout(MOST_SECONDS):
+        await client.get("/global/health")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless"])
+@pytest.mark.parametrize("name", GIT_FILES)
+async def test_git_files_that_hold_up_a_turn_hold_up_neither_the_server_nor_its_next_start(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    servers = Servers(tmp_path)
+    path = servers.workspace / name
+    written = servers.workspace / "n.md"
+    servers.play([[call("write", filePath=str(written), content="# x")], [bash("sleep 60")]])
+    async with servers.start() as client:
+        session = await client.session()
+        await client.get("/vcs")
+        path.unlink(missing_ok=True)
+        put(kind, path, tmp_path)
+        await client.prompt(session, path="prompt_async")
+        await client.condition(f"/session/{session}/message", lambda found: "sleep 60" in json.dumps(found))
+        assert written.exists()
+        await answers(client)
+    servers.play([[say("Done.")]] * 3)
+    began = time.monotonic()
+    async with servers.start() as client:
+        assert time.monotonic() - began < 2 * MOST_SECONDS
+        await answers(client)
+        async with asyncio.timeout(MOST_SECONDS):
+            await client.idle()
+        assert_finished(await client.get(f"/session/{session}/message"))
+        client.process.terminate()
+        await client.ended(MOST_SECONDS)
+
+
+async def test_a_directory_that_does_not_open_holds_up_no_start(tmp_path: Path) -> None:
+    """Git waits for an object: nobody looks at thousands of them before."""
+    servers = Servers(tmp_path)
+    servers.play([[say("I wait."), bash("sleep 60")]])
+    async with servers.start() as client:
+        session = await client.session()
+        await client.prompt(session, path="prompt_async")
+        await client.condition(f"/session/{session}/message", lambda found: "sleep 60" in json.dumps(found))
+    git = ["git", "-C", str(servers.workspace)]
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    path = servers.workspace / ".git/objects" / commit[:2] / commit[2:]
+    path.unlink()
+    os.mkfifo(path)
+    began = time.monotonic()
+    async with servers.start() as client:
+        assert time.monotonic() - began < 2 * MOST_SECONDS
+        await answers(client)
+        client.process.terminate()
+        await client.ended(MOST_SECONDS)
+
+
+def peak(client: Client) -> int:
+    status = Path(f"/proc/{client.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+@pytest.mark.parametrize("kind", ["endless", "huge", "fifo"])
+async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, figure: Figure) -> None:
+    servers = Servers(tmp_path)
+    named = "docs/a.md"
+    async with servers.start() as client:
+        session = await client.session()
+        await client.prompt(session, "Hi")
+        before = peak(client)
+        (servers.workspace / ".git/info").mkdir()
+        (servers.workspace / ".git/info/exclude").write_text("*")  # what lies in the project itself is snapshots' business
+        for name in [*FILES, *GIT_FILES, named]:
+            path = servers.workspace / name
+            held = path.read_bytes() if path.exists() else None
+            path.unlink(missing_ok=True)
+            put(kind, path, tmp_path)
+            for route in [*ROUTES, "/vcs", "/vcs/status", "/file/status"]:
+                async with asyncio.timeout(MOST_SECONDS):
+                    await client.http.get(route)
+            async with asyncio.timeout(MOST_SECONDS):
+                assert (await client.prompt(session, "read sub/a.txt"))["info"].get("error") is None
+            path.unlink()
+            if held is not None:
+                path.write_bytes(held)
+        put(kind, servers.workspace / "AGENTS.md", tmp_path)
+        put(kind, servers.workspace / named, tmp_path)
+        (servers.workspace / "opencode.json").write_text(json.dumps({"instructions": ["docs/*.md", "**/x"]}))
+        assert (await client.prompt(session, "Hi"))["info"].get("error") is None
+        (servers.workspace / "opencode.json").write_text(json.dumps({"username": f"{{file:{named}}}"}))
+        await client.http.get("/config")
+        figure(f"{kind} in place of {len(FILES) + len(GIT_FILES) + 2} files: {(peak(client) - before) / 2**20:.0f} MiB more")
+        assert peak(client) - before < MOST_MEMORY
+    assert str(servers.workspace / "AGENTS.md") in servers.log
+
+
+# Honest projects.
+
+
+async def test_links_within_the_project_and_the_user_s_own_anywhere_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, dotfiles = tmp_path / "home", fill(tmp_path / "dotfiles")
+    (home / ".config").mkdir(parents=True)
+    (home / ".config" / "opencode").symlink_to(dotfiles / ".opencode")
+    monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    project = make_workspace(tmp_path / "workspace")
+    (project / "docs").mkdir()
+    (project / "docs" / "rules.md").write_text("the rules of the project")
+    (project / "AGENTS.md").symlink_to("docs/rules.md")
+    (project / ".opencode").mkdir()
+    (project / ".opencode" / "command").symlink_to("../docs")
+    async with running_app(tmp_path, workspace=project) as app:
+        commands = {command["name"]: command["template"] for command in await app.get("/command")}
+        assert commands["rules"] == "the rules of the project" and SECRET in commands["x"]
+        assert "the rules of the project" in await seen(app, project)

@@ -1,0 +1,195 @@
+import os
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from obstacles import LINKS, OBSTACLES, SECRET, SPECIAL, put
+
+from app.util.project_files import (
+    MAX_BYTES,
+    BoundedReader,
+    FileRefused,
+    ProjectBounds,
+    anywhere,
+    list_folder,
+    open_folder,
+    read_bytes,
+)
+
+FLIPS = 1500
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "theirs" / "secret"
+    path.parent.mkdir()
+    path.write_text(SECRET)
+    return path
+
+
+@pytest.fixture
+def bounds(project: Path) -> ProjectBounds:
+    return ProjectBounds.of(project, project)
+
+
+@contextmanager
+def flipping(name: Path, *targets: Path) -> Iterator[None]:
+    """`name` is a link to each of the targets in turn, in the end to the last one."""
+    over = threading.Event()
+
+    def flip() -> None:
+        while not over.is_set():
+            for target in targets:
+                new = name.with_name(f"{name.name}.new")
+                new.symlink_to(target)
+                new.replace(name)
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_an_ordinary_file_is_read(project: Path, bounds: ProjectBounds) -> None:
+    (project / "a").write_bytes(b"x" * MAX_BYTES)
+    assert read_bytes(project / "a", bounds.hold) == b"x" * MAX_BYTES
+
+
+def test_what_is_not_there_is_none(project: Path, bounds: ProjectBounds) -> None:
+    (project / "loop").symlink_to("loop")
+    (project / "gone").symlink_to("nothing")
+    (project / "file").touch()
+    for name in ("nothing", "loop", "gone", "file/x", "x" * 300):
+        assert read_bytes(project / name, bounds.hold) is None
+        assert list_folder(project / name, bounds.hold) == []
+
+
+def test_links_within_the_project_are_followed(project: Path, bounds: ProjectBounds) -> None:
+    (project / "docs").mkdir()
+    (project / "docs" / "a").write_text("text")
+    (project / "a").symlink_to("docs/a")
+    (project / "more").symlink_to(project / "docs")
+    assert read_bytes(project / "a", bounds.hold) == read_bytes(project / "more" / "a", bounds.hold) == b"text"
+    assert [entry.name for entry in list_folder(project / "more", bounds.hold)] == ["a"]
+
+
+def test_what_the_user_put_there_may_lead_anywhere(project: Path, secret: Path) -> None:
+    put("link", project / "mine", secret)
+    assert BoundedReader(anywhere).text(project / "mine") == SECRET
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+def test_whatever_else_stands_there_is_refused_by_name(
+    project: Path, secret: Path, bounds: ProjectBounds, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    put(kind, project / "file", secret)
+    reader = BoundedReader(bounds.hold)
+    assert reader.text(project / "file") is None
+    assert [refused.path for refused in reader.refused] == [str(project / "file")]
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_also_of_the_user_s_own_only_ordinary_files_of_a_bounded_size_are_read(
+    project: Path, secret: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    put(kind, project / "file", secret)
+    tracemalloc.start()
+    with pytest.raises(FileRefused):
+        read_bytes(project / "file", anywhere)
+    assert tracemalloc.get_traced_memory()[1] < 4 * MAX_BYTES
+    tracemalloc.stop()
+
+
+def test_a_file_without_a_size_is_read_as_far_as_the_limit() -> None:
+    assert read_bytes("/proc/self/status", anywhere)
+    with pytest.raises(FileRefused):
+        read_bytes("/proc/self/status", anywhere, limit=10)
+
+
+def test_a_folder_elsewhere_is_not_listed_by_any_link(project: Path, secret: Path, bounds: ProjectBounds) -> None:
+    for kind in LINKS:
+        put(kind, project / kind / "folder", secret.parent)
+        with pytest.raises(FileRefused):
+            list_folder(project / kind / "folder", bounds.hold)
+        with pytest.raises(FileRefused):
+            read_bytes(project / kind / "folder" / "secret", bounds.hold)
+
+
+def test_a_folder_with_too_many_entries_is_refused(project: Path, bounds: ProjectBounds) -> None:
+    for number in range(20):
+        (project / str(number)).touch()
+    assert len(list_folder(project, bounds.hold, 20)) == 20
+    with pytest.raises(FileRefused):
+        list_folder(project, bounds.hold, 19)
+    reader = BoundedReader(bounds.hold, entries_left=50)
+    assert [len(reader.entries(project)) for _ in range(4)] == [20, 20, 0, 0]
+
+
+def test_a_link_that_changes_all_the_time_shows_nothing(project: Path, secret: Path, bounds: ProjectBounds) -> None:
+    honest = project / "honest"
+    honest.write_text("honest")
+    with flipping(project / "a", secret, honest):
+        found = {BoundedReader(bounds.hold).text(project / "a") for _ in range(FLIPS)}
+    assert found <= {None, "honest"} and BoundedReader(bounds.hold).text(project / "a") == "honest"
+
+
+def test_a_folder_that_changes_all_the_time_shows_nothing(project: Path, secret: Path, bounds: ProjectBounds) -> None:
+    honest = project / "honest"
+    honest.mkdir()
+    (honest / "secret").write_text("honest")
+    with flipping(project / "a", secret.parent, honest):
+        read = {BoundedReader(bounds.hold).text(project / "a" / "secret") for _ in range(FLIPS)}
+        for _ in range(FLIPS // 10):
+            write_into(project / "a", bounds)
+    assert read <= {None, "honest"} and BoundedReader(bounds.hold).text(project / "a" / "secret") == "honest"
+    assert [path.name for path in secret.parent.iterdir()] == ["secret"]
+    write_into(project / "a", bounds)
+    assert (honest / "written").exists()
+
+
+def write_into(folder: Path, bounds: ProjectBounds) -> None:
+    try:
+        with open_folder(folder, bounds.hold) as opened:
+            os.close(os.open("written", os.O_CREAT | os.O_WRONLY, dir_fd=opened))
+    except FileRefused:
+        pass
+
+
+def test_the_bounds_are_those_of_when_the_directory_was_opened(project: Path, secret: Path, bounds: ProjectBounds) -> None:
+    project.rename(project.with_name("moved"))
+    project.symlink_to(secret.parent)
+    assert BoundedReader(bounds.hold).text(project / "secret") is None
+
+
+def test_directories_above_hold_their_own_configuration_alone(tmp_path: Path) -> None:
+    bounds = ProjectBounds.of(tmp_path / "a" / "b", "/")
+    assert bounds.hold_configuration(f"{tmp_path}/a/opencode.json")
+    assert bounds.hold_configuration(f"{tmp_path}/.opencode/agent/x.md")
+    assert bounds.hold_configuration("/.claude/skills/x/SKILL.md")
+    for elsewhere in (f"{tmp_path}/a/secret", f"{tmp_path}/c/.opencode/agent/x.md", "/etc/shadow", f"{tmp_path}/a/bb/x"):
+        assert not bounds.hold_configuration(elsewhere)
+
+
+def test_what_is_closed_is_closed_within_the_project_too(tmp_path: Path) -> None:
+    pool, hugo = str(tmp_path), str(tmp_path / "hugo")
+    shared = ProjectBounds(pool, "/", lambda: [hugo])
+    assert shared.hold(f"{pool}/x") and not shared.hold(f"{hugo}/x")
+    assert not shared.hold_configuration(f"{hugo}/.opencode/x.md")
+    his_own = ProjectBounds(f"{hugo}/project", "/", lambda: [hugo])
+    assert his_own.hold(f"{hugo}/project/x") and his_own.hold_configuration(f"{hugo}/opencode.json")
+    assert not his_own.hold(f"{hugo}/x")
