@@ -13,6 +13,8 @@ OTHERS = {
     "config/loader.py": "key bindings of this package",
     "config/patch.py": "writes, in a folder that the reader has opened",
     "agent/definitions.py": "prompts of this package",
+    "sandbox/git.py": "the processes of the machine",
+    "sandbox/git_repository.py": "the names in a git directory",
     "sandbox/machine.py": "what there is on the machine",
     "sandbox/sandbox.py": "the server's own directories",
     "snapshot/checkup.py": "the server's own repositories",
