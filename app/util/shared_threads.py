@@ -99,6 +99,7 @@ class SharedThreads(ThreadPoolExecutor):
 
     def _work_once(self, owner: Owner, call: Callable[[], None]) -> None:
         call()
+        del call  # its failure holds the frames that it was raised in
         with self._guard:
             self._begun -= 1
             self._used.subtract(owner.shares(*self._shares).keys())
@@ -114,6 +115,7 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
         result = call()
     except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to who waits
         future.set_exception(error)
+        del future, call  # as above
     else:
         future.set_result(result)
 

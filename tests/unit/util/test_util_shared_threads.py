@@ -1,10 +1,12 @@
 """Threads that are shared out: what hangs takes no more than its owner's share, and keeps no process alive."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,3 +113,24 @@ async def test_a_task_s_work_is_its_owner_s_and_so_is_that_of_tasks_it_starts() 
 
     assert await asyncio.create_task(request()) == Owner("anna", "/a")
     assert WORKING_FOR.get() == Owner()
+
+
+async def test_a_failure_leaves_nothing_for_the_garbage_collector() -> None:
+    class Held:
+        """What a call that fails has at hand."""
+
+    def fail(held: Held) -> None:
+        raise ValueError(str(held))
+
+    threads, held = SharedThreads(2, 2, 2, "test"), Held()
+    seen = weakref.ref(held)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="Held"):
+            await asyncio.get_running_loop().run_in_executor(threads, fail, held)
+        del held
+        async with asyncio.timeout(SOON):
+            while seen() is not None:
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
