@@ -18,7 +18,7 @@ from exchanging import exchanges, exchanging
 from long_form import LONG
 from running_app import RunningApp, make_workspace, running_app, text_part
 from turns import call, requests, say, task, tools, until
-from user_logins import user
+from user_logins import logged_in, user
 
 SECRET = "marked-secret"
 ALLOW_ALL = [{"permission": "*", "pattern": "*", "action": "allow"}]
@@ -218,6 +218,22 @@ async def test_a_queued_prompt_is_not_answered_in_another_directory(tmp_path: Pa
         assert ground.seen() == before and SECRET not in outputs(messages)
 
 
+async def test_what_a_stopped_server_left_is_not_gone_on_with_in_what_is_not_its_users(tmp_path: Path) -> None:
+    """A turn that was interrupted, and a prompt that waited behind it."""
+    ground, gate = make_ground(tmp_path, victim="bert", in_git=True), asyncio.Event()
+    async with anna_in(ground, [[{"wait": gate}, say("One.")]]) as (app, anna):
+        session, before = await session_in(anna, ground.project), ground.seen()
+        await anna.prompt_async(session, "one")
+        await until(lambda: requests(app))
+        await anna.prompt_async(session, "two", whenBusy="queue")
+        token = anna.client.headers["authorization"].removeprefix("Bearer ")
+    ground.put_link(ground.project, ground.victim)
+    async with running_app(tmp_path, turns=[REACHING] * 4) as app, logged_in(app, token) as anna:
+        messages = await answered(anna, session, 4)
+        assert [bool(message["info"].get("error")) for message in messages] == [False, True, False, True]
+        assert not requests(app) and ground.seen() == before and SECRET not in outputs(messages)
+
+
 async def answered(anna: RunningApp, session: str, count: int) -> list[dict[str, Any]]:
     async with asyncio.timeout(60):
         while len(messages := await anna.messages(session)) < count or "completed" not in messages[-1]["info"]["time"]:
@@ -277,6 +293,28 @@ async def test_a_patch_is_applied_where_it_was_allowed(tmp_path: Path) -> None:
             while time.monotonic() < until_then:
                 await anna.client.post("/vcs/apply", params=params, json={"patch": patch})
         assert ground.seen() == before
+
+
+@exchanges
+async def test_tools_show_nothing_through_a_link_that_comes_and_goes(tmp_path: Path) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=True)
+    looks = [
+        call("grep", pattern="marked|own"),
+        call("grep", pattern="marked|own", path="ff.txt"),
+        call("grep", pattern="marked|own", path="folder"),
+        call("read", filePath="ff.txt"),
+        call("read", filePath="folder/unt.txt"),
+        call("list", path="folder"),
+    ]
+    file, folder = ground.project / "ff.txt", ground.project / "folder"
+    file.write_text("own words\n")
+    folder.mkdir()
+    async with anna_in(ground, [looks * 5, [say()]]) as (_, anna):
+        session = await session_in(anna, ground.project)
+        with exchanging(file, ground.victim / "unt.txt"), exchanging(folder, ground.victim):
+            await anna.prompt(session, "go")
+        told = outputs(await anna.messages(session))
+        assert "own words" in told and SECRET not in told
 
 
 @exchanges
