@@ -66,8 +66,8 @@ class Cable:
 
 
 class CommitCable(Cable):
-    """Breaks in the next COMMIT of a database: `breaks` says whether that arrives before or not. With `for_good` nothing is let
-    through from then on."""
+    """Breaks the connection of a database's next COMMIT: `breaks` says whether that arrives. With `for_good` nothing
+    is let through from then on."""
 
     breaks: Literal["before", "behind"] | None = None
     for_good = False
@@ -79,13 +79,17 @@ class CommitCable(Cable):
         if breaks != "before":
             super().pass_on(data, target)
         if breaks is not None:
-            self._break()
+            self._break(target)
 
-    def _break(self) -> None:
+    def _break(self, far: socket.socket) -> None:
         self.breaks = None
         if self.for_good:
             self._listening.shutdown(socket.SHUT_RDWR)
-        self.cut()
+            self.cut()
+        else:
+            at = self._ends.index(far)
+            for end in self._ends[at - 1 : at + 1]:
+                end.shutdown(socket.SHUT_RDWR)
         self.let_go()
 
 

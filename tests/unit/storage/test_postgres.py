@@ -536,6 +536,26 @@ async def test_a_commit_whose_outcome_nobody_can_tell_fails_and_is_not_repeated(
     assert [row.cost for row in await storage.rows(SESSION)] == [stored] * 2
 
 
+@pytest.mark.parametrize("breaks", ["before", "behind"])
+async def test_a_request_whose_commit_breaks_is_answered_as_if_nothing_had_happened(
+    postgres: PostgresServer, url: str, storage: Storage, tmp_path: Path, breaks: Literal["before", "behind"]
+) -> None:
+    with laid(CommitCable(postgres.port)) as wire:
+        broken_url = url.replace(f":{postgres.port}/", f":{wire.port}/")
+        async with running_app(tmp_path, database_url=broken_url) as app, app.events() as events:
+            session = await app.create_session(title="Before")
+            wire.breaks = breaks
+            renamed = await app.call("PATCH", f"/session/{session['id']}", {"title": "Behind"})
+            assert wire.breaks is None and renamed["title"] == "Behind"
+            told = await events.until(lambda event: "Behind" in str(event.properties))
+            assert told.type == "session.updated"
+    journaled = [json.loads(row.payload) for row in await storage.rows(EVENT)]
+    assert [event["properties"]["info"]["title"] for event in journaled if event["type"] == "session.updated"] == [
+        "Before",
+        "Behind",
+    ]
+
+
 # Locks.
 
 
