@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,11 +106,18 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
         found = mode(settings)
     server = http_server(application, settings)
     _freeze_gc()
-    _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state])
+    _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state, *_of_root()])
     try:
         server.run(sockets=[bound])
     except KeyboardInterrupt:  # raised anew by uvicorn, when all is stopped
         raise typer.Exit(130) from None
+
+
+def _of_root() -> list[str]:
+    advice = (
+        "It runs as root: as an ordinary user of its own it is safer, as the walls around commands are then not the only ones."
+    )
+    return [advice] if os.geteuid() == 0 else []
 
 
 def _freeze_gc() -> None:

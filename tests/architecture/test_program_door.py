@@ -55,9 +55,7 @@ def test_a_program_is_made_by_the_door() -> None:
 
 def first_words(file: Path) -> set[object]:
     """The first word of each list, which may be a command line."""
-    nodes = [*ast.walk(ast.parse(file.read_text()))]
-    of_types = {id(node.slice) for node in nodes if isinstance(node, ast.Subscript)}
-    lists = (node.elts for node in nodes if isinstance(node, ast.List | ast.Tuple) and node.elts and id(node) not in of_types)
+    lists = (node.elts for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.List) and node.elts)
     return {words[0].value for words in lists if isinstance(words[0], ast.Constant)}
 
 

@@ -130,7 +130,7 @@ def lay_out(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies around anna's root."""
     home = base / "home"
     for folder in ("outside", "home/.ssh", "victim/deep/er", "roots/anna"):
-        (base / folder).mkdir(parents=True)
+        (base / folder).mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
     (home / ".bashrc").write_text("# canary-of-home\n")
