@@ -81,8 +81,8 @@ class Instance:
     snapshots: Snapshots | None = None
     """The same with all that revert needs of them."""
     may_read: Callable[[str], bool] | None = None
-    """Whether a file outside the project, its path without symlinks, is the user's whose sessions these are; None: whatever
-    permissions allow."""
+    """Whether a file, its path without symlinks, is open to the user whose sessions these are; None: whatever permissions
+    allow."""
     chosen_tools: dict[tuple[str, str, str], dict[str, Tool[Any]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
