@@ -12,7 +12,6 @@ from app.schema.errors import BadRequest
 from app.tool.base import ToolError
 from app.tool.search import ripgrep
 from app.tool.search.ripgrep import SearchPlace
-from app.users.principal import is_within
 from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
 
@@ -52,7 +51,7 @@ class FileSearch:
     async def find(self, place: SearchPlace, query: str, kind: EntryKind, limit: int) -> list[str]:
         """The best match first; without a query the first names, directories before files. Raises BadRequest for a directory that
         is another one by now."""
-        key = place.root, tuple(sorted(place.hidden()))
+        key = place.root, place.hidden()
         if key not in self._listings:
             self._listings[key] = asyncio.create_task(list_names(place))
             self._listings[key].add_done_callback(lambda listing: self._forget_later(key, listing))
@@ -69,10 +68,10 @@ class FileSearch:
 async def list_names(place: SearchPlace) -> FileNames:
     """Ignore files are honoured. Symbolic links are left out: what they lead to in the project has a name of its own there.
     Raises BadRequest."""
-    files, hidden = list[str](), place.hidden()
+    files, may_show = list[str](), place.judge()
 
     def take(piece: bytes) -> bool:
-        if not is_within(os.fsdecode(piece), hidden):
+        if may_show(os.fsdecode(piece)):
             files.append(piece.decode("utf-8", "replace"))
         return len(files) < MAX_FILES
 

@@ -13,7 +13,6 @@ from app.schema.errors import BadRequest
 from app.tool.base import ToolError
 from app.tool.search import ripgrep
 from app.tool.search.ripgrep import SearchPlace
-from app.users.principal import is_within
 
 MATCHES_PER_FILE = 10
 MAX_MATCHES = 1000
@@ -28,11 +27,11 @@ async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
     for a directory that is another one by now."""
     if "\0" in pattern:
         raise BadRequest("A pattern cannot contain a NUL character", ["pattern"], pattern)
-    found, hidden = list[TextMatch](), place.hidden()
+    found, may_show = list[TextMatch](), place.judge()
 
     def take(line: bytes) -> bool:
         report = orjson.loads(line)
-        if report["type"] == "match" and not is_within(_name(report), hidden):
+        if report["type"] == "match" and may_show(_name(report)):
             found.append(_match(report["data"]))
         return len(found) < MAX_MATCHES
 

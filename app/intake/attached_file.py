@@ -27,6 +27,7 @@ from app.tool.truncation import OutputStore
 from app.turn.call_host import UnattendedHost
 from app.util import ids
 from app.util.dataclass import dataclass
+from app.util.held_directory import DirectoryReplaced
 from app.util.project_files import path_of
 from app.workspace.instance import Instance
 
@@ -211,13 +212,14 @@ def data_text(url: str) -> str:
 def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
     """Judged by where it is when it is open: its name may lead elsewhere each time. Raises BadRequest for what is not the user's
     or cannot be attached."""
-    _require_visible(file, path, path)
     try:
+        _require_visible(file, path, path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # a FIFO would wait for a writer
     except (OSError, ValueError) as error:
         raise BadRequest(f"There is no file {path} that can be read: {error}", ["parts"], file.input.url) from error
     try:
         _require_visible(file, path, path_of(descriptor))
+        _require_in_place(file)
         status = os.fstat(descriptor)
         data = _read_bounded(descriptor, path) if embeds and not stat.S_ISDIR(status.st_mode) else b""
         return _OpenedAttachment(status, data)
@@ -228,6 +230,13 @@ def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
 def _require_visible(file: _AttachedFile, path: Path, place: Path | str) -> None:
     if file.instance.hides(place):
         raise BadRequest(f"{path} is outside the directories that you may work in", ["parts"], file.input.url)
+
+
+def _require_in_place(file: _AttachedFile) -> None:
+    """A file of the project may be another directory's by now."""
+    for directory in file.instance.sandbox_workspace.directories():
+        if not directory.is_in_place():
+            raise BadRequest(f"{directory.path}: {DirectoryReplaced(directory.path).strerror}", ["parts"], file.input.url)
 
 
 def _read_bounded(descriptor: int, path: Path) -> bytes:

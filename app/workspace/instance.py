@@ -82,8 +82,8 @@ class Instance:
     snapshots: Snapshots | None = None
     """The same with all that revert needs of them."""
     may_read: Callable[[str], bool] | None = None
-    """Whether a file outside the project, its path without symlinks, is the user's whose sessions these are; None: whatever
-    permissions allow."""
+    """Whether a file, its path without symlinks, is open to the user whose sessions these are; None: whatever permissions
+    allow."""
     bounds: ProjectBounds | None = None
     """Where the project's own files lie; None: where they lie now."""
     chosen_tools: dict[tuple[str, str, str], dict[str, Tool[Any]]] = field(

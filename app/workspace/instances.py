@@ -21,7 +21,7 @@ from app.provider.models.catalogue import Known
 from app.provider.models.selection import Connected
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
-from app.sandbox.scope import NO_WALLS, SandboxWorkspace, Walls
+from app.sandbox.scope import SandboxWorkspace, Walls
 from app.schema.config import Config
 from app.schema.model import Auth
 from app.schema.session import FileDiff
@@ -31,7 +31,7 @@ from app.storage.locks import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
 from app.users.accounts import ModelAccount, ModelAccounts
-from app.users.principal import Principal
+from app.users.principal import OPERATOR, Principal
 from app.util.dataclass import dataclass
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
@@ -156,17 +156,17 @@ class Instances:
         providers = self._models.providers(connected, account)
         models = InstanceModels(connected, self._models.known, providers)
         walls = self.walls_of(account.principal)
-        may_read = None if account.principal.may_see_all else walls.admits
-        return replace(base, models=models, may_read=may_read, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
+        return replace(base, models=models, may_read=walls.admits, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
 
     def walls_of(self, principal: Principal) -> Walls:
-        """A kept output of a tool has a name that cannot be guessed; the directory of all of them is not listed."""
-        if principal.may_see_all:
-            return NO_WALLS
+        """Of the server's own files nobody's sessions see more than the kept outputs of tools: their names cannot be guessed, and
+        the directory of all of them is not listed."""
         outputs = os.path.realpath(self._tool_output_dir)
 
         def admits(real: str) -> bool:
-            return self.workspaces.admits(principal, real) or os.path.dirname(real) == outputs  # noqa: PTH120
+            if os.path.dirname(real) == outputs:  # noqa: PTH120
+                return True
+            return not self.workspaces.is_servers(real) if principal.may_see_all else self.workspaces.admits(principal, real)
 
         return Walls(lambda: self.workspaces.roots_kept_from(principal), admits)
 
@@ -231,7 +231,7 @@ class Instances:
         self._hide(key_variables(operators.values(), os.environ))
         providers = self._models.providers(connected)
         mcp = await self._mcp(workspace.sandboxed(config), config)
-        snapshots = workspace.snapshots(config)
+        snapshots, walls = workspace.snapshots(config), self.walls_of(OPERATOR)
         return Instance(
             location=workspace.location,
             flags=workspace.flags,
@@ -240,7 +240,8 @@ class Instances:
             models=InstanceModels(connected, known, providers),
             extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
             resources=Resources(providers, mcp, self._closing),
-            sandbox_workspace=replace(workspace.sandboxed(config), walls=NO_WALLS),
+            sandbox_workspace=replace(workspace.sandboxed(config), walls=walls),
+            may_read=walls.admits,
             trees=SnapshotTrees(snapshots) if snapshots else None,
             bounds=workspace.bounds,
             snapshots=snapshots,

@@ -32,6 +32,7 @@ class Workspaces:
         user_roots: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._settings = settings
+        self._data_dir = os.path.realpath(settings.data_dir)
         self._idle_seconds = idle_seconds
         self.home = str(home.resolve())
         self.roots = [self.home, *(str(root.resolve()) for root in roots)]
@@ -65,11 +66,16 @@ class Workspaces:
         """Whether a path, given without symlinks, is in a tree that clients may use: a worktree of this server's is where the
         checkout is that it was made of."""
         place = self.worktree_places.origin(real) or real
-        return is_within(place, self.roots) or is_within(place, self._user_roots())
+        return not self.is_servers(place) and (is_within(place, self.roots) or is_within(place, self._user_roots()))
 
     def admits(self, principal: Principal, real: str) -> bool:
         """The same for one of several users."""
-        return may_enter(principal, self.worktree_places.origin(real) or real, self.roots, self._user_roots())
+        place = self.worktree_places.origin(real) or real
+        return not self.is_servers(place) and may_enter(principal, place, self.roots, self._user_roots())
+
+    def is_servers(self, real: str) -> bool:
+        """Keys and the conversations of all are in the data directory, which may lie in a root."""
+        return is_within(real, [self._data_dir]) and self.worktree_places.origin(real) is None
 
     def require_admitted(self, principal: Principal, directory: HeldDirectory) -> None:
         """By where it is: its name may have led elsewhere when the request, or the queued prompt, named it. Raises

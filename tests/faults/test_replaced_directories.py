@@ -432,3 +432,35 @@ async def finds_nothing(place: Path, zoe: RunningApp, adam: RunningApp) -> None:
         matches = await reader.get("/find", params={**where, "pattern": "marked"})
         assert (SECRET in str(matches)) is sees
     assert "own.txt" in await zoe.get("/find/file", params={**where, "query": "own"})
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+@pytest.mark.parametrize("role", ["member", "admin", None])
+async def test_the_servers_own_files_are_no_part_of_a_project_around_them(tmp_path: Path, role: str | None, sandbox: str) -> None:
+    turns = [
+        [call("read", filePath="data/secret.txt"), call("grep", pattern="marked"), call("write", filePath="data/x")],
+        [say()],
+    ]
+    async with running_app(tmp_path, turns=turns, roots=str(tmp_path), sandbox=sandbox) as app:
+        (app.data_dir / "secret.txt").write_text(f"{SECRET}\n")
+        if role is None:
+            await sees_nothing_of_the_server(app, tmp_path)
+        else:
+            async with user(app, "zoe", role) as zoe:
+                await sees_nothing_of_the_server(zoe, tmp_path)
+
+
+async def sees_nothing_of_the_server(reader: RunningApp, place: Path) -> None:
+    session, data = await session_in(reader, place), reader.data_dir
+    await reader.prompt(session, "go")
+    assert SECRET not in outputs(await reader.messages(session)) and not (data / "x").exists()
+    file = {"type": "file", "mime": "text/plain", "url": f"file://{data}/secret.txt"}
+    await reader.post(f"/session/{session}/message", {"parts": [file], "noReply": True}, expect=400)
+    assert (await reader.client.get("/file", params={"directory": str(data), "path": "."})).status_code == 403
+    for path, query in (
+        ("/file/content", {"path": "data/secret.txt"}),
+        ("/find", {"pattern": "marked"}),
+        ("/find/file", {"query": "secret.txt"}),
+    ):
+        found = await reader.client.get(path, params={"directory": str(place), **query})
+        assert SECRET not in found.text and '"data/secret.txt"' not in found.text.replace('"path":"data/secret.txt"', "")

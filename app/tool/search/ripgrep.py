@@ -54,10 +54,16 @@ class SearchPlace:
         """The folder without symlinks."""
         return self.root.real / self.folder.relative_to(self.root.path)
 
-    def hidden(self) -> list[str]:
-        """What the walls hide below the folder at this moment, relative to it. In the sandbox it is not there either."""
-        above = f"{self.real}/"
-        return [root.removeprefix(above) for root in self.walls.hidden() if root.startswith(above)]
+    def hidden(self) -> tuple[str, ...]:
+        """What the walls hide below the folder at this moment."""
+        return tuple(sorted(root for root in self.walls.hidden() if root.startswith(f"{self.real}/")))
+
+    def judge(self) -> Callable[[str], bool]:
+        """Whether a file that was found, by its name relative to the folder, may be shown. In the sandbox rg sees no other."""
+        if self.sandbox.is_on:
+            return lambda name: True
+        folder_is_open = cache(lambda folder: self.walls.admits(str(self.real / folder)))
+        return lambda name: folder_is_open(os.path.dirname(name))  # noqa: PTH120  of thousands
 
     @contextmanager
     def program(self, arguments: Sequence[str]) -> Iterator[Program]:
