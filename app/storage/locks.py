@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import logging
+import math
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -12,6 +14,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.storage.reconnecting import RECONNECT_SECONDS, is_disconnected
 from app.util.loop_heartbeat import LoopHeartbeat
 
 log = logging.getLogger(__name__)
@@ -69,14 +72,26 @@ class DatabaseLocks:
         if self._keep_alive is None:
             self._keep_alive = LoopHeartbeat("database locks", KEEP_ALIVE_SECONDS, self._show_life)
         async with self._here.lock(name):
-            pause = FIRST_POLL_SECONDS
-            while not await self._take(key):
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_POLL_SECONDS)
+            await self._acquire(key)
             try:
                 yield
             finally:
                 await asyncio.shield(self._unlock(key))
+
+    async def _acquire(self, key: int) -> None:
+        """A connection that breaks meanwhile took nothing from who waits: it is made again, for a while."""
+        pause, broken_since = FIRST_POLL_SECONDS, math.inf
+        while True:
+            try:
+                if await self._take(key):
+                    return
+                broken_since = math.inf
+            except SQLAlchemyError as error:
+                broken_since = min(broken_since, time.monotonic())
+                if not is_disconnected(error) or time.monotonic() - broken_since > RECONNECT_SECONDS:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
     async def _take(self, key: int) -> bool:
         """What is got though its waiter was cancelled meanwhile is given back."""

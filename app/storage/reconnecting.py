@@ -49,7 +49,7 @@ class Reconnecting:
                     committing.append(connection.info.pop(TRANSACTION, None))
                 return result
             except SQLAlchemyError as error:
-                if not _is_disconnected(error):
+                if not is_disconnected(error):
                     raise
                 if any(self._is_committed(number) for number in committing):
                     return result
@@ -76,7 +76,7 @@ class Reconnecting:
                     _OUTCOME, {"number": number}
                 ).scalar_one()
         except SQLAlchemyError as error:
-            if _is_disconnected(error):
+            if is_disconnected(error):
                 return "in progress"
             raise OutcomeUnknown from error  # this database never had it: another has taken the place of the one that broke
         if outcome is None:
@@ -87,6 +87,6 @@ class Reconnecting:
         """The engine has the connections."""
 
 
-def _is_disconnected(error: SQLAlchemyError) -> bool:
+def is_disconnected(error: SQLAlchemyError) -> bool:
     """No connection could be made, or it broke."""
     return isinstance(error, OperationalError | InterfaceError) and (error.connection_invalidated or error.statement is None)

@@ -33,6 +33,8 @@ class Cable:
         self._flows.set()
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self.let_go()
         self.cut()

@@ -589,6 +589,32 @@ async def test_a_lock_is_kept_while_the_event_loop_stands_still(url: str, monkey
     database.close()
 
 
+async def test_a_lock_is_acquired_though_its_connection_broke(url: str, storage: Storage) -> None:
+    others = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    database = Database(url)
+    async with database.locks.lock("another"):
+        pass  # the connection is made
+    await storage.database.read(lambda connection: connection.execute(text(others)).all())
+    async with database.locks.lock("session ses_1"):
+        held = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        assert await storage.database.read(lambda connection: connection.execute(held).scalar_one()) == 1
+    database.close()
+
+
+async def test_a_lock_fails_where_the_database_stays_away(postgres: PostgresServer, url: str) -> None:
+    with laid(CommitCable(postgres.port)) as wire:
+        database = Database(url.replace(f":{postgres.port}/", f":{wire.port}/"))
+        async with database.locks.lock("another"):
+            pass
+        wire.close()
+        with pytest.raises(StorageError):
+            async with database.locks.lock("session ses_1"):
+                pass
+        database.close()
+
+
 async def test_locks_of_a_server_that_is_gone_are_free(url: str) -> None:
     one, two = Database(url), Database(url)
     holding = asyncio.create_task(_hold(one))
