@@ -34,6 +34,7 @@ class Workspaces:
         self.home = str(home.resolve())
         self.roots = [self.home, *(str(root.resolve()) for root in roots)]
         self._user_roots = user_roots
+        self._data_dir = os.path.realpath(settings.data_dir)
         self._projects = projects
         self._open: dict[str, Workspace] = {}
         self._opening: dict[str, asyncio.Task[Workspace]] = {}
@@ -52,11 +53,18 @@ class Workspaces:
         """Whether a path, given without symlinks, is in a tree that clients may use: a worktree of this server's is where the
         checkout is that it was made of."""
         place = self.worktree_places.origin(real) or real
-        return is_within(place, self.roots) or is_within(place, self._user_roots())
+        return is_within(place, [*self.roots, *self._user_roots()]) and not self._is_servers_own(place)
 
     def admits(self, principal: Principal, real: str) -> bool:
         """The same for one of several users."""
-        return may_enter(principal, self.worktree_places.origin(real) or real, self.roots, self._user_roots())
+        place = self.worktree_places.origin(real) or real
+        return may_enter(principal, place, self.roots, self._user_roots()) and not self._is_servers_own(place)
+
+    def _is_servers_own(self, place: str) -> bool:
+        """In the data directory, and in no root that lies there."""
+        if not is_within(place, [self._data_dir]):
+            return False
+        return not is_within(place, [root for root in (*self.roots, *self._user_roots()) if is_within(root, [self._data_dir])])
 
     def roots_kept_from(self, principal: Principal) -> list[str]:
         """The roots of other users that a member may not work in."""
@@ -80,8 +88,7 @@ class Workspaces:
 
     def _may_keep_git(self, walls: Walls) -> Callable[[str], bool]:
         """Of a git directory out of the checkout, which says by a file of the checkout that it is its own."""
-        data_dir = os.path.realpath(self._settings.data_dir)
-        return lambda real: self.allows(real) and walls.admits(real) and not is_within(real, [data_dir])
+        return lambda real: self.allows(real) and walls.admits(real)
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:
         """The principal's roots below a directory that they may not work in themselves. `real`: the directory without
