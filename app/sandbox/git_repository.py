@@ -110,7 +110,7 @@ def _links(folder: Path) -> Iterator[Path]:
     """Among what git reads and writes there."""
     yield from (folder / name for name in (*_SMALL_FILES, *_FOLDERS) if (folder / name).is_symlink())
     left = _MOST_REFERENCES
-    pending = [folder / name for name in ("objects", "worktrees")]
+    pending = [folder / name for name in ("objects", "objects/pack", "objects/info", "info", "worktrees")]
     deep = [folder / name for name in ("refs", "logs")]
     while (pending or deep) and left > 0:
         is_deep = not pending

@@ -74,8 +74,10 @@ class Workspaces:
         return not self.is_servers(place) and may_enter(principal, place, self.roots, self._user_roots())
 
     def is_servers(self, real: str) -> bool:
-        """Keys and the conversations of all are in the data directory, which may lie in a root."""
-        return is_within(real, [self._data_dir]) and self.worktree_places.origin(real) is None
+        """Keys and the conversations of all are in the data directory, which may lie in a root. A root may lie in it, too."""
+        if not is_within(real, [self._data_dir]) or self.worktree_places.origin(real) is not None:
+            return False
+        return not is_within(real, [root for root in (*self.roots, *self._user_roots()) if is_within(root, [self._data_dir])])
 
     def require_admitted(self, principal: Principal, directory: HeldDirectory) -> None:
         """By where it is: its name may have led elsewhere when the request, or the queued prompt, named it. Raises
@@ -105,8 +107,7 @@ class Workspaces:
 
     def _may_keep_git(self, walls: Walls) -> Callable[[str], bool]:
         """Of a git directory out of the checkout, which says by a file of the checkout that it is its own."""
-        data_dir = os.path.realpath(self._settings.data_dir)
-        return lambda real: self.allows(real) and walls.admits(real) and not is_within(real, [data_dir])
+        return lambda real: self.allows(real) and walls.admits(real)
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:
         """The principal's roots below a directory that they may not work in themselves. `real`: the directory without

@@ -128,22 +128,22 @@ WORKTREE_PLACES = (
 TARGETS = ("victim", "victim/HEAD", "roots/bert/.git", "home")
 
 
-async def test_worktrees_change_nothing_through_links(walled: Ground, figure: Figure) -> None:
+async def test_worktrees_change_nothing_through_links(ground: Ground, figure: Figure) -> None:
     """Each is made, has a link put into its repository, and is reset and removed; then one is made through the link."""
     cases = [(place, target) for place in WORKTREE_PLACES for target in TARGETS][:: 1 if LONG else 3]
     for place, target in cases:
-        repo = walled.repository()
-        worktree = await made(walled, repo)
+        repo = ground.repository()
+        worktree = await made(ground, repo)
         path = repo / ".git" / place.replace("NAME", worktree.name) if place else repo / ".git"
         put_away(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(walled.base / target)
-        await used(walled, repo, worktree)
-        assert (walled.changed(), place, target) == ([], place, target)
+        path.symlink_to(ground.base / target)
+        await used(ground, repo, worktree)
+        assert (ground.changed(), place, target) == ([], place, target)
     figure(f"{len(cases)} worktrees with links in their repository: 0 files outside changed")
 
 
-async def test_worktrees_of_another_repository_change_nothing(walled: Ground) -> None:
+async def test_worktrees_of_another_repository_change_nothing(ground: Ground) -> None:
     """The worktree's own `.git` becomes another thing."""
 
     def own(worktree: Path, repo: Path, *settings: tuple[str, str]) -> None:
@@ -154,16 +154,16 @@ async def test_worktrees_of_another_repository_change_nothing(walled: Ground) ->
 
     def named(worktree: Path, target: str) -> None:
         (worktree / ".git").unlink()
-        (worktree / ".git").write_text(f"gitdir: {walled.base / target}\n")
+        (worktree / ".git").write_text(f"gitdir: {ground.base / target}\n")
 
     def linked(worktree: Path, target: str) -> None:
         (worktree / ".git").unlink()
-        (worktree / ".git").symlink_to(walled.base / target)
+        (worktree / ".git").symlink_to(ground.base / target)
 
-    home, evil = str(walled.base / "home"), ("filter.evil.smudge", f"touch {walled.outside}/ran-smudge")
+    home, evil = str(ground.base / "home"), ("filter.evil.smudge", f"touch {ground.outside}/ran-smudge")
     changes: list[Callable[[Path, Path], None]] = [
         lambda worktree, repo: own(worktree, repo, ("core.worktree", home)),
-        lambda worktree, repo: own(worktree, repo, ("core.worktree", str(walled.bert)), evil),
+        lambda worktree, repo: own(worktree, repo, ("core.worktree", str(ground.bert)), evil),
         lambda worktree, repo: named(worktree, "roots/bert/.git"),
         lambda worktree, repo: named(worktree, "roots/bert/.git/worktrees/linked"),
         lambda worktree, repo: linked(worktree, "roots/bert/.git"),
@@ -172,42 +172,42 @@ async def test_worktrees_of_another_repository_change_nothing(walled: Ground) ->
         lambda worktree, repo: configure(repo, "core.worktree", home),
     ]
     for change in changes:
-        repo = walled.repository()
-        worktree = await made(walled, repo)
+        repo = ground.repository()
+        worktree = await made(ground, repo)
         change(worktree, repo)
-        await used(walled, repo, worktree)
-        assert walled.changed() == [] and leaks(await walled.read(repo)) == []
+        await used(ground, repo, worktree)
+        assert ground.changed() == [] and leaks(await ground.read(repo)) == []
 
 
-async def test_a_worktree_that_never_was_removes_nothing(walled: Ground) -> None:
-    repo = walled.repository()
-    project = json.loads(await walled.get(repo, "/project/current"))["id"]
-    (repo / ".git" / "worktrees").symlink_to(walled.victim)
+async def test_a_worktree_that_never_was_removes_nothing(ground: Ground) -> None:
+    repo = ground.repository()
+    project = json.loads(await ground.get(repo, "/project/current"))["id"]
+    (repo / ".git" / "worktrees").symlink_to(ground.victim)
     for name in ("never", "deep", "..", "../../victim", "linked"):
-        directory = f"{walled.base}/data/worktree/{project}/{name}"
-        await walled.ask("DELETE", repo, WORKTREES, {"directory": directory})
-    for directory in (str(walled.victim), str(walled.bert / "linked"), f"{repo}/.git/worktrees/deep"):
-        status, _ = await walled.ask("DELETE", repo, WORKTREES, {"directory": directory})
+        directory = f"{ground.base}/data/worktree/{project}/{name}"
+        await ground.ask("DELETE", repo, WORKTREES, {"directory": directory})
+    for directory in (str(ground.victim), str(ground.bert / "linked"), f"{repo}/.git/worktrees/deep"):
+        status, _ = await ground.ask("DELETE", repo, WORKTREES, {"directory": directory})
         assert status == 400
-    assert walled.changed() == []
+    assert ground.changed() == []
 
 
-async def test_another_members_worktree_is_out_of_reach(walled: Ground) -> None:
+async def test_another_members_worktree_is_out_of_reach(ground: Ground) -> None:
     """A `.git` file that names a worktree which the server made of another's repository."""
-    async with user(walled.app, "gina", roots=[walled.base / "roots" / "gina"]) as gina:
-        theirs = make_repository(walled.base / "roots" / "gina" / "repo", "canary-of-victim")
+    async with user(ground.app, "gina", roots=[ground.base / "roots" / "gina"]) as gina:
+        theirs = make_repository(ground.base / "roots" / "gina" / "repo", "canary-of-victim")
         created = await gina.client.post(WORKTREES, json={"name": "theirs", "startCommand": "touch .ready"}, headers=at(theirs))
         await filled(Path(created.json()["directory"]))
         for target in (created.json()["directory"] + "/.git", f"{theirs}/.git/worktrees/theirs"):
             for kind in ("link", "file"):
-                repo = walled.repository()
+                repo = ground.repository()
                 put_away(repo / ".git")
                 if kind == "link":
                     (repo / ".git").symlink_to(target)
                 else:
                     (repo / ".git").write_text(f"gitdir: {target}\n")
-                assert leaks(await walled.read(repo)) == [], (target, kind)
-                status, _ = await walled.ask("POST", repo, WORKTREES, {"name": "stolen"})
+                assert leaks(await ground.read(repo)) == [], (target, kind)
+                status, _ = await ground.ask("POST", repo, WORKTREES, {"name": "stolen"})
                 assert status >= 400 and "stolen" not in git(theirs, "branch", "--list", "opencode/*")
 
 

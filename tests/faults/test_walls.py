@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -302,6 +304,25 @@ async def test_a_checkout_around_the_roots_is_not_theirs(ground: Ground) -> None
         assert not (whole / "made").exists()
 
 
+async def test_the_data_directory_is_nobodys_to_work_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the server was started above it, as in a home directory."""
+    data = tmp_path / "work" / ".local" / "data"
+    async with hostile_ground(tmp_path, monkeypatch, workspace=tmp_path / "work", data_dir=data) as ground:
+        make_repository(data / "kept", "canary-of-data")
+        async with user(ground.app, "zoe") as zoe, user(ground.app, "adam", "admin") as adam:
+            for place in (data, data / "kept", data / "worktree"):
+                place.mkdir(exist_ok=True)
+                for path in ("/session", "/vcs/diff?mode=git", "/file?path=.", "/file/content?path=f.txt", "/mcp"):
+                    for app in (zoe, adam):
+                        assert (await app.client.get(path, headers=at(place))).status_code == 403, (place, path)
+                assert (await zoe.client.post("/session", json={}, headers=at(place))).status_code == 403
+            for path in (".local/data", ".local/data/kept/f.txt"):
+                assert leaks((await zoe.client.get(f"/file/content?path={path}", headers=at(tmp_path / "work"))).text) == []
+            session = await started(zoe, tmp_path / "work")
+            said = await shell(ground, tmp_path / "work", "cat .local/*/*/*.txt; ls .local/data", session, zoe)
+            assert leaks(said) == [] and "opensession.db" not in said
+
+
 async def test_a_command_does_not_make_another_repository_the_projects(tmp_path: Path) -> None:
     """On a server without users, too: `.git` is what it was, or nothing that leads out of the server's directories."""
     other = make_repository(tmp_path / "other", "canary-of-victim")
@@ -336,3 +357,34 @@ async def shell(ground: Ground, directory: Path, command: str, session: str = ""
     assert response.status_code == 200, response.text
     states = [part["state"] for part in response.json()["parts"] if part["type"] == "tool"]
     return "".join(state.get("output") or state.get("error") or "" for state in states)
+
+
+# A server of an ordinary user, where the tests are run by root.
+
+ORDINARY = 12345
+PYTHONS = (sys.executable, "/usr/bin/python3")
+AS_ORDINARY = ("setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin")
+SAME = "variables_of_terminals or by_its_words or elsewhere_when or comes_and_goes or never_was or another_members"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the tests above were run by one")
+def test_the_same_holds_for_a_server_of_an_ordinary_user(figure: Figure) -> None:
+    root = Path(__file__).parents[2]
+    paths = f"PYTHONPATH={root}:{Path(pytest.__file__).parents[1]}"
+    with tempfile.TemporaryDirectory(prefix="opensession-ordinary-") as home:
+        os.chown(home, ORDINARY, ORDINARY)
+        start = [*AS_ORDINARY, f"HOME={home}", "PYTHONDONTWRITEBYTECODE=1", paths]
+        python = next((each for each in PYTHONS if runs([*start, each, "-c", "import app.main, pytest"], root)), None)
+        if python is None:
+            pytest.skip("an ordinary user can't read this checkout and its environment")
+        files = [f"tests/faults/{name}.py" for name in ("test_walls", "test_hostile_repositories")]
+        options = ["-q", "-rs", "-p", "no:cacheprovider", f"--basetemp={home}/tests", "-k", SAME]
+        ended = subprocess.run([*start, python, "-m", "pytest", *files, *options], cwd=root, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout[-5000:]
+    if " passed" not in ended.stdout:
+        pytest.skip(ended.stdout[-300:])
+    figure(f"as an ordinary user: {ended.stdout.splitlines()[-1]}")
+
+
+def runs(command: list[str], cwd: Path) -> bool:
+    return subprocess.run(command, cwd=cwd, capture_output=True, check=False).returncode == 0

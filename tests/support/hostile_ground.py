@@ -154,8 +154,7 @@ async def hostile_ground(
     async with running_app(base, otherwise=model, patience=600, sandbox=sandbox, **settings) as app:
         await add_user(app, "bert", roots=[base / "roots" / "bert"])
         async with user(app, "anna", roots=[base / "roots" / "anna"]) as anna:
-            kept = base / "data" / "kept"
-            make_repository(kept, "canary-of-data")
+            make_repository(base / "data" / "kept", "canary-of-data")
             ground = Ground(base, app, anna)
             ground.before = ground.around()
             yield ground
