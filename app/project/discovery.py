@@ -13,7 +13,7 @@ from app.sandbox.git_repository import GitRepository, find_repository
 from app.sandbox.sandbox import OFF, Sandbox
 from app.sandbox.scope import NO_WALLS, Walls
 from app.util.dataclass import dataclass
-from app.util.git_obstacles import reference_obstacle
+from app.util.git_obstacles import obstacle, reference_obstacle
 from app.util.project_files import warn_once
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,9 @@ async def branch(git: Git) -> str | None:
 
 def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], walls: Walls) -> tuple[Git, GitRepository] | None:
     if not directory.is_dir():
+        return None
+    if refused := obstacle(directory):
+        warn_once(log, f"{directory} counts as outside git: {refused}")
         return None
     repository = find_repository(directory, admits)
     try:
