@@ -65,6 +65,12 @@ class Directory:
         self._news.set()
 
 
+@pytest.fixture(autouse=True)
+def a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for what servers offer waits for those that connect, however slowly."""
+    monkeypatch.setattr("app.mcp.servers.MOMENT", PATIENCE)
+
+
 @pytest.fixture
 async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     made = Directory(tmp_path)
@@ -80,7 +86,6 @@ def test_the_sdk_is_imported_only_where_a_server_is_configured() -> None:
 
 async def test_a_server_s_tools_prompts_and_resources_are_offered(directory: Directory) -> None:
     servers = directory.configure(plain=plain())
-    await directory.until_changed(1)  # who asks before gets what has connected in a moment
     (offers,) = await servers.offers()
     echo = offers.tools[0]
     assert (echo.server, echo.name, echo.description) == ("plain", "echo", "Says it again")
