@@ -89,7 +89,7 @@ async def _client_gone(_request: Request, _error: Exception) -> Response:
 
 def note_failure(scope: Scope, error: Exception) -> None:
     """For the log, where it is answered with a 5xx."""
-    scope[FAILURE] = f"{type(error).__name__}: {error}"
+    scope[FAILURE] = error
 
 
 STORAGE_MESSAGE = "The server's database cannot do this now. Nothing was stored; try again later."

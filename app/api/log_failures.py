@@ -6,6 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import FAILURE
 from app.api.refusal import Refusal
+from app.schema.errors import ServiceError
 from app.util.log import one_line
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,14 @@ class LogFailures:
             await Refusal(500, "UnknownError", message)(scope, receive, send)
             return
         if status >= 500:
-            log.warning("%s was answered with %d: %s", _request(scope), status, scope.get(FAILURE, "see the answer"))
+            _log_answer(scope, status, scope.get(FAILURE))
+
+
+def _log_answer(scope: Scope, status: int, failure: Exception | None) -> None:
+    if isinstance(failure, ServiceError) and failure.is_logged:
+        return
+    told = f"{type(failure).__name__}: {failure}" if failure else "see the answer"
+    log.warning("%s was answered with %d: %s", _request(scope), status, told)
 
 
 def _request(scope: Scope) -> str:

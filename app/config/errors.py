@@ -13,6 +13,7 @@ from app.schema.errors import ServiceError
 
 
 class ConfigJsonError(ServiceError):
+    is_logged = True
     name = "ConfigJsonError"
 
     def __init__(self, path: str, message: str, line: int | None = None) -> None:
@@ -22,6 +23,7 @@ class ConfigJsonError(ServiceError):
 class ConfigInvalidError(ServiceError):
     """`issues` are `{code, path, message, line?}`, in the file's order."""
 
+    is_logged = True
     name = "ConfigInvalidError"
 
     def __init__(self, path: str, message: str, issues: Sequence[dict[str, Any]] | None = None, line: int | None = None) -> None:
@@ -30,6 +32,7 @@ class ConfigInvalidError(ServiceError):
 
 
 class ConfigFrontmatterError(ServiceError):
+    is_logged = True
     name = "ConfigFrontmatterError"
 
     def __init__(self, path: str, message: str, line: int | None = None) -> None:

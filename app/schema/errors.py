@@ -115,6 +115,8 @@ class ServiceError(Exception):
     status: ClassVar[int] = 500
     name: ClassVar[str] = "UnknownError"
     tag: str | None = None
+    is_logged: ClassVar[bool] = False
+    """Where it is found: not again with each request that it fails."""
 
     def __init__(self, message: str, **data: Any) -> None:
         super().__init__(message)

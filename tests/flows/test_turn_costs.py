@@ -99,7 +99,7 @@ def size(diff: list[dict[str, Any]]) -> int:
 async def least_spent(spent: Spent, work: Callable[[], Awaitable[object]]) -> Spent:
     """Of some runs: what the server does beside them from time to time is not counted."""
     costs = []
-    for _ in range(4):
+    for _ in range(8):
         before = spent.copy()
         await work()
         costs.append(spent.since(before))

@@ -65,6 +65,12 @@ class Directory:
         self._news.set()
 
 
+@pytest.fixture(autouse=True)
+def a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for what servers offer waits for those that connect, however slowly."""
+    monkeypatch.setattr("app.mcp.servers.MOMENT", PATIENCE)
+
+
 @pytest.fixture
 async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     made = Directory(tmp_path)
