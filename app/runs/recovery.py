@@ -100,7 +100,8 @@ class Recovery:
         """Sessions that are not recovered yet."""
         self._abandoned: dict[str, float] = {}
         """When each session was first seen with a prompt that no server runs."""
-        self._opening: dict[str, asyncio.Task[bool]] = {}
+        self._late: set[str] = set()
+        """Sessions whose directories are still being opened."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
@@ -246,25 +247,32 @@ class Recovery:
 
     async def _resume(self, directories: Mapping[str, str]) -> set[str]:
         """Starts the turns of sessions, each in its directory; returns those that are started, or will be when that is open."""
-        for session_id, directory in directories.items():
-            if session_id not in self._opening:
-                self._opening[session_id] = self._start(self._begin(session_id, directory), f"resume {session_id}")
-        begun = {session_id: self._opening[session_id] for session_id in directories}
-        if begun:
-            await asyncio.wait(begun.values(), timeout=OPENING_SECONDS)
-        return {session_id for session_id, opening in begun.items() if not opening.done() or opening.result()}
+        new = {session_id: directory for session_id, directory in directories.items() if session_id not in self._late}
+        opening = {each: self._start(self._open(each, where), f"open for {each}") for each, where in new.items()}
+        if opening:
+            await asyncio.wait(opening.values(), timeout=OPENING_SECONDS)
+        opened = {session_id: task.result() for session_id, task in opening.items() if task.done()}
+        for session_id, instance in opened.items():
+            if instance is not None:
+                self._go_on(session_id, instance)
+        for session_id in opening.keys() - opened.keys():
+            self._late.add(session_id)
+            self._start(self._go_on_late(session_id, opening[session_id]), f"resume {session_id}")
+        return {session_id for session_id in directories if opened.get(session_id, self) is not None}
 
-    async def _begin(self, session_id: str, directory: str) -> bool:
-        try:
-            instance = await self._open(session_id, directory)
-        finally:
-            del self._opening[session_id]
-        if instance is None:
-            self._drop_requests({session_id})
-            return False
+    def _go_on(self, session_id: str, instance: Instance) -> None:
         run = self._turns.start(session_id, instance)
         self._start(self._drop_requests_after(run, session_id), f"resumed {session_id}")
-        return True
+
+    async def _go_on_late(self, session_id: str, opening: "asyncio.Task[Instance | None]") -> None:
+        try:
+            instance = await opening
+        finally:
+            self._late.discard(session_id)
+        if instance is None:
+            self._drop_requests({session_id})
+        else:
+            self._go_on(session_id, instance)
 
     async def _drop_requests_after(self, run: Run, session_id: str) -> None:
         await run.ended.wait()
