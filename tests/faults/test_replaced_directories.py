@@ -156,6 +156,7 @@ async def reaches_nothing(ground: Ground, directory: Path, swap: Callable[[], ob
         assert SECRET not in outputs(messages) and SECRET not in str(await anna.get(f"/session/{session}/diff"))
         assert ground.seen() == before
         await honest_use(anna, session)
+        assert SECRET not in str(await anna.get(f"/session/{session}/diff"))
 
 
 async def honest_use(anna: RunningApp, session: str) -> None:
