@@ -65,7 +65,9 @@ async def looked_at(ground: Ground, attacks: Mapping[str, Attack]) -> dict[str, 
             if is_open:
                 assert "main" in await ground.get(repo, "/vcs")
             attack(ground, repo)
-            return f"{name}{' while it is open' * is_open}", leaks(await ground.read(repo))
+            places = [place for place in (repo, repo / "sub") if place.is_dir()]
+            said = [await ground.read(place) for place in places]
+            return f"{name}{' while it is open' * is_open}", leaks("".join(said))
 
     cases = [(name, attack, is_open) for name, attack in attacks.items() for is_open in (False, True)]
     tried = await asyncio.gather(*(one(*case) for number, case in enumerate(cases) if LONG or number % 4 in (0, 3)))

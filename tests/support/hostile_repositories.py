@@ -100,6 +100,15 @@ def _nested(ground: Ground, repo: Path) -> None:
     _attributed(ground, inner, "filter", ("filter.evil.clean", "core.fsmonitor"))
 
 
+def _bare_within(ground: Ground, repo: Path) -> None:
+    """Files that a clone brings, and that make their folder a git directory."""
+    git(repo, "clone", "--quiet", "--bare", ".", "sub")
+    for name, value in {"bare": "false", "worktree": str(repo), "fsmonitor": ground.marking(repo)}.items():
+        git(repo, "config", "--file", str(repo / "sub" / "config"), f"core.{name}", value)
+    (repo / "sub" / ".gitattributes").write_text("* filter=evil\n")
+    git(repo, "config", "--file", str(repo / "sub" / "config"), "filter.evil.clean", ground.marking(repo))
+
+
 _PROGRAMS = (
     "core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass", "core.gitProxy",
     "core.alternateRefsCommand",
@@ -135,6 +144,7 @@ RUNNING: dict[str, Attack] = {
         ground, repo, **{"diff.ignoreSubmodules": "none", "submodule.sub.ignore": "none", "status.submoduleSummary": "true"}
     ),
     "nested": _nested,
+    "bare within": _bare_within,
 }
 
 
