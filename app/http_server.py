@@ -9,16 +9,14 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
+from uvicorn.config import LOGGING_CONFIG, Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import Server
+
 from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
 from app.api.connect_tickets import connected_terminal
 from app.pty.pseudo_terminal import INPUT_BYTES
 from app.settings import Settings
-from app.util.left_out import left_out
-
-with left_out("uvicorn.main", "Server", "main", "run"):  # its command line, with two reloaders and one more library: 2 MB
-    from uvicorn.config import LOGGING_CONFIG, Config
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-    from uvicorn.server import Server
 
 log = logging.getLogger(__name__)
 

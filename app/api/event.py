@@ -7,11 +7,14 @@ programs get them too: they name themselves, resume by every id that they are se
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Annotated, Literal
 
 from fastapi import Header, Query
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
+from sse_starlette import EventSourceResponse
+from sse_starlette.sse import AppStatus
 from starlette.types import Receive, Scope, Send
 
 from app.api.access import may_enter
@@ -32,6 +35,8 @@ from app.telemetry.observer import Observer
 from app.util.dataclass import dataclass
 
 routes = router(tags=["event"])
+# Streams live through the grace period of a server that stops: clients answer what its turns ask. `Bus.close` ends them.
+AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]
 
 RETRY_MS = (250, 1000)
 
@@ -61,7 +66,7 @@ def _described(model: object) -> dict[int | str, dict[str, object]]:
     return {**documented(400, 403, 429), 200: {"description": "Event stream", "model": model}}
 
 
-@routes.get("/event", operation_id="event.subscribe", response_class=StreamingResponse, responses=_described(AnyEvent))
+@routes.get("/event", operation_id="event.subscribe", response_class=EventSourceResponse, responses=_described(AnyEvent))
 async def subscribe(
     request: ServerRequest,
     where: Directory,
@@ -71,13 +76,13 @@ async def subscribe(
     cursor: CursorInQuery = None,
     user_agent: UserAgent = "",
     token: Token = None,
-) -> StreamingResponse:
+) -> EventSourceResponse:
     """The events of one directory."""
     directory = (await location_of(request, where)).directory
     return await open_stream(request, directory, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
 
 
-@routes.get("/global/event", operation_id="global.event", response_class=StreamingResponse, responses=_described(GlobalEvent))
+@routes.get("/global/event", operation_id="global.event", response_class=EventSourceResponse, responses=_described(GlobalEvent))
 async def subscribe_globally(
     request: ServerRequest,
     parts: Parts = "full",
@@ -86,7 +91,7 @@ async def subscribe_globally(
     cursor: CursorInQuery = None,
     user_agent: UserAgent = "",
     token: Token = None,
-) -> StreamingResponse:
+) -> EventSourceResponse:
     """The events of all directories, each with its directory, and the server's own."""
     return await open_stream(request, None, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
 
@@ -107,7 +112,7 @@ class WantedEvents:
         return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
 
 
-async def open_stream(request: ServerRequest, directory: str | None, wanted: WantedEvents) -> StreamingResponse:
+async def open_stream(request: ServerRequest, directory: str | None, wanted: WantedEvents) -> EventSourceResponse:
     listener = listen(request, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
     return await stream(request, listener, _frames(request.services, listener, wanted))
 
@@ -122,14 +127,16 @@ def listen(
     return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=audience, user=user, second=second)
 
 
-async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[Written]) -> StreamingResponse:
+async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[Written]) -> EventSourceResponse:
     """Until the listener is closed: the frames end then. Raises what their first one raises."""
     try:
         first = await anext(frames)  # what fails here is still an answer with a status
     except BaseException:
         listener.close()
         raise
-    return EventStreamResponse(listener, _chained(first, frames), _while_logged_in(request, listener), request.services.observer)
+    return EventStreamResponse(
+        listener, _chained(first, frames), partial(_while_logged_in, request, listener), request.services.observer
+    )
 
 
 def require_place_for_stream(app: Services) -> None:
@@ -172,31 +179,37 @@ async def event_token(request: ServerRequest) -> Response:
     return wire(EventToken(token=token, expires=expires))
 
 
-class EventStreamResponse(StreamingResponse):
-    """Stops listening when the client has gone, be it before the first frame. `watching` runs as long as it listens."""
+class EventStreamResponse(EventSourceResponse):
+    """Stops listening when the client has gone, be it before the first frame. `watching` runs as long as it listens; its failure
+    ends the stream.
+
+    The library's ping is off: it would come between the pieces that a large event is written in. Heartbeats wait in the
+    listener's queue."""
 
     def __init__(
-        self, listener: Listener, frames: AsyncIterator[Written], watching: Coroutine[Any, Any, None], observer: Observer
+        self,
+        listener: Listener,
+        frames: AsyncIterator[Written],
+        watching: Callable[[], Coroutine[None, None, None]],
+        observer: Observer,
     ) -> None:
-        super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
+        super().__init__(frames, headers=_HEADERS, ping=0, data_sender_callable=watching)
         self._listener = listener
         self._observer = observer
-        self._watching = asyncio.create_task(watching, name="watch a stream's login")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._watching.cancel()
             self._listener.close()
             if self._listener.fell_behind:
                 self._observer.cut_off()
 
 
-async def _chained(first: Written, frames: AsyncIterator[Written]) -> AsyncIterator[Written]:
-    yield first
+async def _chained(first: Written, frames: AsyncIterator[Written]) -> AsyncIterator[bytes]:
+    yield bytes(first)
     async for piece in frames:
-        yield piece
+        yield bytes(piece)
 
 
 async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> AsyncIterator[Written]:

@@ -5,8 +5,8 @@ Parts are told by what they gain. A client that sends `Last-Event-ID`, which may
 
 from typing import Annotated, Any, Literal
 
-from fastapi.responses import StreamingResponse
 from pydantic import Field
+from sse_starlette import EventSourceResponse
 
 from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, open_stream
 from app.api.json_route import ServerRequest
@@ -48,12 +48,12 @@ class TooManyStreamsError(TaggedAnswer):
 @routes.get(
     "/event",
     operation_id="v2.event.subscribe",
-    response_class=StreamingResponse,
+    response_class=EventSourceResponse,
     responses={**described(TooManyStreamsError), 200: {"description": "Event stream", "model": V2Event}},
 )
 async def subscribe(
     request: ServerRequest, last_event_id: Cursor = None, cursor: CursorInQuery = None, token: Token = None
-) -> StreamingResponse:
+) -> EventSourceResponse:
     cursors = [each for each in (last_event_id, cursor) if each is not None]
     wanted = WantedEvents(deltas=True, ids=bool(cursors), cursor=next(filter(None, cursors), None), second=True)
     return await open_stream(request, None, wanted)

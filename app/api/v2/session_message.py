@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Path, Query
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
+from sse_starlette import EventSourceResponse
 
 from app.api.deps import json_bytes
 from app.api.event import listen, stream
@@ -117,7 +118,7 @@ async def history(
 @routes.get(
     "/event",
     operation_id="v2.session.events",
-    response_class=StreamingResponse,
+    response_class=EventSourceResponse,
     responses={**described(SessionNotFoundError), 200: {"description": "Event stream", "model": TimelineEvent}},
 )
 async def events(request: ServerRequest, session_id: SessionIdInPath, after: After = 0) -> Response:
