@@ -516,7 +516,7 @@ def _transfer(core: _Core) -> TransferServices:
 
 def _vcs(core: _Core, directories: DirectoryServices, runs: RunServices) -> VcsServices:
     busy = BusyDirectories(runs.runner, core.storage.store)
-    repository_init = RepositoryInit(directories.instances, directories.projects, busy, runs.disposal, core.sandbox)
+    repository_init = RepositoryInit(busy, runs.disposal, core.sandbox)
     patching = Patching(busy, directories.toolbox.locks, core.sandbox)
     return VcsServices(patching, repository_init, _worktrees(core, directories, runs, busy))
 

@@ -7,7 +7,7 @@ from fastapi import Path, Query
 from fastapi.responses import Response
 
 from app.api.access import may_enter
-from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire
+from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire, workspace_of
 from app.api.json_route import ServerRequest, router
 from app.intake.mcp_commands import all_commands
 from app.schema.agent import Agent, Command, Skill
@@ -102,7 +102,8 @@ async def project_directories(request: ServerRequest, project_id: Annotated[str,
 async def init_git(request: ServerRequest, where: Directory) -> Response:
     """Make the directory a git repository, unless it is in one."""
     app, principal = request.services, request.principal
-    project = await app.vcs.repository_init.project_of((await location_of(request, where)).directory)
+    await app.vcs.repository_init.make(await workspace_of(request, where))
+    project = await app.directories.projects.get((await location_of(request, where)).project_id)
     return wire(project if principal.may_see_all else project.with_sandboxes_in(lambda path: may_enter(app, principal, path)))
 
 

@@ -88,11 +88,12 @@ def _resolver() -> Iterator[Path]:
 
 
 def _toolchains(home: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """The directories of PATH that are not the system's, and where their interpreters really are, as of a virtual environment."""
+    """The directories of PATH that are not the system's, and where their interpreters really are, as of a virtual environment.
+    PATH may be another user's, as after `su`: what may not be entered is no toolchain."""
     folders = [Path(folder) for folder in environment.get("PATH", "").split(":") if folder.startswith("/")]
     programs = (folder / name for folder in folders for name in _INTERPRETERS)
-    for folder in [*folders, *(_real(program).parent for program in programs if program.exists())]:
-        if folder.is_dir() and not any(folder.is_relative_to(path) for path in _SYSTEM.split()):
+    for folder in [*folders, *(_real(program).parent for program in programs if os.access(program, os.X_OK))]:
+        if os.access(folder, os.X_OK) and folder.is_dir() and not any(folder.is_relative_to(path) for path in _SYSTEM.split()):
             yield prefix_of(folder, home)
 
 

@@ -19,7 +19,6 @@ from app.sandbox.scope import (
     is_private,
     may_be_granted,
     opened_for,
-    private_directory,
     scope_of,
     server_scope,
 )
@@ -63,9 +62,9 @@ class Sandbox:
             return Program(argv, directory, env)
         named = named_by(argv, self._machine, workspace.walls) if shows_named else ()
         scope = scope_of(self._machine, workspace, directory, granted, approved, named)
-        private = private_directory(self._machine.data_dir, workspace)
+        assert scope.private is not None
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
-            _make(private / name, mode)
+            _make(scope.private / name, mode)
         inside = _inside(env)
         return Program([*arguments(self._machine, scope, len(inside)), *argv], Path("/"), numbered(inside), scope)
 

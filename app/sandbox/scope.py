@@ -194,7 +194,7 @@ def _scope(
         spellings=_spellings(places),
         masks=(*_masks(machine, [place.real for place in places]), *_others(workspace.walls)),
         network=workspace.config.network is not False,
-        private=private_directory(machine.data_dir, workspace),
+        private=private_directory(machine.data_dir, held[0].real),
         identities=_identities(places),
     )
 
@@ -227,8 +227,9 @@ def _identities(places: Sequence[FoundPath]) -> tuple[tuple[Path, Identity], ...
     return tuple({path: place.identity for place in places for path in (place.real, place.name)}.items())
 
 
-def private_directory(data_dir: Path, workspace: SandboxWorkspace) -> Path:
-    return data_dir / "sandbox" / sha256(os.fsencode(_real(workspace.top))).hexdigest()[:16]
+def private_directory(data_dir: Path, top: Path) -> Path:
+    """Of a checkout's top, without symlinks, as it was opened: another one's home is never shown instead."""
+    return data_dir / "sandbox" / sha256(os.fsencode(top)).hexdigest()[:16]
 
 
 def may_be_granted(path: Path, machine: MachineFacts) -> bool:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from app.sandbox.bubblewrap import arguments
-from app.sandbox.scope import MachineFacts, SandboxWorkspace, private_directory, scope_of
+from app.sandbox.scope import MachineFacts, SandboxWorkspace, scope_of
 
 SECONDS = 10
 _MESSAGE_CHARACTERS = 300
@@ -45,9 +45,11 @@ def _failure(machine: MachineFacts) -> str:
         directory = Path(name)
         workspace = SandboxWorkspace(directory, directory)
         apart = replace(machine, data_dir=directory / "data")
+        scope = scope_of(apart, workspace, directory)
+        assert scope.private is not None
         for folder in ("home", "tmp"):
-            (private_directory(apart.data_dir, workspace) / folder).mkdir(parents=True)
-        command = [*arguments(apart, scope_of(apart, workspace, directory)), machine.shell, "-c", _PROOF]
+            (scope.private / folder).mkdir(parents=True)
+        command = [*arguments(apart, scope), machine.shell, "-c", _PROOF]
         try:
             tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:

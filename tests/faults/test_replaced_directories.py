@@ -6,6 +6,7 @@ then, nothing of others is read or written.
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,8 +18,11 @@ import pytest
 from exchanging import exchanges, exchanging
 from long_form import LONG
 from running_app import RunningApp, make_workspace, running_app, text_part
+from sandboxed import needs_sandbox
 from turns import call, requests, say, task, tools, until
 from user_logins import logged_in, user
+
+from app.sandbox.scope import private_directory
 
 SECRET = "marked-secret"
 ALLOW_ALL = [{"permission": "*", "pattern": "*", "action": "allow"}]
@@ -294,6 +298,43 @@ async def test_a_patch_is_applied_where_it_was_allowed(tmp_path: Path) -> None:
             while time.monotonic() < until_then:
                 await anna.client.post("/vcs/apply", params=params, json={"patch": patch})
         assert ground.seen() == before
+
+
+@exchanges
+async def test_a_repository_is_made_where_it_was_allowed(tmp_path: Path) -> None:
+    ground = make_ground(tmp_path, victim="bert", in_git=False)
+    made, theirs = ground.project / ".git", ground.victim / ".git"
+    async with anna_in(ground, []) as (_, anna):
+        until_then, params = time.monotonic() + FLIP_SECONDS, {"directory": str(ground.project)}
+        with exchanging(ground.project, ground.victim):
+            while time.monotonic() < until_then:
+                await anna.client.post("/project/git/init", params=params)
+                assert not theirs.exists()
+                shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
+        assert (await anna.post("/project/git/init", {}, params=params))["worktree"] == str(ground.project)
+        assert (made / "HEAD").exists()
+
+
+@needs_sandbox
+@exchanges
+async def test_a_command_has_no_other_ones_home(tmp_path: Path) -> None:
+    """Nor its /tmp: what is put into a home is obeyed by the next shell there."""
+    ground = make_ground(tmp_path, victim="bert", in_git=False)
+    homes = tmp_path / "data" / "sandbox"
+    (ground.project / "look.sh").write_text("cat ~/canary /tmp/canary; touch ~/planted /tmp/planted\n")
+    async with anna_in(ground, []) as (_, anna):
+        session, of_bert = await session_in(anna, ground.project), private_directory(tmp_path / "data", ground.victim)
+        for name in ("home", "tmp"):
+            (of_bert / name).mkdir(parents=True)
+            (of_bert / name / "canary").write_text(SECRET)
+        until_then, command = time.monotonic() + FLIP_SECONDS, {"agent": "build", "command": "sh look.sh"}
+        said = []
+        with exchanging(ground.project, ground.victim, pause=0.004):
+            while time.monotonic() < until_then:
+                said.append((await anna.client.post(f"/session/{session}/shell", json=command)).text)
+        assert not [text for text in said if SECRET in text]
+        assert list(homes.glob("*/*/planted")) and not list(of_bert.glob("*/planted"))
 
 
 @exchanges

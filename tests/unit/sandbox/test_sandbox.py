@@ -154,11 +154,11 @@ def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confine
         workspace.directory.mkdir()
         confined.sandbox.program(["true"], workspace, {})
     data = confined.base / "data"
-    old = private_directory(data, unused)
+    old = private_directory(data, unused.directory)
     for path in (old / "home", old / "tmp", old):
         os.utime(path, (0, 0))
     remove_unused(data, time.time())
-    assert list((data / "sandbox").iterdir()) == [private_directory(data, used)]
+    assert list((data / "sandbox").iterdir()) == [private_directory(data, used.directory)]
 
 
 def test_what_is_no_home_keeps_none_from_being_removed(tmp_path: Path) -> None:

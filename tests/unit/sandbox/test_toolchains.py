@@ -10,6 +10,8 @@ import pytest
 from confined import SECRET, Confined
 from sandboxed import needs_sandbox
 
+from app.sandbox.machine import find_facts
+
 pytestmark = needs_sandbox
 
 
@@ -99,3 +101,14 @@ async def test_a_directory_that_was_replaced_by_a_link_opens_nothing(confined: C
     await confined.run(f"cd .. && rmdir sub && ln -s {confined.base}/home/.ssh sub", workspace=workspace)
     ended = await confined.run(f"cat {confined.base}/home/.ssh/id_rsa", workspace=workspace)
     assert SECRET not in ended.output and ended.code != 0
+
+
+def test_a_path_with_what_may_not_be_entered_keeps_no_server_from_starting(tmp_path: Path) -> None:
+    """As after `su` from another user's shell. What is too long is refused to root, too."""
+    closed, tools = tmp_path / "closed", tmp_path / "tools" / "bin"
+    for folder in (closed / "bin", tools):
+        folder.mkdir(parents=True)
+    closed.chmod(0)
+    found = find_facts(tmp_path, tmp_path / "data", [], {"PATH": f"{closed}/bin:/{'x' * 300}:{tools}"}).toolchains
+    closed.chmod(0o700)
+    assert tools in found
