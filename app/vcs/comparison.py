@@ -10,10 +10,10 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from app.browse.status import MAX_UNTRACKED, GitChange, parse_changes
 from app.project.discovery import branch
@@ -90,7 +90,7 @@ async def changed_files(location: Location) -> list[VcsFileStatus]:
     """Since HEAD, by path."""
     if location.git is None:
         return []
-    async with _comparing(location, location.git, _head(location.git)) as comparison:
+    async with _comparing(location, location.git, _head) as comparison:
         changes = await comparison.changes() if comparison else []
     return [VcsFileStatus(**_facts(change)) for change in changes]
 
@@ -100,7 +100,7 @@ async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> li
     git = location.git
     if git is None:
         return []
-    async with _comparing(location, git, _head(git) if mode == "git" else _fork_point(git)) as comparison:
+    async with _comparing(location, git, _head if mode == "git" else _fork_point) as comparison:
         if comparison is None:
             return []
         shown = f"--unified={min(context, WHOLE_FILE)}"
@@ -112,7 +112,7 @@ async def raw_patch(location: Location) -> bytes:
     """Since HEAD, as `git apply` takes it, binaries too. Raises TooLarge."""
     if location.git is None:
         return b""
-    async with _comparing(location, location.git, _head(location.git)) as comparison:
+    async with _comparing(location, location.git, _head) as comparison:
         assert comparison is not None  # there is always a head
         result = await comparison.patches("--binary")
     if len(result.stdout) > MAX_PATCH_BYTES:
@@ -142,7 +142,7 @@ async def _fork_point(git: Git) -> str | None:
 
 @asynccontextmanager
 async def _comparing(
-    location: Location, git: Git, finding_base: Coroutine[Any, Any, str | None]
+    location: Location, git: Git, find_base: Callable[[Git], Awaitable[str | None]]
 ) -> AsyncIterator[_Comparison | None]:
     """None without a base."""
     scope = _scope(location)
@@ -150,7 +150,7 @@ async def _comparing(
         index = Path(folder) / "index"
         own, env = git.seeing(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
         await asyncio.to_thread(_copy_index, git, index)
-        base, unknown = await asyncio.gather(finding_base, _unknown_files(own, scope, env))
+        base, unknown = await asyncio.gather(find_base(git), _unknown_files(own, scope, env))
         if base is not None:
             await _add(own, unknown, env, _EMPTY_BLOB[len(base)])
         yield _Comparison(own, base, scope, env) if base is not None else None

@@ -71,12 +71,12 @@ async def test_always_holds_for_the_project_also_after_a_restart(tmp_path: Path)
 
 
 async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours(tmp_path: Path) -> None:
-    for name in ("data", "database"):
+    for name in ("notes", "notebooks"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(f"in {name}\n")
     asks = {"permission": {"external_directory": "ask"}}
-    turns = [[bash(f"ls {tmp_path}/data")], [bash(f"ls {tmp_path}/data; cat {tmp_path}/data/file")]]
-    turns += [[bash(f"cat {tmp_path}/database/file")], [say()]]
+    turns = [[bash(f"ls {tmp_path}/notes")], [bash(f"ls {tmp_path}/notes; cat {tmp_path}/notes/file")]]
+    turns += [[bash(f"cat {tmp_path}/notebooks/file")], [say()]]
     async with running_app(tmp_path, workspace=configured(tmp_path, asks), turns=turns, sandbox="off") as app:
         session = (await app.create_session())["id"]
         await app.prompt_async(session, "Go")
@@ -85,7 +85,7 @@ async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours
         await until(lambda: not app.services.runs.runner.is_running(session))
         states = [called["state"] for called in tools(await app.messages(session))]
     assert [state["status"] for state in states] == ["completed", "completed", "error"]
-    assert "in data" in states[1]["output"]
+    assert "in notes" in states[1]["output"]
 
 
 async def test_always_lets_through_what_waits_for_the_same(tmp_path: Path) -> None:
