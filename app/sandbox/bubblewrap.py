@@ -54,11 +54,13 @@ def arguments(machine: MachineFacts, scope: SandboxScope, variables: int = 0) ->
 
 
 def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
-    """The same for a program of the server's own, which needs neither limits nor /proc, and no variables of others."""
+    """The same for a program of the server's own, which needs neither limits nor /proc, and no variables of others. Process 1
+    is a shell: bubblewrap's own is an orphan when bubblewrap has ended, and a server that is process 1 of its container reaps
+    none."""
     within = [*_file_system(machine, scope), *_FEW_DEVICES, *_closed(machine, scope)]
-    script = f'{_check(machine, scope)}\nexec "$@"'
+    script = f'trap : TERM\n{_check(machine, scope)}\n"$@"\nexit $?'
     ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", script, "sandbox", *_places(scope)]
-    return [machine.bwrap, *_namespaces(machine, scope), *within, *ending]
+    return [machine.bwrap, "--as-pid-1", *_namespaces(machine, scope), *within, *ending]
 
 
 def numbered(variables: Mapping[str, str]) -> dict[str, str]:
