@@ -46,8 +46,10 @@ from app.util.dataclass import dataclass
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
+_LOOK_MS = 150
+"""After a change: the stat cache holds nothing that was changed just before."""
 _LOOK_AGAIN_MS = 3000
-"""After a change, or where the stat cache could not be made: it holds nothing that was changed just before."""
+"""Where it could not be made."""
 _STATS_AT_ONCE = 100
 """So many take less time than a change of thread."""
 
@@ -245,7 +247,7 @@ class Snapshots:
         self._known = _IndexState(self._repository.index_signature(), tree, staging.placeholders)
         self._has_new_trees = True
         if known:
-            self._look_after = clock.now_ms() + _LOOK_AGAIN_MS
+            self._look_after = clock.now_ms() + _LOOK_MS
         return tree
 
     async def _cache_stats(self, known: _IndexState, rules: Mapping[str, PathState | None], began_ms: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from git_files import git
 from snapshot_project import Project, counted_git
 
+from app.snapshot import stat_cache
 from app.snapshot.snapshots import Snapshots
 from app.snapshot.stat_cache import StatCache
 from app.util import clock
@@ -204,12 +205,21 @@ async def test_what_was_changed_just_now_is_looked_at_by_git(project: Project, s
         assert count() > 0
 
 
-def test_paths_are_relied_on_when_their_last_change_lies_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("has_ticks", "settled_ms"), [(True, 100), (False, 2000)])
+def test_paths_are_relied_on_when_their_last_change_lies_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ticks: bool, settled_ms: int
+) -> None:
+    """A short while where the kernel's ticks are their times, longer on other file systems."""
     file = tmp_path / "a.txt"
     file.write_text("x")
+    mounts = tmp_path.with_name("mounts")
+    device = tmp_path.stat().st_dev
+    kind = "ext4" if has_ticks else "vfat"
+    mounts.write_text(f"27 1 {os.major(device)}:{os.minor(device)} / / rw shared:1 - {kind} /dev/x rw\n")
+    monkeypatch.setattr(stat_cache, "_MOUNTS", mounts)
     changed_ms = max(file.stat().st_ctime_ns, tmp_path.stat().st_ctime_ns) // 1_000_000
-    assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + 1000) is None
-    assert StatCache.of([str(file)], [], changed_ms + 3000) is not None
+    assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + settled_ms - 50) is None
+    assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + settled_ms + 50) is not None
     os.utime(file, (file.stat().st_atime, file.stat().st_mtime + 3600))
     assert StatCache.of([str(file)], [], changed_ms + 60_000) is None
 
