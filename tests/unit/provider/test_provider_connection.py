@@ -4,18 +4,17 @@ import gc
 import threading
 import weakref
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
+from anthropic import __version__ as anthropic_version
 from fake_provider import FakeServer, Reply, ask, events_of, sse
+from openai import __version__ as openai_version
 
 from app import __version__
 from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_responses.adapter import OpenAIResponses
-from app.provider.wire import connection
-from app.provider.wire.connection import ProviderAddress, ProviderConnection
 
 
 def chat(server: FakeServer, **options: object) -> OpenAIChat:
@@ -196,10 +195,39 @@ async def test_headers_are_replaced_whatever_their_case(server: FakeServer) -> N
     assert server.received[0].headers["accept"] == "text/event-stream"
 
 
-async def test_requests_name_us(server: FakeServer) -> None:
-    server.plays(STOP, "[DONE]")
-    await events_of(chat(server))
-    assert server.received[0].headers["user-agent"] == f"opensession/{__version__}"
+@pytest.mark.parametrize(
+    ("adapter", "sdk"),
+    [
+        (OpenAIChat, f"AsyncOpenAI/Python {openai_version}"),
+        (OpenAIResponses, f"AsyncOpenAI/Python {openai_version}"),
+        (Anthropic, f"AsyncAnthropic/Python {anthropic_version}"),
+    ],
+)
+async def test_requests_name_the_sdk_and_us(server: FakeServer, adapter: type[OpenAIChat], sdk: str) -> None:
+    await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
+    assert server.received[0].headers["user-agent"] == f"{sdk} opensession/{__version__}"
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_what_the_environment_says_of_an_sdk_s_own_server_is_told_to_no_other(
+    server: FakeServer, adapter: type[OpenAIChat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, "secret-of-the-environment")
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "secret-of-the-environment")
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "X-Own: secret-of-the-environment\nAuthorization: secret-of-the-environment")
+    await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
+    assert "secret-of-the-environment" not in str(server.received[0].headers)
+
+
+async def test_an_sdk_s_headers_for_one_s_own_gateway_to_anthropic(server: FakeServer) -> None:
+    own = {"Authorization": "Bearer t", "Anthropic-Version": "2026-10-21"}
+    await events_of(Anthropic("fake", api_key=None, base_url=server.url, headers=own, options={}))
+    headers = server.received[0].headers
+    assert (headers["authorization"], headers["anthropic-version"]) == ("Bearer t", "2026-10-21")
+    assert "x-api-key" not in headers
 
 
 async def test_a_configured_authorization_replaces_the_key_whatever_its_case(server: FakeServer) -> None:
@@ -288,24 +316,25 @@ async def test_openai_and_anthropic_need_a_key(adapter: type[OpenAIChat]) -> Non
     assert failed.value.provider_id == "theirs"
 
 
-async def test_one_that_is_closed_while_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
-    may_open = threading.Event()
+async def test_one_that_is_closed_while_it_opens(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_open, made, provider = threading.Event(), [], chat(server)
+    make = provider._make
 
-    def connector() -> Any:
+    def late() -> Any:
         assert may_open.wait(10)
-        return lambda: None
+        made.append(make())
+        return made[0]
 
-    session = AsyncMock()
-    monkeypatch.setattr(connection, "_connector", connector)
-    monkeypatch.setattr(ProviderConnection, "_session", lambda *_: session)
-    provider = ProviderConnection(lambda: ProviderAddress("http://127.0.0.1:9", {}), idle_seconds=1)
+    monkeypatch.setattr(provider, "_make", late)
     opening = asyncio.create_task(provider._opened())
     await asyncio.sleep(0)
     closing = asyncio.create_task(provider.close())
     await asyncio.sleep(0)
     may_open.set()
     await asyncio.gather(opening, closing)
-    session.close.assert_awaited_once()
+    assert made[0].is_closed()
+    with pytest.raises(RuntimeError, match="closed"):
+        await events_of(provider)
 
 
 async def test_a_closed_provider_is_freed_without_the_garbage_collector() -> None:
