@@ -40,7 +40,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
 
     @staticmethod
     def load() -> None:
-        import anthropic.resources.messages  # noqa: F401
+        import anthropic.resources.messages.messages  # noqa: F401
 
     def _address(self) -> str:
         if not (self._api_key or self._is_signed()):

@@ -34,6 +34,10 @@ class OpenAIChat(OpenAIAdapter):
 
     path = "/chat/completions"
 
+    @staticmethod
+    def load() -> None:
+        import openai.resources.chat.completions.completions  # noqa: F401
+
     def _reader(self) -> "ChatReader":
         return ChatReader()
 

@@ -22,6 +22,10 @@ _INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_
 class OpenAIResponses(OpenAIAdapter):
     path = "/responses"
 
+    @staticmethod
+    def load() -> None:
+        import openai.resources.responses.responses  # noqa: F401
+
     def _reader(self) -> "ResponsesReader":
         return ResponsesReader()
 

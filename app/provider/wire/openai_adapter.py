@@ -14,11 +14,6 @@ class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
     """Without a base URL it is OpenAI, which needs a key. Elsewhere no key means no Authorization header: a server that asks for
     none may refuse a made-up one."""
 
-    @staticmethod
-    def load() -> None:
-        import openai.resources.chat
-        import openai.resources.responses  # noqa: F401
-
     def _address(self) -> str:
         if not (self._api_key or self._base_url or self._configures("authorization")):
             raise missing_key(self._provider_id)
