@@ -1,9 +1,10 @@
 """Translates failures of providers to ApiFailure: HTTP errors, broken connections and error events in a stream."""
 
 import errno
+import ssl
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -12,9 +13,6 @@ from app.provider.base import AnswerTooLarge, ApiFailure, ContextOverflow, Missi
 from app.provider.wire.overflow import is_context_overflow
 from app.provider.wire.sse import parse_json
 from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit
-
-if TYPE_CHECKING:
-    import httpx2
 
 _RETRYABLE_STATUS = {408, 409, 429}
 _TRANSIENT_WORDS = (
@@ -46,6 +44,7 @@ def unsendable_header(url: str) -> ApiFailure:
 
 def failure_of(error: Exception, url: str) -> ProviderFailure | None:
     """Translates what an SDK raises; None if it is not a failure of the provider."""
+    import anyio
     import httpx2
 
     causes = list(_causes(error))
@@ -61,8 +60,9 @@ def failure_of(error: Exception, url: str) -> ProviderFailure | None:
         return answered(response.status_code, response.headers, body, str(response.url))
     if any(isinstance(cause, OSError) and cause.errno == errno.ECONNRESET for cause in causes):
         return _reset(error, url)
-    broken = (cause for cause in causes if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL))
-    return next((_transport(cause, url) for cause in broken), None)
+    # The last two come of TLS, and httpx2 makes errors of its own of most of them.
+    broken = (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, anyio.EndOfStream)
+    return next((_transport(cause, url) for cause in causes if isinstance(cause, broken)), None)
 
 
 def passed_limit(error: AnswerPassedLimit, url: str) -> AnswerTooLarge:
@@ -179,7 +179,8 @@ def _reset(error: BaseException, url: str) -> ApiFailure:
     return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
 
 
-def _transport(error: "httpx2.HTTPError | httpx2.InvalidURL", url: str) -> ApiFailure:
+def _transport(error: BaseException, url: str) -> ApiFailure:
+    import anyio
     import httpx2
 
     host = urlsplit(url).netloc
@@ -195,10 +196,10 @@ def _transport(error: "httpx2.HTTPError | httpx2.InvalidURL", url: str) -> ApiFa
             message = f"{host} was silent for too long"
         case httpx2.ConnectError():
             message = f"Cannot connect to {host}: {_reason(error)}"
-        case httpx2.NetworkError() | httpx2.RemoteProtocolError():
+        case httpx2.NetworkError() | httpx2.RemoteProtocolError() | anyio.EndOfStream():
             message = f"{host} broke the connection off before the answer was complete"
         case _:
-            message = f"The request to {host} failed: {error or type(error).__name__}"
+            message = f"The request to {host} failed: {str(error) or type(error).__name__}"
     metadata = {"url": url, "code": type(error).__name__}
     is_refused = isinstance(error, httpx2.ProxyError) and not is_retryable(_status_at_start(str(error)))
     return ApiFailure(message, retryable=not (is_refused or isinstance(error, ours)), metadata=metadata)

@@ -138,7 +138,9 @@ class SdkAdapter(ABC, Generic[Client]):
         return any(name.lower() == header for name in self._headers)
 
     def _http(self) -> dict[str, Any]:
-        """How the SDK's HTTP client is made."""
+        """How the SDK's HTTP client is made. It keeps no cookies: sessions and users share it."""
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
         import httpx2
 
         from app.provider.wire.bounded_http import bound
@@ -146,6 +148,7 @@ class SdkAdapter(ABC, Generic[Client]):
         return {
             "timeout": httpx2.Timeout(None, connect=CONNECT_SECONDS, read=self._idle_seconds),
             "limits": httpx2.Limits(max_connections=None, keepalive_expiry=KEEP_ALIVE_SECONDS),
+            "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
             "event_hooks": {"response": [bound]},
         }
 

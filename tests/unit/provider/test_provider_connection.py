@@ -89,6 +89,22 @@ async def test_a_connection_that_is_closed_before_the_answer() -> None:
     assert failed.value.retryable
 
 
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+async def test_a_server_that_does_not_speak_tls(adapter: type[OpenAIChat], said: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(said)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        provider = adapter("fake", api_key="k", base_url=f"https://127.0.0.1:{port}/v1", headers={}, options={})
+        with pytest.raises(ApiFailure, match=f"127.0.0.1:{port}") as failed:
+            await events_of(provider)
+    assert failed.value.retryable
+
+
 async def test_an_address_that_is_none_is_not_retried() -> None:
     provider = OpenAIChat("fake", api_key="k", base_url="localhost/v1", headers={}, options={})
     with pytest.raises(ApiFailure) as failed:
@@ -158,6 +174,15 @@ async def test_the_last_event_is_the_end_though_the_server_stays(
     server.plays(*events, end="hang")
     provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={}, idle=2)
     assert await events_of(provider) == [StreamStart(), Finish("stop", Usage())]
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_cookies_are_not_kept(server: FakeServer, adapter: type[OpenAIChat]) -> None:
+    server.reply = Reply([], headers={"content-type": "text/event-stream", "set-cookie": "user=1; Path=/"})
+    provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={})
+    for _ in range(2):
+        await events_of(provider)
+    assert len(server.received) == 2 and "cookie" not in server.received[1].headers
 
 
 async def test_an_empty_stream_started_but_did_not_finish(server: FakeServer) -> None:
@@ -278,8 +303,11 @@ async def test_a_proxy_that_refuses_is_told_of_without_its_password(
     assert failed.value.retryable is retryable and "hunter2" not in str(failed.value.metadata)
 
 
-async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "user:hunter2@127.0.0.1:none")
+@pytest.mark.parametrize(
+    "proxy", ["user:hunter2@127.0.0.1:none", "ftp://user:hunter2@127.0.0.1", "socks5://user:hunter2@127.0.0.1"]
+)
+async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(ApiFailure) as failed:
         await events_of(OpenAIChat("fake", api_key="key", base_url="https://models.invalid/v1", headers={}, options={}))
     assert failed.value.message == "The address https://models.invalid/v1/chat/completions, or that of the proxy, is not valid"
