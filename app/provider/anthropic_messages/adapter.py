@@ -13,7 +13,7 @@ from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, Stre
 from app.provider.wire.answer import Payload, SdkResponse
 from app.provider.wire.blocks import Blocks
 from app.provider.wire.errors import in_stream, missing_key
-from app.provider.wire.sdk_adapter import Headers, SdkAdapter, environment_headers, extra_headers
+from app.provider.wire.sdk_adapter import Headers, SdkAdapter, environment_headers, extra_body, extra_headers
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
             max_tokens=body["max_tokens"],
             messages=[],
             stream=True,
-            extra_body=body,
+            extra_body=extra_body(body),
             extra_headers=extra_headers(headers, omit),
         )
 

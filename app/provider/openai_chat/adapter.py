@@ -13,7 +13,7 @@ from app.provider.wire.answer import Payload, SdkResponse
 from app.provider.wire.blocks import TurningBlocks
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
-from app.provider.wire.sdk_adapter import Headers, extra_headers
+from app.provider.wire.sdk_adapter import Headers, extra_body, extra_headers
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class OpenAIChat(OpenAIAdapter):
             model=request.model.api.id,
             messages=[],
             stream=True,
-            extra_body=chat_body(request, include_usage=self._options.get("includeUsage") is not False),
+            extra_body=extra_body(chat_body(request, include_usage=self._options.get("includeUsage") is not False)),
             extra_headers=extra_headers(headers, omit),
         )
 

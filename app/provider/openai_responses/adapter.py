@@ -10,7 +10,7 @@ from app.provider.wire.blocks import Blocks
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
 from app.provider.wire.options import present
-from app.provider.wire.sdk_adapter import Headers, extra_headers
+from app.provider.wire.sdk_adapter import Headers, extra_body, extra_headers
 from app.provider.wire.tool_inputs import read_call
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class OpenAIResponses(OpenAIAdapter):
         from openai import omit
 
         return client.responses.with_streaming_response.create(
-            stream=True, extra_body=responses_body(request), extra_headers=extra_headers(headers, omit)
+            stream=True, extra_body=extra_body(responses_body(request)), extra_headers=extra_headers(headers, omit)
         )
 
 

@@ -1,6 +1,7 @@
 """The answer to a request that an SDK has sent: its events, as they come, within the bounds on what a server may send."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -85,9 +86,10 @@ class SdkAnswer:
     async def drain(self) -> None:
         """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is
         complete."""
+        import anyio
         import httpx2
 
-        with suppress(TimeoutError, httpx2.HTTPError):
+        with suppress(TimeoutError, httpx2.HTTPError, ssl.SSLError, anyio.EndOfStream):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while await anext(self._chunks, b""):
                     pass

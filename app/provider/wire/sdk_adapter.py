@@ -12,11 +12,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
+import orjson
+
 from app import __version__
 from app.provider.base import ModelRequest, StreamEvent
 from app.provider.secrets import redact
 from app.provider.wire import errors
-from app.provider.wire.answer import Reader, SdkAnswer, SdkResponse
+from app.provider.wire.answer import Payload, Reader, SdkAnswer, SdkResponse
 from app.util.bounded_answer import IDENTITY
 from app.util.secrets import secrets_of
 
@@ -24,6 +26,8 @@ CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 120.0
 KEEP_ALIVE_SECONDS = 4.0
 """Many servers close an idle connection after five, perhaps while a request is on its way."""
+
+_CONVERSATION = ("messages", "input")
 
 Headers = dict[str, str | None]
 """By name in lower case. None: not sent, though the SDK would."""
@@ -176,6 +180,13 @@ class SdkAdapter(ABC, Generic[Client]):
 def extra_headers(headers: Headers, omit: Omit) -> dict[str, str | Omit]:
     """As the SDK's parameter takes them. `omit`: its word for None."""
     return {name: omit if value is None else value for name, value in headers.items()}
+
+
+def extra_body(body: Payload) -> Payload:
+    """Dates, NaN and the like, which configurations and plugins bring, in words of JSON; the conversation has none."""
+    said = {name: body[name] for name in _CONVERSATION if name in body}
+    brought = {name: value for name, value in body.items() if name not in said}
+    return {**orjson.loads(orjson.dumps(brought, option=orjson.OPT_NON_STR_KEYS)), **said}
 
 
 def environment_headers(variable: str) -> Headers:

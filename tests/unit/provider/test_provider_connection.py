@@ -1,8 +1,11 @@
 import asyncio
 import contextlib
 import gc
+import json
+import math
 import threading
 import weakref
+from datetime import date
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from openai import __version__ as openai_version
 
 from app import __version__
 from app.provider.anthropic_messages.adapter import Anthropic
-from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, Usage
+from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, ToolSpec, Usage
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_responses.adapter import OpenAIResponses
 
@@ -202,6 +205,18 @@ async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServe
         async for event in chat(server).stream(ask()):
             seen.append(event)
     assert TextDelta("text-1", "a") in seen
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_what_is_no_json_of_a_configuration_or_a_plugin_is_sent_as_json(
+    server: FakeServer, adapter: type[OpenAIChat]
+) -> None:
+    odd = {"since": date(2026, 1, 2), "ratio": math.nan, 1: "one"}
+    provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={})
+    await events_of(provider, ask(tools=(ToolSpec("t", "T", {"type": "object", "default": odd}),), options={"metadata": odd}))
+    sent = {"since": "2026-01-02", "ratio": None, "1": "one"}
+    assert server.body["metadata"] == sent
+    assert json.dumps(sent) in json.dumps(server.body["tools"])
 
 
 async def test_headers(server: FakeServer) -> None:
