@@ -1,7 +1,9 @@
 import asyncio
 import contextlib
 import gc
+import io
 import json
+import logging
 import math
 import threading
 import weakref
@@ -18,6 +20,7 @@ from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, ToolSpec, Usage
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_responses.adapter import OpenAIResponses
+from app.telemetry.log_lines import set_up_log
 
 
 def chat(server: FakeServer, **options: object) -> OpenAIChat:
@@ -403,3 +406,21 @@ async def test_a_failure_quotes_neither_key_nor_secret_headers(server: FakeServe
         await events_of(provider, ask(headers={"X-Model-Key": "secret-of-model"}))
     assert failed.value.message.endswith("Wrong: ********, ********, ********")
     assert "secret" not in f"{failed.value} {failed.value.body}"
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_the_finest_log_tells_neither_key_nor_conversation(
+    server: FakeServer, adapter: type[OpenAIChat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, lines = logging.getLogger(), io.StringIO()
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
+    set_up_log("text", "debug")
+    root.addHandler(logging.StreamHandler(lines))
+    try:
+        provider = adapter("fake", api_key="sk-secret-1", base_url=server.url, headers={"X-Token": "sk-secret-2"}, options={})
+        await events_of(provider, ask("words of a user"))
+    finally:
+        root.setLevel(level)
+    assert len(server.received) == 1
+    assert not [secret for secret in ("sk-secret", "words of a user") if secret in lines.getvalue()]
