@@ -12,8 +12,8 @@ import pytest
 
 APP = Path(__file__).parents[2] / "app"
 WHEN_USED = {
+    "aiohttp": "a model's first request",
     "alembic": "a database of an older revision",
-    "anthropic": "a directory with such a provider",
     "app.api.absent": "a request for what is not there",
     "app.api.v2.all_routes": "a request of the second API",
     "app.permission.shell.analysis": "a shell command",
@@ -21,6 +21,7 @@ WHEN_USED = {
     "app.schema.timeline": "a request of the second API",
     "app.transfer.imports": "an export or import",
     "bs4": "a page that is fetched",
+    "click": "nothing: typer has its own",
     "genai_prices": "the catalogue of models",
     "http.cookiejar": "a page that is fetched",
     "httpx": "a plugin that calls the API",
@@ -28,13 +29,13 @@ WHEN_USED = {
     "markdown_it": "the terminal",
     "markdownify": "a page that is fetched",
     "mcp": "an MCP server",
-    "openai": "a directory with such a provider",
     "prometheus_client": "metrics",
     "psycopg": "PostgreSQL",
     "pydantic.v1": "nothing",
     "redis": "several servers",
     "rich.markdown": "the terminal",
     "tree_sitter": "a shell command",
+    "uvicorn.supervisors": "nothing",
     "yaml": "the API's description",
 }
 _START = """
