@@ -21,7 +21,6 @@ WHEN_USED = {
     "app.schema.timeline": "a request of the second API",
     "app.transfer.imports": "an export or import",
     "bs4": "a page that is fetched",
-    "click": "nothing: typer has its own",
     "genai_prices": "the catalogue of models",
     "http.cookiejar": "a page that is fetched",
     "httpx": "a plugin that calls the API",
@@ -35,7 +34,6 @@ WHEN_USED = {
     "redis": "several servers",
     "rich.markdown": "the terminal",
     "tree_sitter": "a shell command",
-    "uvicorn.supervisors": "nothing",
     "yaml": "the API's description",
 }
 _START = """
