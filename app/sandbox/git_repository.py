@@ -7,7 +7,7 @@ the command cannot write, names the checkout back, or lies where whoever works i
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 
 from app.util.dataclass import dataclass
@@ -109,18 +109,26 @@ def _way_out(folder: Path) -> str | None:
 def _links(folder: Path) -> Iterator[Path]:
     """Among what git reads and writes there."""
     yield from (folder / name for name in (*_SMALL_FILES, *_FOLDERS) if (folder / name).is_symlink())
-    left = _MOST_REFERENCES
-    pending = [folder / name for name in ("objects", "objects/pack", "objects/info", "info", "worktrees")]
-    deep = [folder / name for name in ("refs", "logs")]
-    while (pending or deep) and left > 0:
-        is_deep = not pending
-        with suppress(OSError), os.scandir((pending or deep).pop()) as entries:
-            for entry in entries:
-                left -= 1
-                if entry.is_symlink():
-                    yield Path(entry.path)
-                elif is_deep and entry.is_dir(follow_symlinks=False):
-                    deep.append(Path(entry.path))
+    flat = (folder / name for name in ("objects", "objects/pack", "objects/info", "info", "worktrees"))
+    entries = chain(chain.from_iterable(map(_entries, flat)), _entries_below([folder / "refs", folder / "logs"]))
+    yield from (Path(entry.path) for entry in islice(entries, _MOST_REFERENCES) if entry.is_symlink())
+
+
+def _entries_below(folders: list[Path]) -> "Iterator[os.DirEntry[str]]":
+    while folders:
+        for entry in _entries(folders.pop()):
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(Path(entry.path))
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    """None of a folder that cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            return list(islice(found, _MOST_REFERENCES))
+    except OSError:
+        return []
 
 
 def _git_directory(entry: Path) -> Path | None:
