@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,6 @@ from app.users.keys import UserKeys
 from app.users.server_secret import ServerSecret
 from app.users.users import Users
 from app.util import marks
-from app.util.dataclass import dataclass
 from app.util.server_locks import ServerLocks
 from app.util.shared_threads import THREADS
 from app.util.volume import volume_id

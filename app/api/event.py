@@ -8,6 +8,7 @@ programs get them too: they name themselves, resume by every id that they are se
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -32,7 +33,6 @@ from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
 from app.telemetry.observer import Observer
-from app.util.dataclass import dataclass
 
 routes = router(tags=["event"])
 # Streams live through the grace period of a server that stops: clients answer what its turns ask. `Bus.close` ends them.

@@ -1,6 +1,7 @@
 """The body of a request as it comes: how large it is, how slow, and how many large ones of one user are taken at a time."""
 
 import asyncio
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from starlette.exceptions import HTTPException
@@ -9,7 +10,6 @@ from starlette.types import Message, Receive, Scope
 from app.api.access import PRINCIPAL
 from app.api.bounded_requests import WHOLE
 from app.users.principal import OPERATOR
-from app.util.dataclass import dataclass
 
 BODY_SECONDS = 30.0
 """How long a client may pause within a body, and how long it may take in all besides a second for each BYTES_A_SECOND."""

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -21,7 +21,6 @@ from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.oidc import OidcLogins, is_jwt
 from app.users.principal import OPERATOR, Principal
 from app.users.users import Users
-from app.util.dataclass import dataclass
 from app.util.log import one_line
 
 log = logging.getLogger(__name__)

@@ -1,12 +1,12 @@
 """What the guard answers before a route is reached, in the form of the API that was asked."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import STORAGE_MESSAGE, named, note_failure
 from app.storage.engine import StorageError
-from app.util.dataclass import dataclass
 
 
 def is_second_api(path: str) -> bool:

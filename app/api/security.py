@@ -9,6 +9,7 @@
 
 import ipaddress
 import re
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, QueryParams
@@ -22,7 +23,6 @@ from app.api.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.api.refusal import Refusal, storage_refusal
 from app.api.request_headers import headers_of
 from app.storage.engine import StorageError
-from app.util.dataclass import dataclass
 from app.util.shared_threads import WORKING_FOR, Owner
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

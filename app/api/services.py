@@ -1,6 +1,7 @@
 """What the routes call. The wiring builds it once; a route finds it on its request."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.api.draining import Draining
@@ -39,7 +40,6 @@ from app.tool.toolbox import Toolbox
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.users import Users
-from app.util.dataclass import dataclass
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
 from app.vcs.worktrees import Worktrees

@@ -6,11 +6,11 @@ A token is 256 random bits, so that its hash needs no salt and no slowness: ther
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.util import clock
-from app.util.dataclass import dataclass
 from app.util.private_json import PrivateFileStamp, PrivateJson
 
 PREFIX = "ost_"

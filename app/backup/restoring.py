@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from app.backup.placing import INCOMING, STAGING, decide, exchange, finish_resto
 from app.backup.unpacking import unpack
 from app.storage.backup import upgrade_file
 from app.storage.migrate import HEAD
-from app.util.dataclass import dataclass
 from app.util.server_locks import lock_directory
 
 _OF_A_DATA_DIRECTORY = (DATABASE, "servers", "volume", "snapshot")

@@ -5,6 +5,7 @@ import heapq
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -12,7 +13,6 @@ from app.schema.errors import BadRequest
 from app.tool.base import ToolError
 from app.tool.search import ripgrep
 from app.tool.search.ripgrep import SearchPlace
-from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
 
 MAX_FILES = 200_000

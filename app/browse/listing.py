@@ -3,13 +3,13 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.browse.reach import AllowedPaths, FileForbidden
 from app.sandbox.git import Git
 from app.schema.browse import FileNode
 from app.tool.search import ripgrep
-from app.util.dataclass import dataclass
 
 _LEFT_OUT = {".git", ".DS_Store"}
 

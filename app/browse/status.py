@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,6 @@ from app.sandbox.git import Git
 from app.schema.browse import ChangedFile
 from app.tool.files.file_kind import SNIFFED_BYTES, is_binary
 from app.tool.search import ripgrep
-from app.util.dataclass import dataclass
 
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands."""

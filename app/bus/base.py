@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack
 
 from app.bus.event_id import CursorSeal, EventId
 from app.schema.event import AnnouncedEvent, RenderedEvent
-from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.bus.listener import Listener

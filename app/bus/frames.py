@@ -5,7 +5,7 @@ A part that streams makes two kinds of frame: OpenCode's `message.part.updated` 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import orjson
@@ -14,7 +14,6 @@ from app.bus import second_api
 from app.bus.base import Event, PartDelta
 from app.bus.event_id import PREFIX, CursorSeal, EventId
 from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated
-from app.util.dataclass import dataclass
 
 PIECE_BYTES = 256 * 1024
 """What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""

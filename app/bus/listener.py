@@ -4,14 +4,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.bus.base import ENDED, Audience, Event, StreamingParts
 from app.bus.event_id import EventId
 from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, Written, pieces
 from app.bus.merging import merge_waiting
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app.bus.base import PartDelta
 from app.bus.event_id import EventId
 from app.bus.frames import Frame, PartFrame
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The parts that stream on other servers, put together here from what they receive."""
 
 from collections import OrderedDict
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +9,6 @@ import orjson
 
 from app.bus.base import Event, PartDelta, StreamingParts
 from app.schema.event import EventMessagePartUpdated
-from app.util.dataclass import dataclass
 
 MOST_PARTS = 10_000
 

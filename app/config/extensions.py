@@ -1,10 +1,9 @@
 """Plugins and tools that a configuration names, each with whether the project itself named it."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
-
-from app.util.dataclass import dataclass
 
 SUFFIXES = {".py", ".js", ".ts"}
 

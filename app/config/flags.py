@@ -2,9 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
-
-from app.util.dataclass import dataclass
+from dataclasses import dataclass, field
 
 _PREFIX = "OPENCODE_"
 

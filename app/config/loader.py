@@ -4,7 +4,7 @@ import getpass
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from importlib import resources
 from pathlib import Path
@@ -23,7 +23,6 @@ from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.util import paths
-from app.util.dataclass import dataclass
 from app.util.project_files import ProjectBounds
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,6 @@ from app.config.errors import ConfigInvalidError, ConfigJsonError
 from app.config.issues import describe
 from app.schema.config import Config
 from app.util import paths
-from app.util.dataclass import dataclass
 from app.util.environment import is_servers_own
 from app.util.json_bounds import DEEPEST, is_deeper
 from app.util.project_files import MAX_ALL_BYTES

@@ -5,10 +5,10 @@ config directories: global, `.opencode` upward (nearest first), `~/.opencode`, O
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.config.flags import Flags
-from app.util.dataclass import dataclass
 
 FOLDER = ".opencode"
 

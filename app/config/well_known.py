@@ -5,13 +5,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.config.errors import ConfigInvalidError
 from app.config.parse import Substitution, parse_layer
 from app.schema.model import Auth, WellKnownAuth
 from app.util.bounded_answer import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity
-from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx

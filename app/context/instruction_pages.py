@@ -4,11 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.util.bounded_answer import IDENTITY, require_identity
-from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx

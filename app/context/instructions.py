@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from app.context.instruction_pages import InstructionPages
 from app.schema.message import MessageWithParts
 from app.schema.tool_state import Completed
 from app.util import paths
-from app.util.dataclass import dataclass
 from app.util.project_files import (
     MAX_ALL_BYTES,
     MAX_BYTES,

@@ -6,6 +6,7 @@ import mimetypes
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
@@ -26,7 +27,6 @@ from app.tool.files.file_times import FileTimes, Stamp
 from app.tool.truncation import OutputStore
 from app.turn.call_host import UnattendedHost
 from app.util import ids
-from app.util.dataclass import dataclass
 from app.util.held_directory import DirectoryReplaced
 from app.util.project_files import path_of
 from app.workspace.instance import Instance

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.intake.prompts import AcceptedPrompt, Prompts
@@ -25,7 +25,6 @@ from app.storage import queries
 from app.storage.engine import StorageError
 from app.turn import stored_error
 from app.util import clock, ids
-from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 from app.util.held_directory import HeldDirectory
 from app.workspace.instance import Instance

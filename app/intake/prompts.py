@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from app.intake.subagent import SubagentSessions
 from app.intake.user_message import Intake, PreparedPrompt, StoredPrompt
@@ -21,7 +22,6 @@ from app.turn import stored_error
 from app.turn.deadline import Deadline
 from app.turn.turn import Turn
 from app.turn.turn_scope import TurnScope, TurnServices
-from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from dataclasses import dataclass
 from itertools import chain
 
 from app.agent.definitions import default_agent, find
@@ -22,7 +23,6 @@ from app.storage import queries
 from app.tool.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.util import clock, ids
-from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 MOST_RETRIES = 10

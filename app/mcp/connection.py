@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,6 @@ from app.schema.mcp import (
     MCPStatusNeedsAuth,
     MCPStatusNeedsClientRegistration,
 )
-from app.util.dataclass import dataclass
 from app.util.secrets import redacted
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.mcp.choices import CHOICE, TOOLS, McpChoice, fingerprint
@@ -18,7 +18,6 @@ from app.schema.errors import NotFound
 from app.schema.event import EventMcpToolsChanged, McpServerRef
 from app.schema.mcp import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
 from app.storage.directory_state import DirectoryState, DirectoryStates
-from app.util.dataclass import dataclass
 from app.util.tasks import TaskSet
 
 MOMENT = 3.0

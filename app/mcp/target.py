@@ -1,6 +1,7 @@
 """What is needed to connect to one configured server."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from app.mcp.credentials import CredentialStore
@@ -8,7 +9,6 @@ from app.mcp.sign_in import SignIn
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpLocalConfig, McpRemoteConfig
-from app.util.dataclass import dataclass
 from app.util.secrets import secrets_of, words_of_secrets
 
 McpServerConfig = McpLocalConfig | McpRemoteConfig

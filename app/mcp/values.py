@@ -1,10 +1,10 @@
 """What an MCP server offers and answers, in our words: the SDK's types stay behind `client` and `content`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.schema.file import FileContent
-from app.util.dataclass import dataclass
 
 
 class McpFailure(Exception):

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -24,7 +24,6 @@ from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Rows, StaleLease, Writer
 from app.telemetry.observer import NOBODY, Observer
-from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
 """Evaluates permission rules. Pure. The last matching rule wins; without a match the action is `ask`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Literal
@@ -9,7 +10,6 @@ from app.permission.named_programs import NamedPrograms
 from app.permission.spellings import spellings
 from app.permission.wildcard import matches
 from app.schema.permission import Action, Rule, Ruleset
-from app.util.dataclass import dataclass
 
 Readability = Literal["readable", "foreign", "unreadable"]
 

@@ -2,13 +2,13 @@
 
 import base64
 import binascii
+from dataclasses import dataclass
 
 import orjson
 
 from app.storage import queries
 from app.storage.engine import Database
 from app.storage.statements import Statements
-from app.util.dataclass import dataclass
 
 PREFIX = "psv_"
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -22,7 +23,6 @@ from app.storage.engine import Connection, Database, StorageError
 from app.storage.statements import Statements
 from app.storage.writer import Rows, Writer
 from app.telemetry.observer import NOBODY, Observer
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,9 @@ the length of the value times the length of the pattern.
 """
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
-
-from app.util.dataclass import dataclass
 
 _ANY_REST = " *"
 

@@ -12,12 +12,10 @@ docs/configuration.md shows every hook.
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
 from pydantic import BaseModel
-
-from app.util.dataclass import dataclass
 
 Hook = Callable[..., Awaitable[None] | None]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from app.bus.base import EventBus
@@ -11,7 +12,6 @@ from app.plugin.events import forward
 from app.plugin.loading import Plugins, load_all
 from app.plugin.runner import HOOK_SECONDS
 from app.project.location import Location
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True)

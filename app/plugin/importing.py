@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 from app.config.extensions import Extension
 from app.plugin import limits
 from app.plugin.api import HOOK_NAMES, Hook, PluginInput, PluginTool
-from app.util.dataclass import dataclass
 from app.util.project_files import anywhere, read_bytes
 
 ENTRY_POINTS = "opensession.plugins"

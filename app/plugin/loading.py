@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from app.config.extensions import Extension, distinct
@@ -12,7 +12,6 @@ from app.plugin.importing import NotInstalled, load_plugin, load_tools
 from app.plugin.runner import HookRunner, NamedHooks, error_text
 from app.schema.base import Wire
 from app.schema.config import Config
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.plugin import limits
 from app.plugin.api import Hook
-from app.util.dataclass import dataclass
 from app.util.json_bounds import DEEPEST
 from app.util.plain_json import plain_json
 

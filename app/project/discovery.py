@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,6 @@ from app.sandbox.git import Git, git_of
 from app.sandbox.git_repository import GitRepository, find_repository
 from app.sandbox.sandbox import OFF, Sandbox
 from app.sandbox.scope import NO_WALLS, Walls
-from app.util.dataclass import dataclass
 from app.util.git_obstacles import obstacle, reference_obstacle
 from app.util.project_files import warn_once
 

@@ -1,11 +1,10 @@
 """The directory that a request works in, and its project."""
 
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from app.sandbox.git import Git
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,10 @@ ends the open blocks and returns without a Finish.
 """
 
 from collections.abc import AsyncGenerator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from app.schema.model import Model
-from app.util.dataclass import dataclass
 
 Metadata = dict[str, Any]
 """Private data of a provider that must be sent back with its block (a reasoning signature, an encrypted item id), keyed by

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.config.flags import Flags
@@ -10,7 +11,6 @@ from app.provider.models.merging import merge_layers
 from app.provider.models.variants import gpt_version, openai_efforts
 from app.schema.agent import Agent
 from app.schema.model import Model
-from app.util.dataclass import dataclass
 
 Options = dict[str, Any]
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +19,6 @@ from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.telemetry.observer import NOBODY, Observer
 from app.users.accounts import ModelAccount
-from app.util.dataclass import dataclass
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.pty.shells import is_shell
@@ -12,7 +13,6 @@ from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.pty import PtyInput
-from app.util.dataclass import dataclass
 
 _OWN_VARIABLES = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

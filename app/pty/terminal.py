@@ -3,13 +3,12 @@
 import asyncio
 import codecs
 from collections.abc import AsyncIterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app.pty.pseudo_terminal import PseudoTerminal
 from app.pty.scrollback import Scrollback
 from app.sandbox.program import Program
 from app.schema.pty import Pty, PtyUpdate
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

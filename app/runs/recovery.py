@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from app.pending.requests import PendingRequests
@@ -26,7 +26,6 @@ from app.turn import stored_error
 from app.turn.errors import TurnFailure, to_message_error
 from app.turn.interrupted import mark_for_resumption, mark_interrupted
 from app.util import marks
-from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from app.snapshot.collection import collect_repositories
 from app.storage import queries, space
 from app.storage.engine import Connection, Database
 from app.util import clock
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from app.runs.turn_end_retries import TurnEndRetries
@@ -25,7 +25,6 @@ from app.storage.writer import Lease, StaleLease
 from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
 from app.turn import stored_error
 from app.turn.errors import aborted
-from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +23,6 @@ from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import NO_WALLS, Walls
 from app.util import environment
-from app.util.dataclass import dataclass
 from app.util.git_obstacles import checkout_obstacle
 from app.util.held_directory import DirectoryReplaced, HeldDirectory
 from app.util.project_files import warn_once

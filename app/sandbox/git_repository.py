@@ -7,10 +7,10 @@ the command cannot write, names the checkout back, or lies where whoever works i
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from app.util.dataclass import dataclass
 from app.util.git_obstacles import repository_obstacle
 from app.util.project_files import anywhere, read_bytes
 

@@ -1,10 +1,10 @@
 """A program as it is started. Made by `Sandbox.program`, which confines it; directly only for the server's own programs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.sandbox.scope import SandboxScope
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
@@ -11,7 +11,6 @@ from typing import Self
 from app.sandbox.git_repository import repository_of
 from app.schema.config import SandboxConfig
 from app.util import paths
-from app.util.dataclass import dataclass
 from app.util.held_directory import DirectoryReplaced, HeldDirectory, Identity, located
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))

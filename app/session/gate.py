@@ -13,10 +13,10 @@ If the session is held, a request waits or fails with SessionBusy, depending on 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from app.schema.errors import SessionBusy
-from app.util.dataclass import dataclass
 
 
 class HoldKind(Enum):

@@ -3,13 +3,13 @@ is as it was."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part
 from app.session import rows
 from app.storage.queries import LiveHistory, StoredMessages
-from app.util.dataclass import dataclass
 
 MOST_CHARACTERS = 2_000_000
 """Of the stored texts of all conversations that are kept."""

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
@@ -19,7 +20,6 @@ from app.storage import queries
 from app.storage.engine import Connection, Database
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
-from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 from app.util.loop_heartbeat import LoopHeartbeat
 from app.util.server_locks import ServerLocks

@@ -1,11 +1,12 @@
 """A session before a prompt, and what it was prompted with last."""
 
+from dataclasses import dataclass
+
 from pydantic import ValidationError
 
 from app.schema.base import Wire
 from app.schema.part import ModelRef
 from app.schema.session import Session
-from app.util.dataclass import dataclass
 
 
 class LastPrompt(Wire):

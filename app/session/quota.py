@@ -2,11 +2,11 @@
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from app.schema.errors import ServiceError
 from app.session.store import Store
 from app.storage import queries
-from app.util.dataclass import dataclass
 
 _RECHECK_SECONDS = 1.0
 """How long a check stays valid while the whole database is smaller than a tenth of the limit."""

@@ -3,6 +3,7 @@
 Steering is left out: it was for who listened then.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 from app.bus.base import ENDED, Audience, Event, EventBus, StreamingParts
@@ -12,7 +13,6 @@ from app.session.store import Store
 from app.storage import queries
 from app.storage.engine import Connection, Database
 from app.util import clock
-from app.util.dataclass import dataclass
 
 KEEP_EVENTS = 10_000
 KEEP_MS = 24 * 3600 * 1000

@@ -1,13 +1,13 @@
 """The target of a revert and the messages that it reverts. Pure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.part import Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
 from app.schema.session import NotReverted
 from app.schema.tool_state import Completed, Failed
-from app.util.dataclass import dataclass
 
 NO_SNAPSHOT = "there is no snapshot of this step"
 _EDITING = ("edit", "write", "multiedit", "apply_patch")

@@ -1,12 +1,12 @@
 """What a search looks at: the text of a part, as people and models wrote it. Pure."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from app.storage.text_codes import encode
-from app.util.dataclass import dataclass
 
 Kind = Literal["text", "reasoning", "tool"]
 

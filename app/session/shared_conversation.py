@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from app.schema.message import MESSAGES
@@ -14,7 +15,6 @@ from app.session.shared_view import shared_messages, shared_session
 from app.session.store import Store
 from app.storage import queries, tables
 from app.storage.engine import Connection
-from app.util.dataclass import dataclass
 
 MAX_CACHE_BYTES = 64 * 1024 * 1024
 """The total size of cached conversations."""

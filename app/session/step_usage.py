@@ -1,12 +1,11 @@
 """What a step took, as the ledger keeps it."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.schema.message import AssistantMessage
 from app.schema.part import ModelRef, StepFinishPart, Tokens
 from app.util import clock
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -24,7 +24,6 @@ from app.storage import queries
 from app.storage.bodies import is_valid_body
 from app.storage.engine import Connection
 from app.util import clock
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

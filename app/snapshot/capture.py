@@ -9,10 +9,8 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
-
-from app.util.dataclass import dataclass
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 TOO_LARGE = "larger than 2 MiB"

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from app.schema.session import FileDiff
-from app.util.dataclass import dataclass
 
 _BlobPair = tuple[str | None, str | None]
 """The ids of a file's blobs before and after."""

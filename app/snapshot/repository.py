@@ -11,7 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from app.sandbox.git import Git, GitResult
 from app.snapshot.diffs import TreeChange, changes, names
 from app.snapshot.errors import SnapshotFailed
 from app.util import clock
-from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
 from app.util.project_files import is_below, read_bytes, warn_once
 

@@ -1,7 +1,7 @@
 """Decides what a restore does with each path, and does it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import assert_never
@@ -9,7 +9,6 @@ from typing import assert_never
 from app.snapshot import files
 from app.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk
 from app.snapshot.repository import Entry
-from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
 
 IGNORED = "git ignores it, so no snapshot holds it"

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, assert_never
@@ -42,7 +42,6 @@ from app.snapshot.restore import (
 from app.snapshot.stat_cache import MOST_PATHS, PathState, StatCache, rule_states, searched
 from app.storage.locks import Locks, ProcessLocks
 from app.util import clock
-from app.util.dataclass import dataclass
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64

@@ -7,10 +7,9 @@ it: a path that was changed shortly before the snapshot began cannot be relied o
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-
-from app.util.dataclass import dataclass
 
 MOST_PATHS = 2000
 """With more, git is as fast."""

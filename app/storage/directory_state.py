@@ -4,6 +4,7 @@ A server that works alone needs none of it: `LocalDirectoryStates` stores nothin
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.bus.base import Event
@@ -12,7 +13,6 @@ from app.storage import queries
 from app.storage.engine import Connection, Database
 from app.storage.statements import Statements
 from app.storage.writer import Change, Rows, Writer
-from app.util.dataclass import dataclass
 
 EVERYWHERE = ""
 """In place of a directory: all of them."""

@@ -4,10 +4,11 @@ A new id has the form of `app.util.ids`. Its number is the row's sequence and an
 The statements are text: SQLAlchemy takes as long to make them of expressions as the database to copy a hundred turns.
 """
 
+from dataclasses import dataclass
+
 from sqlalchemy import text
 
 from app.storage.prepared import PreparedStatement
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -26,7 +27,6 @@ from sqlalchemy import (
 from app.storage.session_head import SESSION_JSON
 from app.storage.tables import COUNTER, MESSAGE, PART, PART_TEXT, SESSION
 from app.storage.text_index import FTS, facets, has_text_index
-from app.util.dataclass import dataclass
 
 ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")

@@ -1,7 +1,7 @@
 """The read queries. Portable between SQLite and PostgreSQL."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -53,7 +53,6 @@ from app.storage.tables import (
     USER_KEY,
     WEBHOOK,
 )
-from app.util.dataclass import dataclass
 
 # Sessions.
 

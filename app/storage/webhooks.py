@@ -1,6 +1,7 @@
 """The rows of webhooks: what each is sent, how far its deliveries are, which server makes them, and the log of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
@@ -8,7 +9,6 @@ from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 from app.storage import queries
 from app.storage.engine import Connection
 from app.storage.tables import WEBHOOK, WEBHOOK_DELIVERY
-from app.util.dataclass import dataclass
 
 KEEP_DELIVERIES = 200
 """Of one webhook; older ones are deleted."""

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -25,7 +25,6 @@ from app.storage.reconnecting import may_be_committed
 from app.storage.statements import Statements
 from app.telemetry.observer import NOBODY, Observer
 from app.util import clock
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

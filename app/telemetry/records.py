@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from app.schema.errors import MessageError
 from app.schema.part import Tokens
-from app.util.dataclass import dataclass
 
 
 class TurnEnd(StrEnum):

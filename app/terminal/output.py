@@ -1,8 +1,7 @@
 """What is shown: texts with a style, each for one of the two streams. No terminal is known here."""
 
+from dataclasses import dataclass
 from typing import Literal
-
-from app.util.dataclass import dataclass
 
 Style = Literal["plain", "faint", "done", "failed", "asking", "added", "removed", "place"]
 Target = Literal["answer", "note"]

@@ -4,12 +4,12 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.terminal.api_client import ApiClient, ApiRefused
 from app.terminal.outcome import STOPPED, PromptOutcome
 from app.util import ids
-from app.util.dataclass import dataclass
 
 Json = dict[str, Any]
 

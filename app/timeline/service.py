@@ -4,6 +4,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,7 +35,6 @@ from app.timeline.journal import (
     session_of,
 )
 from app.util import clock
-from app.util.dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,7 +16,6 @@ from app.schema.file import FileContent
 from app.schema.model import Model
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

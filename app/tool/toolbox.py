@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.config.flags import Flags
@@ -33,7 +33,6 @@ from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
 from app.tool.process.environment import choose_shell, secret_names, without_variables
 from app.tool.web.pinned import PinnedRequests
-from app.util.dataclass import dataclass
 
 CLIENTS_WITH_QUESTIONS = ("app", "cli", "desktop")
 """Clients that can show a question (OPENCODE_CLIENT)."""

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,6 @@ from typing import Literal
 from app.schema.config import ToolOutputConfig
 from app.tool.files.text_file import finish_in_thread
 from app.util import ids
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

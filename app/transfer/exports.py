@@ -7,6 +7,7 @@ moment, takes no memory however long the session is, and a slow client holds nei
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import IO, Literal
@@ -20,7 +21,6 @@ from app.session.store import Store, read_session
 from app.storage import queries, tables
 from app.storage.engine import Connection
 from app.transfer import markdown
-from app.util.dataclass import dataclass
 
 DocumentFormat = Literal["json", "markdown"]
 Form = Callable[[Connection, Sequence[Session]], Iterator[bytes]]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,6 @@ from app.storage.engine import Connection
 from app.storage.writer import Writes
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.unfinished import finished_message, finished_session
-from app.util.dataclass import dataclass
 
 
 class SessionExists(ServiceError):

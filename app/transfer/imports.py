@@ -1,6 +1,7 @@
 """Takes a document that a client sends: checks it, decides what of it holds here, and stores it."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from pydantic import Field
@@ -12,7 +13,6 @@ from app.transfer.document import SessionDocument
 from app.transfer.importer import Destination, Importer
 from app.transfer.new_ids import with_new_ids
 from app.transfer.parse import load, read_document
-from app.util.dataclass import dataclass
 
 
 class SnapshotNames(Protocol):

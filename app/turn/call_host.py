@@ -1,6 +1,6 @@
 """The tool host: what a turn offers to one tool call."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +22,6 @@ from app.turn import hooks
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import ToolCalls
 from app.util import ids
-from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.part import CompactionPart, SubtaskPart, ToolPart
 from app.turn import structured_output
-from app.util.dataclass import dataclass
 
 MAX_EMPTY_STEPS = 3
 MAX_INVALID_STEPS = 8

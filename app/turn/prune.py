@@ -1,6 +1,7 @@
 """Pruning: marks old tool outputs after a turn. Marked outputs stay stored but are no longer sent to the model."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from app.context.tokens import estimate
 from app.schema.message import MessageWithParts
@@ -8,7 +9,6 @@ from app.schema.part import ToolPart
 from app.schema.tool_state import Completed
 from app.turn.turn_scope import TurnScope
 from app.util import clock
-from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 PROTECTED_TOKENS = 40_000

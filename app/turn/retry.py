@@ -3,10 +3,10 @@
 import email.utils
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.provider.base import ApiFailure, ContextOverflow, ProviderFailure
-from app.util.dataclass import dataclass
 
 INITIAL_MS = 2_000
 FACTOR = 2

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -38,7 +38,6 @@ from app.turn.part_writer import PartWriter
 from app.turn.processor import Processor
 from app.turn.tool_calls import ToolCalls
 from app.util import clock
-from app.util.dataclass import dataclass
 from app.workspace.instance import Trees
 
 log = logging.getLogger(__name__)

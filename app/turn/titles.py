@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from io import StringIO
 
 from app.agent.definitions import prompt_text
@@ -29,7 +30,6 @@ from app.session.store import Store
 from app.session.summary import Summaries
 from app.turn import hooks
 from app.util import ids
-from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """What the parts of a turn share: services, directory and session, and factories for messages and steps."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.context.instruction_pages import InstructionPages
@@ -27,7 +27,6 @@ from app.turn.step import OnClose, Step, StepOutcome, StepTools, ignore_close
 from app.turn.titles import Titles
 from app.turn.tool_calls import Bounds, ToolCalls
 from app.util import clock, ids
-from app.util.dataclass import dataclass
 from app.workspace.instance import Instance
 
 

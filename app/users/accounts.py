@@ -1,13 +1,13 @@
 """With whose keys a user's sessions call models, and what is counted of it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from app.schema.model import Auth
 from app.users.budgets import Budgets
 from app.users.keys import UserKeys
 from app.users.principal import Principal, Role
 from app.users.users import Users
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What a user's model calls may take a day (UTC). Checked before each call: those that run already may go beyond it."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from app.storage import queries
@@ -7,7 +8,6 @@ from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.users.users import Users
 from app.util import clock
-from app.util.dataclass import dataclass
 
 
 class BudgetUsedUp(Exception):

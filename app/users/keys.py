@@ -4,6 +4,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,7 +15,6 @@ from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.users.server_secret import ServerSecret
 from app.users.users import FRESH_SECONDS
-from app.util.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

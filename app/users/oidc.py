@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,7 +18,6 @@ import orjson
 from app.users.principal import Principal, Role, highest_role
 from app.users.users import Users
 from app.util.bounded_answer import IDENTITY, body_of, require_few_values, require_identity
-from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 
 if TYPE_CHECKING:

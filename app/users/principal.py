@@ -8,9 +8,8 @@ A read-only token lets its user see what they see, and change nothing.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-
-from app.util.dataclass import dataclass
 
 
 class Role(StrEnum):

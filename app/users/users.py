@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -11,7 +12,6 @@ from app.storage.engine import Database
 from app.storage.statements import Statements
 from app.users.principal import Principal, Role
 from app.util import clock
-from app.util.dataclass import dataclass
 
 FRESH_SECONDS = 1.0
 """How long a server may go on with the users that it has read: a change made elsewhere counts by then."""

@@ -1,9 +1,8 @@
 """The findings of `opensession doctor`."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
-
-from app.util.dataclass import dataclass
 
 Level = Literal["fine", "note", "fault"]
 """`note`: worth knowing, but nothing is wrong."""

@@ -11,12 +11,10 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from logging import Logger
 from pathlib import Path
-
-from app.util.dataclass import dataclass
 
 MAX_BYTES = 2**20
 MAX_ALL_BYTES = 16 * MAX_BYTES

@@ -5,11 +5,10 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
-
-from app.util.dataclass import dataclass
 
 P = ParamSpec("P")
 R = TypeVar("R")

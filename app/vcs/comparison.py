@@ -12,6 +12,7 @@ import stat
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +24,6 @@ from app.schema.errors import TooLarge
 from app.schema.vcs import VcsFileDiff, VcsFileStatus
 from app.tool.files.beneath import open_file
 from app.tool.files.text_file import json_text
-from app.util.dataclass import dataclass
 from app.vcs.default_branch import default_branch
 from app.vcs.errors import GitFailed
 

@@ -1,7 +1,8 @@
 """The branch that others start from: what the remote calls its own, else what such a branch is usually called."""
 
+from dataclasses import dataclass
+
 from app.sandbox.git import Git
-from app.util.dataclass import dataclass
 
 _REMOTES = ("origin", "upstream")
 _USUAL = ("main", "master")

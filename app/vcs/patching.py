@@ -13,6 +13,7 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.browse.reach import AllowedPaths
@@ -23,7 +24,6 @@ from app.tool.base import ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import open_file, remove_folder
 from app.tool.files.locks import FileLocks
-from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
 from app.vcs.errors import PatchRefused
 

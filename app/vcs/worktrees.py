@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.project.location import Location
@@ -20,7 +21,6 @@ from app.schema.worktree import CreatedWorktree, WorktreeCreateInput
 from app.session import slug
 from app.session.session_tasks import SessionTasks
 from app.storage.locks import Locks
-from app.util.dataclass import dataclass
 from app.vcs import worktree_git
 from app.vcs.default_branch import default_branch
 from app.vcs.errors import WorktreeNameTaken, WorktreeNotCreated, WorktreeNotGit, WorktreeNotRemoved, WorktreeNotReset

@@ -1,11 +1,11 @@
 """The journal as the webhooks of a server read it: those that wait for the same events read them together."""
 
 import asyncio
+from dataclasses import dataclass
 
 from app.storage import webhooks
 from app.storage.engine import Connection, Database
 from app.storage.webhooks import JournalPage
-from app.util.dataclass import dataclass
 from app.util.tasks import forget_failure
 
 PAGE_BYTES = 256 * 1024

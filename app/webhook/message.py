@@ -3,12 +3,12 @@ on event streams, and its properties as `data`. Pure."""
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from app.util import clock
-from app.util.dataclass import dataclass
 
 MAX_BODY_BYTES = 1_000_000
 """Of a larger event the receiver is sent the ids alone, with `"truncated": true`."""

@@ -5,13 +5,13 @@ import base64
 import binascii
 import secrets
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from app import __version__
 from app.tool.web.pinned import AddressDenied, PinnedRequests
 from app.util import clock
-from app.util.dataclass import dataclass
 from app.webhook.message import WebhookMessage
 
 if TYPE_CHECKING:

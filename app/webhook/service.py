@@ -3,6 +3,7 @@
 import asyncio
 import secrets as random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -23,7 +24,6 @@ from app.tool.web.pinned import AddressDenied, PinnedRequests
 from app.users.principal import Principal, Role
 from app.users.server_secret import ServerSecret
 from app.util import clock, ids
-from app.util.dataclass import dataclass
 from app.webhook.event_patterns import problem
 from app.webhook.message import WebhookMessage, message, message_id
 from app.webhook.owners import WebhookOwners

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import orjson
@@ -21,7 +21,6 @@ from app.storage import webhooks
 from app.storage.engine import Connection, Database
 from app.storage.writer import Change, Writer
 from app.util import clock
-from app.util.dataclass import dataclass
 from app.util.failure_log import FailureLog
 from app.webhook.event_patterns import matches
 from app.webhook.journal_pages import JournalPages

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +22,6 @@ from app.schema.part import ModelRef
 from app.schema.session import FileDiff
 from app.snapshot.snapshots import Snapshots
 from app.tool.base import Tool
-from app.util.dataclass import dataclass
 from app.util.project_files import ProjectBounds
 from app.workspace.resources import Resources
 

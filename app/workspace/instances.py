@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app.agent.definitions import define
@@ -32,7 +32,6 @@ from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
 from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
-from app.util.dataclass import dataclass
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
 from app.workspace.resources import Resources

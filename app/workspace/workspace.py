@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage.directory_state import DirectoryStates
 from app.storage.locks import Locks
 from app.tool.search.ripgrep import SearchPlace
-from app.util.dataclass import dataclass
 from app.util.held_directory import DirectoryReplaced, HeldDirectory
 from app.util.project_files import ProjectBounds
 from app.workspace.head import Head

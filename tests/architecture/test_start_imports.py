@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,9 +81,3 @@ def test_a_route_that_is_loaded_later_is_found_by_its_path(starts: list[Any]) ->
     later = starts[1]["later"]
     assert len(later) > 100
     assert [path for path, beginnings in later if not path.startswith(tuple(beginnings))] == []
-
-
-def test_dataclasses_are_those_that_are_made_quickly() -> None:
-    """`app/util/dataclass.py` says why."""
-    of_the_library = re.compile(r"^from dataclasses import .*\bdataclass\b|^import dataclasses", re.MULTILINE)
-    assert [file for file in APP.rglob("*.py") if of_the_library.search(file.read_text())] == [APP / "util" / "dataclass.py"]

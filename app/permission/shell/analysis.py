@@ -7,7 +7,7 @@ What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marke
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.permission.boundary import Boundary
@@ -18,7 +18,6 @@ from app.permission.shell.reader import ShellReader
 from app.permission.shell.variables import Variables
 from app.permission.shell.words import literal_word
 from app.permission.wildcard import is_plain
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

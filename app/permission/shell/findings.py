@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from posixpath import basename
 
 from app.permission.rules import Subject
 from app.permission.shell.syntax import MAX_NODES
-from app.util.dataclass import dataclass
 
 _WRITERS = frozenset(["tee", "cp", "mv", "ln", "install", "dd", "curl", "wget", "sed", "ed", "patch"])
 _HOOKS = ".git/"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from app.permission.rules import Readability, Subject
 from app.permission.shell.arguments import ASSIGNMENT, changes_programs, readability_of, text_or_unknown, texts_in
@@ -17,7 +17,6 @@ from app.permission.shell.programs import (
     runs_nothing,
 )
 from app.permission.shell.words import Word
-from app.util.dataclass import dataclass
 
 _FIND_RUNS = re.compile(r"-exec|-execdir|-ok|-okdir")
 _MODULES_THAT_RUN_CODE = {"timeit", "code", "pdb", "runpy"}

@@ -6,12 +6,12 @@ wildcard and a quoted one is not. UNKNOWN in a field stands for text that is kno
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
 from app.permission.shell.syntax import node_text
-from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

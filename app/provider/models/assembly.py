@@ -1,7 +1,7 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -14,7 +14,6 @@ from app.provider.models.ownership import KeyHolders, entries_for, is_offered
 from app.provider.models.variants import derive_variants
 from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
-from app.util.dataclass import dataclass
 from app.util.environment import is_servers_own
 
 _TRUE = ("1", "true")

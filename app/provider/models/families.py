@@ -5,10 +5,10 @@ found in the id applies; any other id is a text model with tools. `opencode.json
 """
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from app.schema.model import Capabilities, InterleavedField, Modalities
-from app.util.dataclass import dataclass
 
 Medium = Literal["image", "pdf", "audio", "video"]
 _SEEN: tuple[Medium, ...] = ("image", "pdf")

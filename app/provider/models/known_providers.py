@@ -4,10 +4,8 @@ Ids, variables and `npm` are those of OpenCode and models.dev, so that existing 
 id in genai-prices. Providers that need a cloud login (Bedrock, Vertex, Azure, Copilot) are reached through `opencode.json`.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from app.util.dataclass import dataclass
 
 OPENAI_COMPATIBLE = "@ai-sdk/openai-compatible"
 OPENAI = "@ai-sdk/openai"

@@ -6,11 +6,11 @@ project's may describe its models and give them other names, nothing more. Any o
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from app.config.merge import deep_merge
 from app.provider.models.catalogue import Known
 from app.provider.models.configured_model import ConfigEntry
-from app.util.dataclass import dataclass
 from app.util.secrets import masked, without_secrets
 
 Entries = Mapping[str, ConfigEntry]

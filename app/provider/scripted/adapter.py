@@ -19,7 +19,7 @@ A script file, named by OPENSESSION_SCRIPT, is `{"turns": [turn, …]}`. Each re
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, assert_never, get_args
 
@@ -45,7 +45,6 @@ from app.provider.base import (
 )
 from app.provider.wire.errors import is_retryable, refused
 from app.util import ids
-from app.util.dataclass import dataclass
 
 TITLE = "A scripted title"
 DEFAULT_USAGE = Usage(input=100, output=20)

@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -21,7 +22,6 @@ from app.provider.secrets import redact
 from app.provider.wire import errors
 from app.provider.wire.sse import SseDecoder, parse_json
 from app.util.bounded_answer import IDENTITY, MAX_ERROR_BYTES, AnswerPassedLimit, EventBytes, require_few_values, require_identity
-from app.util.dataclass import dataclass
 from app.util.secrets import secrets_of
 
 if TYPE_CHECKING:

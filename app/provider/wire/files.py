@@ -1,9 +1,9 @@
 """Files of prompts and tool results, for the adapters."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 from app.provider.base import FileBlock
-from app.util.dataclass import dataclass
 
 FileKind = Literal["image", "pdf", "audio", "other"]
 

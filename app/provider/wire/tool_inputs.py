@@ -1,12 +1,12 @@
 """Collects the streamed arguments of tool calls."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from app.provider.base import AnswerTooLarge, InvalidToolCall, Metadata, ToolCall, ToolInputStart
 from app.provider.wire.sse import parse_json
 from app.util import ids
 from app.util.bounded_answer import AnswerPassedLimit, require_few_values
-from app.util.dataclass import dataclass
 
 MAX_GATHERED_BYTES = 8 * 1024 * 1024
 _OVERHEAD = 10

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, assert_never
@@ -17,7 +18,6 @@ from app.tool.files.file_batch import FileBatch, write_batch
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
 from app.tool.files.patch_text import AddFile, DeleteFile, PatchChange, PatchError, UpdateFile
-from app.util.dataclass import dataclass
 
 _MARKS = {"add": "A", "update": "M", "move": "M", "delete": "D"}
 

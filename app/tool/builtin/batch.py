@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -8,7 +9,6 @@ from app.question.errors import QuestionRejected
 from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolResult
-from app.util.dataclass import dataclass
 
 MAX_CALLS = 25
 

@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,6 @@ from app.tool import boundary, descriptions
 from app.tool.base import Tool, ToolContext, ToolPermission, ToolResult
 from app.tool.search import ripgrep
 from app.tool.search.search_scope import SearchScope, notes
-from app.util.dataclass import dataclass
 
 LIMIT = 100
 IGNORED = (  # noqa: SIM905

@@ -3,7 +3,7 @@ import base64
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -17,7 +17,6 @@ from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_
 from app.tool.files import file_kind, text_file
 from app.tool.files.beneath import Root, names_in, open_file
 from app.tool.files.file_times import FileTimes, Stamp
-from app.util.dataclass import dataclass
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000

@@ -3,11 +3,11 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from app.tool.files.line_search import with_newlines
-from app.util.dataclass import dataclass
 
 _CONTEXT = 4
 _RULE = "=" * 67

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.tool.base import ToolError
@@ -9,7 +10,6 @@ from app.tool.files import text_file
 from app.tool.files.beneath import ROOT, Root, remove_folder
 from app.tool.files.file_times import Stamp
 from app.tool.files.text_file import TextFile
-from app.util.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

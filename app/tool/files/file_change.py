@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,6 @@ from app.tool.files.diff_text import FileDelta
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
 from app.tool.files.text_file import TextFile
-from app.util.dataclass import dataclass
 
 Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
 

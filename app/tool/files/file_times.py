@@ -2,12 +2,12 @@
 
 import os
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from app.tool.base import ToolError
 from app.util import clock
-from app.util.dataclass import dataclass
 
 _CAPACITY = 5_000
 

@@ -7,13 +7,13 @@ import secrets
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from app.tool.base import ToolError
 from app.tool.files.beneath import ROOT, Root, folder_of, open_file, status_of
 from app.tool.files.file_times import Stamp
-from app.util.dataclass import dataclass
 
 MAX_BYTES = 10 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"

@@ -10,12 +10,12 @@ import signal
 from asyncio.subprocess import DEVNULL, STDOUT, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from app.sandbox.program import Program
 from app.util import marks
-from app.util.dataclass import dataclass
 from app.util.pipe_reader import PipeReader
 
 TERM_GRACE_SECONDS = 0.2

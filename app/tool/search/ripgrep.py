@@ -11,6 +11,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -22,7 +23,6 @@ from app.tool.base import ToolError, ToolTimeout
 from app.tool.files.beneath import open_file
 from app.tool.process import process
 from app.util import environment
-from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
 
 TIMEOUT_SECONDS = 60.0

@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.permission.boundary import Boundary
@@ -13,7 +14,6 @@ from app.tool.base import ToolContext, ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import status_of
 from app.tool.search.ripgrep import SearchPlace
-from app.util.dataclass import dataclass
 from app.util.held_directory import HeldDirectory
 
 

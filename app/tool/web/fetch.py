@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.tool.web.pinned import PinnedRequests
-from app.util.dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx

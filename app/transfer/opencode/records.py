@@ -1,10 +1,8 @@
 """What the readers of every layout return: values as they are stored in the source, not validated."""
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
-
-from app.util.dataclass import dataclass
 
 JsonObject = dict[str, Any]
 

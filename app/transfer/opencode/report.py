@@ -1,11 +1,10 @@
 """What an import did, or would do."""
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.transfer.opencode.records import Problem
-from app.util.dataclass import dataclass
 
 
 class ImportOutcome(StrEnum):

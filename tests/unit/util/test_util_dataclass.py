@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
-from app.util.dataclass import dataclass
 
 MAKERS: list[Any] = [dataclass, dataclasses.dataclass]
 
