@@ -113,3 +113,8 @@ async def test_a_page_of_all_sessions_is_read_in_the_order_of_an_index(storage: 
 async def test_unfinished_reverts_are_looked_up_among_themselves(storage: Storage) -> None:
     plan = await plans(storage, lambda connection, _: queries.unfinished_reverts(connection))
     assert plan[0] == "SCAN session USING INDEX session_reverting"
+
+
+async def test_the_events_of_a_session_are_read_in_the_order_of_an_index(storage: Storage) -> None:
+    plan = await plans(storage, queries.session_events, 7)
+    assert plan == ["SEARCH event_journal USING INDEX event_by_session (session_id=? AND seq>?)"]
