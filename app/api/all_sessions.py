@@ -12,7 +12,7 @@ from app.api.cursors import NEXT_CURSOR, page_size
 from app.api.deps import documented, json_bytes
 from app.api.json_route import ServerRequest, router
 from app.schema.session import GlobalSession
-from app.storage.queries import AllSessionsFilter
+from app.storage.repositories.session_rows import AllSessionsFilter
 
 routes = router(tags=["session"])
 

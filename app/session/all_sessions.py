@@ -8,10 +8,10 @@ import orjson
 from app.schema.session import ProjectSummary
 from app.session import rows
 from app.session.store import SessionsPage, Store
-from app.storage import queries
 from app.storage.bodies import is_valid_body
 from app.storage.engine import Connection
-from app.storage.queries import AllSessionsFilter
+from app.storage.repositories import directory_rows, session_rows
+from app.storage.repositories.session_rows import AllSessionsFilter
 
 
 class AllSessions:
@@ -20,7 +20,7 @@ class AllSessions:
 
     async def directories(self, owner: str | None) -> list[str]:
         """In which there are sessions, of one user or of all."""
-        return await self._store.query(queries.directories_of_sessions, owner)
+        return await self._store.query(session_rows.directories_of_sessions, owner)
 
     async def page(self, wanted: AllSessionsFilter) -> SessionsPage:
         """Its cursor is the time that the sessions of the next page were updated before."""
@@ -30,8 +30,8 @@ class AllSessions:
 
 
 def _read(connection: Connection, wanted: AllSessionsFilter) -> tuple[Sequence[Any], dict[str, bytes], int | None]:
-    found, cursor = queries.updated_sessions(connection, wanted)
-    bodies = queries.bodies_of_projects(connection, {row.project_id for row in found})
+    found, cursor = session_rows.updated_sessions(connection, wanted)
+    bodies = directory_rows.bodies_of_projects(connection, {row.project_id for row in found})
     summaries = [ProjectSummary.model_validate_json(body) for body in bodies if is_valid_body(body)]
     return found, {summary.id: summary.wire_json() for summary in summaries}, cursor
 

@@ -33,9 +33,9 @@ from app.session import rows
 from app.session.searched_text import created_time, text_row
 from app.session.session_sums import NOTHING, Sums, sums_of_bodies
 from app.session.step_usage import StepUsage
-from app.storage import queries
 from app.storage.engine import Connection
 from app.storage.history_copy import HistoryCopy
+from app.storage.repositories import message_rows, pending_rows
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, SessionEvent
 from app.util import clock
@@ -167,7 +167,7 @@ class SessionChange:
         """The change is refused with NotQueued when the prompt waits no more."""
 
         def require(connection: Connection) -> None:
-            if not queries.is_queued(connection, self.session_id, queued_id):
+            if not pending_rows.is_queued(connection, self.session_id, queued_id):
                 raise NotQueued(queued_id)
 
         self.change.work = require
@@ -189,7 +189,7 @@ class SessionChange:
         self.change.events_after = self._count_and_announce_history
 
     def _count_and_announce_history(self, connection: Connection) -> list[Event]:
-        stored = rows.without_damage(self.session_id, queries.copied_history(connection, self.session_id))
+        stored = rows.without_damage(self.session_id, message_rows.copied_history(connection, self.session_id))
         steps = [body for _, _, body, kind in stored.parts if kind == "step-finish"]
         statement, added = self._sql.add_to_sums(self.session_id, sums_of_bodies(steps).columns())
         session: str = connection.execute(statement, added[0]).one()[1]
@@ -264,7 +264,7 @@ class SessionChange:
         self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))
 
 
-def _history_payloads(session_id: str, stored: queries.StoredMessages) -> Iterator[bytes]:
+def _history_payloads(session_id: str, stored: message_rows.StoredMessages) -> Iterator[bytes]:
     of_message, of_part = EventMessageUpdated.info_template(session_id), EventMessagePartUpdated.template(session_id)
     for info, parts in rows.spliced_messages(session_id, stored):
         yield of_message.around(info.encode())

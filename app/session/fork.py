@@ -8,9 +8,9 @@ from app.session.gate import HoldKind, SessionGate
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
 from app.session.store import Store, read_session
-from app.storage import queries
 from app.storage.engine import Connection
 from app.storage.history_copy import HistoryCopy
+from app.storage.repositories import message_rows, session_rows
 from app.util import ids
 
 
@@ -34,11 +34,11 @@ class Forks:
         return await self._store.session(fork.id)
 
 
-def _source(connection: Connection, session_id: str, message_id: str | None) -> tuple[str, queries.HistoryExtent]:
-    body = queries.session_body(connection, session_id)
+def _source(connection: Connection, session_id: str, message_id: str | None) -> tuple[str, message_rows.HistoryExtent]:
+    body = session_rows.session_body(connection, session_id)
     if body is None:
         raise SessionNotFound(session_id)
-    extent = queries.history_extent(connection, session_id, message_id)
+    extent = message_rows.history_extent(connection, session_id, message_id)
     if extent is None:
         raise MessageNotFound(session_id, message_id or "")
     return body, extent
@@ -51,7 +51,7 @@ def _forked(location: Location, original: Session) -> Session:
     return session
 
 
-def _copy(source: str, target: str, extent: queries.HistoryExtent) -> HistoryCopy:
+def _copy(source: str, target: str, extent: message_rows.HistoryExtent) -> HistoryCopy:
     (first_message, last_message), (first_part, last_part) = extent.messages, extent.parts
     number, letters = ids.reserve(max(last_message - first_message, last_part - first_part) + 1)
     return HistoryCopy(source, target, extent.before, number - first_message, number - first_part, letters)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part
 from app.session import rows
-from app.storage.queries import LiveHistory, StoredMessages
+from app.storage.repositories.message_rows import LiveHistory, StoredMessages
 
 MOST_CHARACTERS = 2_000_000
 """Of the stored texts of all conversations that are kept."""

@@ -17,7 +17,8 @@ from app.schema.session import Session
 from app.schema.tool_state import Completed
 from app.session.session_sums import session_sums
 from app.storage.bodies import is_valid_body
-from app.storage.queries import StoredMessages, fold
+from app.storage.repositories.message_rows import StoredMessages
+from app.storage.repositories.session_rows import fold
 
 log = logging.getLogger(__name__)
 

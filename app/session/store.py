@@ -25,11 +25,11 @@ from app.session.growing_text import GrowingText
 from app.session.kept_messages import KeptMessages
 from app.session.prompted_session import PromptedSession
 from app.session.sequencer import Sequencer
-from app.storage import queries
 from app.storage.bodies import is_valid_body
 from app.storage.engine import Connection, Database, StorageError
-from app.storage.queries import SessionFilter, SessionRange
 from app.storage.reconnecting import may_be_committed
+from app.storage.repositories import message_rows, session_rows
+from app.storage.repositories.session_rows import SessionFilter, SessionRange
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
 from app.util import clock, ids
@@ -349,7 +349,7 @@ class Store:
     # Reading.
 
     async def query(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Run one of storage.queries."""
+        """Run one of `app.storage.repositories`."""
         return await self._database.read(lambda connection: query(connection, *args, **kwargs))
 
     async def look_up(self, query: Callable[..., T], *args: Any) -> T:
@@ -357,7 +357,7 @@ class Store:
         return await self._database.look_up(lambda connection: query(connection, *args))
 
     async def session_json(self, session_id: str) -> bytes:
-        body = await self.look_up(queries.session_body, session_id)
+        body = await self.look_up(session_rows.session_body, session_id)
         if body is None:
             raise SessionNotFound(session_id)
         if not is_valid_body(body):
@@ -369,44 +369,44 @@ class Store:
 
     async def session_and_waiting_prompts(self, session_id: str) -> tuple[Session, int]:
         """And how many prompts its turn has yet to answer."""
-        found = await self.look_up(queries.session_and_waiting_prompts, session_id)
+        found = await self.look_up(session_rows.session_and_waiting_prompts, session_id)
         if found is None:
             raise SessionNotFound(session_id)
         return self._parse_session(session_id, found.body), found.waiting
 
     async def session_to_prompt(self, session_id: str) -> PromptedSession:
         """Ids that are made from now on are newer than those of its messages, which another server may have made."""
-        found = await self.look_up(queries.session_to_prompt, session_id)
+        found = await self.look_up(session_rows.session_to_prompt, session_id)
         if found is None:
             raise SessionNotFound(session_id)
         ids.follow(*(newest for newest in (found.message, found.part) if newest is not None))
         return PromptedSession(self._parse_session(session_id, found.body), found.newest_prompt)
 
     async def sessions_json(self, wanted: SessionFilter) -> bytes:
-        return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
+        return rows.json_array(rows.valid_sessions(await self.query(session_rows.session_bodies, wanted)))
 
     async def sessions_page(self, wanted: SessionFilter) -> SessionsPage:
         """As many as the filter's limit says."""
-        bodies, cursor = await self.query(queries.session_page, wanted)
+        bodies, cursor = await self.query(session_rows.session_page, wanted)
         return SessionsPage(rows.json_array(rows.valid_sessions(bodies)), cursor)
 
     async def sessions_in(self, wanted: SessionRange) -> list[Session]:
         """Without damaged ones. Raises UnknownAnchor."""
-        bodies = await self.query(queries.session_range, wanted)
+        bodies = await self.query(session_rows.session_range, wanted)
         return [session for body in rows.valid_sessions(bodies) if (session := _readable(body)) is not None]
 
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
         """Those that there are, without damaged ones."""
-        bodies = await self.query(queries.bodies_of_sessions, session_ids)
+        bodies = await self.query(session_rows.bodies_of_sessions, session_ids)
         return {session.id: session for body in rows.valid_sessions(bodies) if (session := _readable(body)) is not None}
 
     async def session_tree(self, session_id: str) -> list[Session]:
         """A session and all its descendants, children before their parents."""
-        return [Session.model_validate_json(body) for body in await self.query(queries.session_tree, session_id)]
+        return [Session.model_validate_json(body) for body in await self.query(session_rows.session_tree, session_id)]
 
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> MessagePage:
         """All messages, or the `limit` newest (older than `before`)."""
-        query = queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before)
+        query = message_rows.all_messages if not limit else lambda c, s: message_rows.newest_messages(c, s, limit, before)
         _, stored = await self.as_announced(session_id, lambda: self._read(session_id, query))
         body = rows.json_array(rows.messages_json(session_id, stored, self.live_parts(session_id)))
         return MessagePage(body, stored.messages[0].seq if stored.more else None)
@@ -420,7 +420,7 @@ class Store:
 
     async def messages(self, session_id: str) -> list[MessageWithParts]:
         """The whole history, oldest first."""
-        _, stored = await self._read(session_id, queries.all_messages)
+        _, stored = await self._read(session_id, message_rows.all_messages)
         return rows.read_messages(session_id, stored, self.live_parts(session_id))
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
@@ -436,13 +436,13 @@ class Store:
         messages = self._kept.read(session_id, history, kept, live)
         return Conversation(self._parse_session(session_id, found.body), messages, found.diff_basis)
 
-    async def _live_history(self, session_id: str, known: Mapping[str, str]) -> tuple[Any, queries.LiveHistory]:
+    async def _live_history(self, session_id: str, known: Mapping[str, str]) -> tuple[Any, message_rows.LiveHistory]:
         """And the session's row."""
         if len(known) <= SHORT_HISTORY:
-            found, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
+            found, short = await self._look_up_both(session_id, partial(message_rows.short_history, most=SHORT_HISTORY))
             if short is not None:
-                return found, queries.LiveHistory.whole(short)
-        return await self._database.read(partial(_both, session_id, partial(queries.live_history, known=known)))
+                return found, message_rows.LiveHistory.whole(short)
+        return await self._database.read(partial(_both, session_id, partial(message_rows.live_history, known=known)))
 
     async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
         body, stored = await self._read_message(session_id, message_id)
@@ -452,7 +452,7 @@ class Store:
         return self._parse_session(session_id, body), messages[0]
 
     async def session_and_prompt(self, session_id: str, prompt_id: str) -> SessionAndPrompt:
-        found = await self.look_up(queries.session_and_prompt, session_id, prompt_id)
+        found = await self.look_up(session_rows.session_and_prompt, session_id, prompt_id)
         if found is None:
             raise SessionNotFound(session_id)
         if found.prompt is None:
@@ -462,7 +462,7 @@ class Store:
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt. Raises NotFound where there is no such session."""
-        found = await self.look_up(queries.newest_answer, session_id, prompt_id)
+        found = await self.look_up(message_rows.newest_answer, session_id, prompt_id)
         if not found.messages:
             await self.session_json(session_id)
         stored = rows.without_damage(session_id, found)
@@ -470,7 +470,7 @@ class Store:
 
     async def end_of_turn(self, session_id: str) -> tuple[str | None, bytes | None]:
         """The newest prompt that waits and came after all that was answered; the newest answer."""
-        unanswered, found = await self.look_up(queries.end_of_turn, session_id)
+        unanswered, found = await self.look_up(message_rows.end_of_turn, session_id)
         stored = rows.without_damage(session_id, found)
         return unanswered, next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
 
@@ -501,21 +501,21 @@ class Store:
             self.note_owners()
         return session
 
-    async def _read_message(self, session_id: str, message_id: str) -> tuple[str, queries.StoredMessages]:
-        body, stored = await self._look_up(session_id, lambda c, s: queries.one_message(c, s, message_id))
+    async def _read_message(self, session_id: str, message_id: str) -> tuple[str, message_rows.StoredMessages]:
+        body, stored = await self._look_up(session_id, lambda c, s: message_rows.one_message(c, s, message_id))
         if not stored.messages:
             raise MessageNotFound(session_id, message_id)
         return body, stored
 
     async def _read(
-        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
-    ) -> tuple[str, queries.StoredMessages]:
+        self, session_id: str, query: Callable[[Connection, str], message_rows.StoredMessages]
+    ) -> tuple[str, message_rows.StoredMessages]:
         found, stored = await self._database.read(partial(_both, session_id, query))
         return found.body, rows.without_damage(session_id, stored)
 
     async def _look_up(
-        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
-    ) -> tuple[str, queries.StoredMessages]:
+        self, session_id: str, query: Callable[[Connection, str], message_rows.StoredMessages]
+    ) -> tuple[str, message_rows.StoredMessages]:
         found, stored = await self._look_up_both(session_id, query)
         return found.body, rows.without_damage(session_id, stored)
 
@@ -536,7 +536,7 @@ class Store:
 
 def _both(session_id: str, query: Callable[[Connection, str], T], connection: Connection) -> tuple[Any, T]:
     """The row of a session that must exist, and what is asked about it."""
-    found = queries.session_and_diff_basis(connection, session_id)
+    found = session_rows.session_and_diff_basis(connection, session_id)
     if found is None:
         raise SessionNotFound(session_id)
     return found, query(connection, session_id)
@@ -558,7 +558,7 @@ def _row(streaming: Part | GrowingText) -> dict[str, Any]:
     return rows.part_row(_up_to_date(streaming))
 
 
-def _follow_newest(stored: queries.StoredMessages) -> None:
+def _follow_newest(stored: message_rows.StoredMessages) -> None:
     """An answer to them has newer ids, whichever server made theirs."""
     for message in stored.messages[-1:]:
         newest = next((part.id for part in reversed(stored.parts) if part.message_id == message.id), message.id)

@@ -18,8 +18,9 @@ from app.schema.errors import ServiceError, SessionNotFound
 from app.schema.session import FileDiff, Session
 from app.session import rows
 from app.session.store import Store, read_session
-from app.storage import queries, tables
+from app.storage import tables
 from app.storage.engine import Connection
+from app.storage.repositories import message_rows, session_rows
 from app.transfer import markdown
 
 DocumentFormat = Literal["json", "markdown"]
@@ -85,7 +86,7 @@ class Exports:
 
 def _sessions(connection: Connection, session_id: str, children: bool) -> list[Session]:
     """The session, then its descendants, parents first."""
-    tree = queries.session_tree(connection, session_id) if children else [queries.session_body(connection, session_id)]
+    tree = session_rows.session_tree(connection, session_id) if children else [session_rows.session_body(connection, session_id)]
     bodies = [body for body in reversed(tree) if body is not None]
     if not bodies:
         raise SessionNotFound(session_id)
@@ -123,23 +124,23 @@ def _history(connection: Connection, session: Session) -> Iterator[bytes]:
     """Without the closing brace."""
     yield b'{"info":%b,"messages":[' % session.wire_json()
     separator = b""
-    for page in queries.history_pages(connection, session.id, PAGE_MESSAGES):
+    for page in message_rows.history_pages(connection, session.id, PAGE_MESSAGES):
         for message in rows.messages_json(session.id, rows.without_damage(session.id, page), {}):
             yield separator + message
             separator = b","
     yield b"]"
     for name, table in ((b"todo", tables.TODO), (b"diff", tables.DIFF)):
-        body = queries.body_of(connection, table, session_id=session.id)
+        body = session_rows.body_of(connection, table, session_id=session.id)
         yield b',"%b":%b' % (name, body.encode() if body else b"[]")
 
 
 def _markdown(connection: Connection, sessions: Sequence[Session]) -> Iterator[bytes]:
     for session in sessions:
         yield markdown.heading(session).encode()
-        for page in queries.history_pages(connection, session.id, PAGE_MESSAGES):
+        for page in message_rows.history_pages(connection, session.id, PAGE_MESSAGES):
             for message in rows.read_messages(session.id, rows.without_damage(session.id, page), {}):
                 yield markdown.message(message).encode()
-        body = queries.body_of(connection, tables.DIFF, session_id=session.id)
+        body = session_rows.body_of(connection, tables.DIFF, session_id=session.id)
         yield markdown.diffs(_DIFFS.validate_json(body) if body else []).encode()
 
 

@@ -29,7 +29,7 @@ from app.schema.part import ModelRef
 from app.schema.session import CreateInput, NoWorkspace, RevertInput, RevertState, SessionModel
 from app.schema.timeline import LocationRef, SessionInputAdmitted, SessionPromptInput, SessionV2Info
 from app.session.revert_state import revert_state
-from app.storage.queries import SessionRange, UnknownAnchor
+from app.storage.repositories.session_rows import SessionRange, UnknownAnchor
 from app.timeline.sessions import session_info
 from app.workspace.instance import Instance
 

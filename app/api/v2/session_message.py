@@ -16,7 +16,8 @@ from app.api.v2.errors import InvalidCursorError, MessageNotFoundError, SessionN
 from app.api.v2.session import DEFAULT_LIMIT, Order, SessionIdInPath
 from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
-from app.storage.queries import MessageRange, UnknownAnchor
+from app.storage.repositories.message_rows import MessageRange
+from app.storage.repositories.session_rows import UnknownAnchor
 from app.timeline.numbers import LARGEST
 from app.timeline.service import EntryPage, TimelineReader
 

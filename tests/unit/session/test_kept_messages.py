@@ -9,7 +9,7 @@ from app.schema.message import AssistantTime, MessageWithParts
 from app.schema.part import TextPart
 from app.session.kept_messages import KeptMessages
 from app.session.store import SHORT_HISTORY
-from app.storage import queries
+from app.storage.repositories import message_rows
 
 
 async def conversation(sessions: Sessions) -> list[MessageWithParts]:
@@ -81,7 +81,7 @@ async def test_of_a_long_conversation_only_what_has_changed_is_read(sessions: Se
     await conversation(sessions)
     known = {message_id: kept.text for message_id, kept in sessions.store._kept.of("ses_1", {}).items()}
     await sessions.put(text_part("prt_msg_7", "said otherwise", "msg_7"))
-    history = await sessions.store.query(queries.live_history, "ses_1", known=known)
+    history = await sessions.store.query(message_rows.live_history, "ses_1", known=known)
     assert [row.id for row in history.stored.messages] == ["msg_7", [*history.texts][-1]]
     assert {row.message_id for row in history.stored.parts} == {"msg_7", [*history.texts][-1]}
     assert await conversation(sessions) == await sessions.store.messages("ses_1")
@@ -91,7 +91,7 @@ async def test_a_long_conversation_of_which_much_has_changed_is_read_whole(sessi
     for number in range(1, SHORT_HISTORY):
         await put_turn(sessions, number)
     before = await conversation(sessions)
-    for number in range(1, queries.MOST_CHANGED + 2):
+    for number in range(1, message_rows.MOST_CHANGED + 2):
         await sessions.put(text_part(f"prt_msg_{2 * number}", "ask otherwise", f"msg_{2 * number}"))
     after = await conversation(sessions)
     assert after == await sessions.store.messages("ses_1") != before
@@ -126,7 +126,7 @@ async def test_a_long_conversation_begins_at_its_compaction(sessions: Sessions) 
 async def test_no_more_is_kept_than_may_be(sessions: Sessions) -> None:
     for number in range(1, 4):
         await put_turn(sessions, number)
-    history = await sessions.store.query(queries.live_history, "ses_1", known={})
+    history = await sessions.store.query(message_rows.live_history, "ses_1", known={})
 
     def read(kept: KeptMessages, session_id: str = "ses_1") -> MessageWithParts:
         return kept.read(session_id, history, kept.of(session_id, {}), {})[0]

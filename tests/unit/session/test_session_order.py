@@ -16,7 +16,7 @@ from storage_parts import event
 
 from app.schema.errors import Conflict
 from app.session.change import SessionChange
-from app.storage.queries import SessionFilter
+from app.storage.repositories.session_rows import SessionFilter
 from app.storage.tables import PENDING_REQUEST
 from app.storage.writer import Change
 

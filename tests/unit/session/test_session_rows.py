@@ -11,7 +11,7 @@ from app.schema.message import Message, UserSummary
 from app.schema.part import PART, Part
 from app.schema.session import FileDiff
 from app.session import rows
-from app.storage.queries import StoredMessages
+from app.storage.repositories.message_rows import StoredMessages
 
 HOSTILE = [
     'msg_"quote"',

@@ -32,10 +32,10 @@ from app.schema.part import Tokens
 from app.session.lease import Leases
 from app.session.session_sums import Sums
 from app.session.store import SHORT_HISTORY
-from app.storage import queries
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
 from app.storage.reconnecting import OutcomeUnknown
+from app.storage.repositories import message_rows
 from app.storage.tables import EVENT, METADATA, SESSION
 from app.storage.text_index import TRIGRAMS
 from app.storage.writer import Change, Lease, StaleLease
@@ -384,8 +384,8 @@ async def test_of_a_long_conversation_a_turn_reads_what_has_changed(tmp_path: Pa
             await app.prompt(session, f"prompt {n}")
         store = app.services.sessions.store
         history = await store.conversation(session)
-        known = await store.query(queries.live_history, session, known={})
-        again = await store.query(queries.live_history, session, known=known.texts)
+        known = await store.query(message_rows.live_history, session, known={})
+        again = await store.query(message_rows.live_history, session, known=known.texts)
         assert len(known.texts) > SHORT_HISTORY
         assert again.texts == known.texts and again.stored.messages == again.stored.parts == []
         assert await store.conversation(session) == history

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, text
 from storage_parts import Storage, session_row
 
 from app.storage.engine import Database, StorageError, make_engine
-from app.storage.queries import session_body
+from app.storage.repositories.session_rows import session_body
 from app.storage.tables import SESSION
 
 

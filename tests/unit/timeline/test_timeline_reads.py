@@ -8,7 +8,7 @@ from session_parts import DIRECTORY, Sessions, assistant, text_part, user
 
 from app.bus.memory import MemoryBus
 from app.schema.message import AssistantTime
-from app.storage.queries import MessageRange
+from app.storage.repositories.message_rows import MessageRange
 from app.timeline.service import Timeline
 
 
