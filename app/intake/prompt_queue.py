@@ -133,7 +133,7 @@ class PromptQueue:
         return await self._prompts.answer(waiting.session_id, accepted)
 
     async def _rows(self, session_id: str) -> Sequence[Any]:
-        return await self._store.look_up(pending_rows.queued_prompts, session_id)
+        return await self._store.query(pending_rows.queued_prompts, session_id)
 
     # Beginning what waits.
 

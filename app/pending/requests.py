@@ -170,7 +170,7 @@ class PendingRequests(Generic[R, T]):
         pending = PendingRequest[R, T](directory, request)
 
         def require_new(connection: Connection) -> None:
-            if pending_rows.has_request(connection, request.id):
+            if pending_rows.find_request(connection, request.id):
                 raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
             connection.execute(self._sql.put_request, pending.row(self._kind.name))
 
@@ -253,9 +253,11 @@ class PendingRequests(Generic[R, T]):
 
     async def find(self, request_id: str) -> PendingRequest[R, T]:
         """One that waits, on whatever server. Raises RequestNotPending."""
-        row = await self._database.read(lambda connection: pending_rows.pending_request(connection, self._kind.name, request_id))
-        request = self._kind.parse(row.body) if row is not None and request_id not in self._withdrawn else None
-        if row is None or request is None:
+        row = await self._database.read(lambda connection: pending_rows.find_request(connection, request_id))
+        if row is None or row.kind != self._kind.name or row.answer is not None or request_id in self._withdrawn:
+            raise RequestNotPending(request_id)
+        request = self._kind.parse(row.body)
+        if request is None:
             raise RequestNotPending(request_id)
         return PendingRequest(row.directory, request)
 
@@ -270,8 +272,8 @@ class PendingRequests(Generic[R, T]):
         """`may_see` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
 
         def owner(connection: Connection) -> str | None:
-            session_id = pending_rows.session_of_request(connection, request_id)
-            return session_rows.owners(connection, [session_id]).get(session_id) if session_id else None
+            request = pending_rows.find_request(connection, request_id)
+            return session_rows.owners(connection, [request.session_id]).get(request.session_id) if request else None
 
         found = await self._database.read(owner)
         if found is None or not may_see(found):

@@ -61,7 +61,7 @@ class SavedApprovals:
 
     async def all(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
         rows = await self._database.read(directory_rows.all_approvals)
-        found = (SavedApproval(*row) for row in rows)
+        found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
         return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
 
     async def remove(self, owner: str | None, saved_id: str) -> None:

@@ -335,7 +335,7 @@ class Runner:
 
     async def _has_open_prompt(self, session_id: str) -> bool:
         """Its turn closes it at the end: it may have an answer that was interrupted."""
-        found = await self._store.look_up(session_rows.session_and_waiting_prompts, session_id)
+        found = await self._store.query(session_rows.session_and_waiting_prompts, session_id)
         return found is not None and found.waiting > 0
 
     async def _acquire_lease(self, session_id: str, run: Run) -> None:
@@ -382,7 +382,7 @@ class Runner:
         try:
             if self._store.lease(session_id) is None:
                 await self._acquire_lease(session_id, run)
-            unanswered: str | None = await self._store.look_up(message_rows.unanswered_prompt, session_id)
+            unanswered: str | None = await self._store.query(message_rows.unanswered_prompt, session_id)
         except NotFound:
             return
         except StorageError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.schema.errors import ServiceError
 from app.session.store import Store
 from app.storage.repositories import directory_rows
+from app.storage.server_facts import database_bytes
 
 _RECHECK_SECONDS = 1.0
 """How long a check stays valid while the whole database is smaller than a tenth of the limit."""
@@ -47,7 +48,7 @@ class ProjectQuota:
                 await self._check(project_id)
 
     async def _check(self, project_id: str) -> None:
-        database = await self._store.query(directory_rows.database_bytes)
+        database = await self._store.query(database_bytes)
         if database < self._max_bytes / 10:
             self._unchecked_until = time.monotonic() + _RECHECK_SECONDS
         if database < self._max_bytes or self._has_room(self._measured.get(project_id), database):

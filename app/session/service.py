@@ -99,7 +99,7 @@ class SessionService:
 
     async def require_visible(self, session_id: str, may_see: Callable[[str], bool]) -> None:
         """`may_see` is told the session's owner. Raises NotFound."""
-        owners = await self._store.look_up(session_rows.owners, [session_id])
+        owners = await self._store.query(session_rows.owners, [session_id])
         if session_id not in owners or not may_see(owners[session_id]):
             raise SessionNotFound(session_id)
 
@@ -124,13 +124,20 @@ class SessionService:
         """Sessions of the whole project, newest created first: with `owner` those of one user, `before` a cursor; all of them
         without a `limit`."""
         wanted = SessionFilter(
-            location.project_id, directory, roots_only, updated_since, search, limit, owner=owner, path=path, before=before
+            location.project_id,
+            directories=None if directory is None else [directory],
+            path=path,
+            roots_only=roots_only,
+            owner=owner,
+            search=search,
+            updated_since=updated_since,
         )
-        return await self._store.sessions_page(wanted) if limit else SessionsPage(await self._store.sessions_json(wanted), None)
+        return await self._store.sessions_page(wanted, limit or None, before)
 
     async def children_json(self, session_id: str, owner: str | None = None) -> bytes:
         session = await self._store.session(session_id)
-        return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id, owner=owner))
+        children = SessionFilter(session.project_id, parent_id=session_id, owner=owner)
+        return (await self._store.sessions_page(children)).body
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
@@ -253,7 +260,7 @@ class SessionService:
 
     async def _body_of(self, session_id: str, table: object) -> bytes:
         await self._store.session_json(session_id)
-        body = await self._store.query(session_rows.body_of, table, session_id=session_id)
+        body = await self._store.query(session_rows.body_of, table, session_id)
         return body.encode() if body else b"[]"
 
     async def put_part(self, location: Location, part: Part) -> Part:

@@ -107,14 +107,14 @@ class SharedConversations:
 
 def _stored(connection: Connection, session_id: str) -> _Stored | None:
     """Reads everything in one transaction."""
-    body = session_rows.session_body(connection, session_id)
-    if not body:
+    session = session_rows.stored_session(connection, session_id)
+    if session is None:
         return None
     return _Stored(
-        Session.model_validate_json(body),
+        rows.read_session(session_id, session),
         message_rows.all_messages(connection, session_id),
-        diff=session_rows.body_of(connection, tables.DIFF, session_id=session_id) or "[]",
-        todo=session_rows.body_of(connection, tables.TODO, session_id=session_id) or "[]",
+        diff=session_rows.body_of(connection, tables.DIFF, session_id) or "[]",
+        todo=session_rows.body_of(connection, tables.TODO, session_id) or "[]",
     )
 
 

@@ -20,7 +20,7 @@ from app.session.rows import json_array
 from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.title import is_default
-from app.storage.bodies import is_valid_body
+from app.storage.bodies import parsed
 from app.storage.engine import Connection
 from app.storage.repositories import message_rows
 from app.util import clock
@@ -108,7 +108,7 @@ class Summaries:
         return basis
 
     async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
-        facts = await self._store.look_up(_facts, session_id, prompt_id)
+        facts = await self._store.query(_facts, session_id, prompt_id)
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
         diffs = await _compute(trees, facts, location)
@@ -215,7 +215,7 @@ def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
 
 def _touched(connection: Connection, session_id: str) -> set[str]:
     patches = message_rows.patches(connection, session_id)
-    return {file for row in patches if is_valid_body(row.body) for file in orjson.loads(row.body).get("files", ())}
+    return {file for row in patches for file in (parsed(row.body) or {}).get("files", ())}
 
 
 def relative(file: str, worktree: str) -> str:

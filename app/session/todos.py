@@ -9,5 +9,5 @@ _TODOS = TypeAdapter(list[Todo])
 
 
 async def read_todos(store: Store, session_id: str) -> list[Todo]:
-    body = await store.query(session_rows.body_of, tables.TODO, session_id=session_id)
+    body = await store.query(session_rows.body_of, tables.TODO, session_id)
     return _TODOS.validate_json(body) if body else []

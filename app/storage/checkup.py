@@ -9,7 +9,7 @@ import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
 from app.storage import part_texts, space, tables
-from app.storage.bodies import is_valid_body
+from app.storage.bodies import parsed
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision, unknown_schema
 from app.storage.repositories import lease_rows, webhook_rows
@@ -108,13 +108,13 @@ def _orphan_findings(engine: Engine, connection: Connection) -> Iterator[Finding
 
 def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     for of in (tables.MESSAGE, tables.PART):
-        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if not is_valid_body(row.body)]
+        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if parsed(row.body) is None]
         if rows:
             statement = delete(of).where(of.c.seq.in_([row.seq for row in rows]))
             text_ = f"{len(rows)} {of.name} rows are damaged: {_names(rows)}"
             yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write, engine, [statement]))
     session = tables.SESSION
-    rows = [row for row in connection.execute(select(session)) if not is_valid_body(row.body)]
+    rows = [row for row in connection.execute(select(session)) if parsed(row.body) is None]
     if rows:
         statements = [
             update(session).where(session.c.seq == row.seq).values(body=_session_body(row), reverting=False) for row in rows

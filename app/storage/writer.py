@@ -324,7 +324,7 @@ class Writer:
 def _stored_sessions(connection: Connection, statement: Executable, rows: Rows) -> dict[str, bytes]:
     """The JSON of the sessions that a statement has written, by id. Row by row: PostgreSQL writes no row twice in a statement."""
     written = [connection.execute(statement, row).one_or_none() for row in rows]
-    return {row[0]: row[1].encode() for row in written if row is not None}
+    return {row.id: shown for row in written if row is not None and (shown := session_rows.session_json(row)) is not None}
 
 
 def _shown(events: Sequence[Event | SessionEvent], sessions: Mapping[str, bytes]) -> list[Event]:

@@ -20,7 +20,7 @@ from app.session import rows
 from app.session.store import Store
 from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, message_rows, pending_rows, session_rows
-from app.storage.repositories.message_rows import MessageRange
+from app.storage.repositories.pages import PageBeside
 from app.timeline import numbers
 from app.timeline.entries import entries, entry, summary_request
 from app.timeline.events import Happening, happenings
@@ -141,7 +141,7 @@ class Timeline:
 
     # Messages.
 
-    async def page(self, session_id: str, wanted: MessageRange) -> EntryPage:
+    async def page(self, session_id: str, wanted: PageBeside) -> EntryPage:
         """Raises NotFound, UnknownAnchor."""
         return await self._with_live(session_id, partial(_page, session_id=session_id, wanted=wanted))
 
@@ -189,13 +189,13 @@ _Live = Mapping[str, Part]
 
 
 def _require(connection: Connection, session_id: str) -> None:
-    if session_rows.session_body(connection, session_id) is None:
+    if session_rows.stored_session(connection, session_id) is None:
         raise SessionNotFound(session_id)
 
 
-def _page(connection: Connection, session_id: str, wanted: MessageRange, live: _Live) -> EntryPage:
+def _page(connection: Connection, session_id: str, wanted: PageBeside, live: _Live) -> EntryPage:
     _require(connection, session_id)
-    stored = message_rows.message_range(connection, session_id, wanted)
+    stored = message_rows.messages_beside(connection, session_id, wanted)
     found = _entries(connection, session_id, stored, live)
     ids = [row.id for row in stored.messages]
     if wanted.newest_first:
@@ -205,7 +205,7 @@ def _page(connection: Connection, session_id: str, wanted: MessageRange, live: _
 
 def _message(connection: Connection, session_id: str, message_id: str, live: _Live) -> SessionMessage:
     _require(connection, session_id)
-    found = _entries(connection, session_id, message_rows.one_message(connection, session_id, message_id), live)
+    found = _entries(connection, session_id, message_rows.some_messages(connection, session_id, [message_id]), live)
     if not found:
         raise MessageNotFound(session_id, message_id)
     return found[0]
@@ -218,7 +218,7 @@ def _context(connection: Connection, session_id: str, live: _Live) -> list[Sessi
 
 def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
     queued = [row.message for row in pending_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
-    stored = _read(session_id, message_rows.one_message(connection, session_id, message_id))
+    stored = _read(session_id, message_rows.some_messages(connection, session_id, [message_id]))
     return [*stored, *(MessageWithParts.model_validate_json(message) for message in queued)]
 
 
@@ -375,4 +375,4 @@ def _entries(
 
 
 def _read(session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None) -> list[MessageWithParts]:
-    return rows.read_messages(session_id, rows.without_damage(session_id, stored), live or {})
+    return rows.read_messages(session_id, stored, live or {})

@@ -90,7 +90,9 @@ class Importer:
         location = destination.location
         await self._quota.require_room(location.project_id)
         state = await self._store.query(session_rows.session_state, stored.info.id)
-        if state is None or Session.model_validate_json(state.body) != stored.info or state.messages != len(stored.messages):
+        if state is None or state.messages != len(stored.messages):
+            raise SessionChanged(stored.info.id)
+        if rows.read_session(stored.info.id, state.session) != stored.info:
             raise SessionChanged(stored.info.id)
         change = self._store.change(stored.info.id, location.directory)
         _remove_lost(change, stored.messages, by.messages)
@@ -135,7 +137,7 @@ def _require_new(session_ids: Sequence[str], connection: Connection) -> None:
 
 def _require_state(session_id: str, state: session_rows.SessionState, connection: Connection) -> None:
     """Within the transaction that replaces it. Raises SessionChanged."""
-    if session_rows.session_state(connection, session_id) != state or lease_rows.is_held(connection, session_id):
+    if session_rows.session_state(connection, session_id) != state or lease_rows.held_among(connection, [session_id]):
         raise SessionChanged(session_id)
 
 

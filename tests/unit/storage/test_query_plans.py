@@ -53,11 +53,11 @@ def sorted_or_scanned(plan: list[str]) -> list[str]:
     ("query", "args"),
     [
         (message_rows.live_messages, ()),
-        (message_rows.newest_messages, (2, None)),
-        (message_rows.one_message, ("msg_2",)),
+        (message_rows.older_messages, (2, None)),
+        (message_rows.newer_messages, (2, 0)),
+        (message_rows.some_messages, (["msg_1", "msg_2"],)),
         (message_rows.newest_answer, ()),
         (message_rows.newest_answer, ("msg_1",)),
-        (message_rows.end_of_turn, ()),
     ],
 )
 async def test_the_parts_of_some_messages_are_looked_up_by_message(
@@ -68,9 +68,8 @@ async def test_the_parts_of_some_messages_are_looked_up_by_message(
     assert not sorted_or_scanned(plan)
 
 
-@pytest.mark.parametrize("query", [message_rows.all_messages, message_rows.copied_history])
-async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage: Storage, query: Callable[..., Any]) -> None:
-    plan = await plans(storage, query)
+async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage: Storage) -> None:
+    plan = await plans(storage, message_rows.all_messages)
     assert of_parts(plan) == ["SEARCH part USING INDEX part_by_message (session_id=?)"]
     assert not sorted_or_scanned(plan)
 
@@ -98,15 +97,15 @@ async def test_patches_are_looked_up_among_patches(storage: Storage, query: Call
 
 @pytest.mark.parametrize("before", [None, 7])
 async def test_a_page_of_a_project_s_sessions_is_read_in_the_order_of_an_index(storage: Storage, before: int | None) -> None:
-    wanted = session_rows.SessionFilter("p", limit=2, before=before)
-    plan = await plans(storage, lambda connection, _: session_rows.session_page(connection, wanted))
+    wanted = session_rows.SessionFilter("p")
+    plan = await plans(storage, lambda connection, _: session_rows.session_page(connection, wanted, 2, before))
     assert [line for line in plan if "session_by_project" in line] and sorted_or_scanned(plan) == []
 
 
 @pytest.mark.parametrize("before", [None, 7])
 async def test_a_page_of_all_sessions_is_read_in_the_order_of_an_index(storage: Storage, before: float | None) -> None:
-    wanted = session_rows.AllSessionsFilter(limit=2, updated_before=before)
-    plan = await plans(storage, lambda connection, _: session_rows.updated_sessions(connection, wanted))
+    wanted = session_rows.SessionFilter(updated_before=before, archived=False)
+    plan = await plans(storage, lambda connection, _: session_rows.updated_sessions(connection, wanted, 2))
     assert [line for line in plan if "session_by_update" in line] and not [line for line in plan if "TEMP B-TREE" in line]
 
 

@@ -10,6 +10,7 @@ from storage_parts import Storage, event, message_row, part_row, put_lease, sess
 from app.storage.repositories import directory_rows, journal_rows, message_rows, session_rows
 from app.storage.repositories.message_rows import StoredMessages
 from app.storage.repositories.session_rows import SessionFilter, fold
+from app.storage.server_facts import database_bytes
 from app.storage.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
 from app.storage.writer import Change
 
@@ -22,8 +23,9 @@ async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
 
 
 async def listed(storage: Storage, **wanted: Any) -> list[str]:
-    bodies = await storage.database.read(lambda c: session_rows.session_bodies(c, SessionFilter(project_id="p", **wanted)))
-    return [orjson.loads(body)["id"] for body in bodies]
+    limit = wanted.pop("limit", None)
+    found, _ = await asked(storage, session_rows.session_page, SessionFilter("p", **wanted), limit)
+    return [orjson.loads(row.body)["id"] for row in found]
 
 
 async def titled(storage: Storage, *titles: str) -> None:
@@ -58,11 +60,11 @@ async def test_filters_hold_together(storage: Storage) -> None:
             session_row("ses_away", directory="/elsewhere", updated=9),
         ],
     )
-    assert await listed(storage, directory="/d") == ["ses_child", "ses_root"]
+    assert await listed(storage, directories=["/d"]) == ["ses_child", "ses_root"]
     assert await listed(storage, roots_only=True) == ["ses_away", "ses_root"]
     assert await listed(storage, updated_since=6) == ["ses_away", "ses_child"]
     assert await listed(storage, parent_id="ses_root") == ["ses_child"]
-    assert await listed(storage, directory="/d", updated_since=6, roots_only=True) == []
+    assert await listed(storage, directories=["/d"], updated_since=6, roots_only=True) == []
     assert await listed(storage, limit=2) == ["ses_away", "ses_child"]
 
 
@@ -91,7 +93,7 @@ async def test_a_family_has_children_before_parents(storage: Storage) -> None:
     rows = [("ses_root", None), ("ses_child", "ses_root"), ("ses_grandchild", "ses_child"), ("ses_other", None)]
     await put(storage, session=[session_row(session_id, parent_id=parent) for session_id, parent in rows])
     family = await asked(storage, session_rows.session_tree, "ses_root")
-    assert [orjson.loads(body)["id"] for body in family] == ["ses_grandchild", "ses_child", "ses_root"]
+    assert [orjson.loads(row.body)["id"] for row in family] == ["ses_grandchild", "ses_child", "ses_root"]
 
 
 async def test_messages_and_parts_come_in_the_order_of_their_arrival(storage: Storage) -> None:
@@ -107,7 +109,7 @@ async def test_one_id_may_stand_in_two_sessions(storage: Storage) -> None:
     await put(storage, message=[message_row("msg_1", "ses_1", body="1"), message_row("msg_1", "ses_2", body="2")])
     await put(storage, part=[part_row("prt_1", session_id="ses_1", body="1"), part_row("prt_1", session_id="ses_2", body="2")])
     for session, body in (("ses_1", "1"), ("ses_2", "2")):
-        stored = await asked(storage, message_rows.one_message, session, "msg_1")
+        stored = await asked(storage, message_rows.some_messages, session, ["msg_1"])
         assert [row.body for row in (*stored.messages, *stored.parts)] == [body, body]
 
 
@@ -115,7 +117,7 @@ async def test_pages_walk_back_through_all_messages(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row(f"msg_{n}") for n in range(7)])
     pages, before = [], None
     while True:
-        page = await asked(storage, message_rows.newest_messages, "ses_1", 3, before)
+        page = await asked(storage, message_rows.older_messages, "ses_1", 3, before)
         pages.append(ids(page))
         if not page.more:
             break
@@ -125,13 +127,13 @@ async def test_pages_walk_back_through_all_messages(storage: Storage) -> None:
 
 async def test_a_page_that_ends_at_the_oldest_message_has_no_more(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row(f"msg_{n}") for n in range(3)])
-    assert (await asked(storage, message_rows.newest_messages, "ses_1", 3, None)).more is False
+    assert (await asked(storage, message_rows.older_messages, "ses_1", 3, None)).more is False
 
 
 async def test_a_page_has_the_parts_of_its_messages_alone(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row("msg_1"), message_row("msg_2")])
     await put(storage, part=[part_row("prt_1", "msg_1"), part_row("prt_2", "msg_2")])
-    page = await asked(storage, message_rows.newest_messages, "ses_1", 1, None)
+    page = await asked(storage, message_rows.older_messages, "ses_1", 1, None)
     assert [row.id for row in page.parts] == ["prt_2"]
 
 
@@ -245,4 +247,4 @@ async def test_what_a_project_takes_is_counted_in_bytes(storage: Storage) -> Non
     )
     assert await asked(storage, directory_rows.project_bytes, "p") == 230
     assert await asked(storage, directory_rows.project_bytes, "nobody") == 0
-    assert await asked(storage, directory_rows.database_bytes) > 230
+    assert await asked(storage, database_bytes) > 230

@@ -65,7 +65,7 @@ async def test_a_tree_is_stored_with_its_ids_where_it_is_imported(sessions: Sess
         assert session == each.info.model_copy(update={**expected, "time": time})
         assert await sessions.store.messages(session.id) == each.messages
     for table, value in ((tables.TODO, TODO), (tables.DIFF, DIFF)):
-        body = await sessions.store.query(session_rows.body_of, table, session_id=kept[0])
+        body = await sessions.store.query(session_rows.body_of, table, kept[0])
         assert body == f"[{value.wire_json().decode()}]"
 
 
