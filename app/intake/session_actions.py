@@ -162,7 +162,7 @@ class SessionActions:
         await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
-        row = await self._store.look_up(queries.input_hash, session_id, message_id) if message_id else None
+        row = await self._store.query(queries.input_hash, session_id, message_id) if message_id else None
         if row is not None:
             raise Conflict(
                 f"Message {message_id} exists already. A command is not run a second time: use a new id for a new one."
@@ -172,9 +172,8 @@ class SessionActions:
         if wanted.command == INIT:
             await self._projects.initialized(instance.location.project_id)
         ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
-        change = self._store.change(session_id, instance.location.directory)
-        change.announce(EventCommandExecuted(properties=ran))
-        await self._store.commit(change)
+        event = EventCommandExecuted(properties=ran)
+        await self._store.write(session_id, instance.location.directory, lambda tx: tx.announce(event))
 
 
 async def _uncancelled(work: Coroutine[Any, Any, T]) -> T:

@@ -274,7 +274,7 @@ class Runner:
     async def hand_over(self) -> None:
         """Turns stop where they are. Whoever looks next goes on with them: another server, or this one when it starts again."""
         turns = [session_id for session_id, runs in self._runs.items() if all(run.instance is not None for run in runs)]
-        await self._store.drain()
+        await self._store.barrier()
         held = [lease for session_id in turns if (lease := self._leases.held(session_id)) is not None]
         runs = [run for session_id in turns for run in self._runs.get(session_id, ())]
         for session_id in turns:
@@ -335,7 +335,7 @@ class Runner:
 
     async def _has_open_prompt(self, session_id: str) -> bool:
         """Its turn closes it at the end: it may have an answer that was interrupted."""
-        found = await self._store.look_up(queries.session_and_waiting_prompts, session_id)
+        found = await self._store.query(queries.session_and_waiting_prompts, session_id)
         return found is not None and found.waiting > 0
 
     async def _acquire_lease(self, session_id: str, run: Run) -> None:
@@ -382,7 +382,7 @@ class Runner:
         try:
             if self._store.lease(session_id) is None:
                 await self._acquire_lease(session_id, run)
-            unanswered: str | None = await self._store.look_up(queries.unanswered_prompt, session_id)
+            unanswered: str | None = await self._store.query(queries.unanswered_prompt, session_id)
         except NotFound:
             return
         except StorageError as error:

@@ -8,7 +8,7 @@ from app.bus.base import Event
 from app.schema.event import RenderedEvent
 from app.schema.steering import SteeringRequest
 from app.steering.control import ControlQueues
-from app.storage.writer import Change, Writer
+from app.storage.writer import Writer
 
 
 class Steering:
@@ -19,4 +19,4 @@ class Steering:
     async def announce(self, directory: str, user: str, request: SteeringRequest) -> None:
         """`user`: whose clients obey, empty for those of whoever uses a server without users."""
         event = Event.of(RenderedEvent(request.wire_json()), directory).stored(user, None)
-        await self._writer.commit(Change(events=[event]))
+        await self._writer.commit(lambda tx: tx.announce(event))

@@ -29,7 +29,6 @@ from sqlalchemy import (
 
 from app.schema.errors import NotFound
 from app.storage.now import now_ms
-from app.storage.prepared import PreparedStatement
 from app.storage.session_head import SESSION_JSON
 from app.storage.statements import newest_answered
 from app.storage.tables import (
@@ -87,14 +86,14 @@ def session_body(connection: Connection, session_id: str) -> str | None:
 
 
 _ONE_SESSION = select(SESSION_JSON).where(SESSION.c.id == bindparam("id"))
-_SESSION_BODY = PreparedStatement(_ONE_SESSION)
+_SESSION_BODY = _ONE_SESSION
 
 
 def session_and_diff_basis(connection: Connection, session_id: str) -> Row[Any] | None:
     return connection.execute(_SESSION_AND_DIFF_BASIS, {"id": session_id}).one_or_none()
 
 
-_SESSION_AND_DIFF_BASIS = PreparedStatement(_ONE_SESSION.add_columns(SESSION.c.diff_basis))
+_SESSION_AND_DIFF_BASIS = _ONE_SESSION.add_columns(SESSION.c.diff_basis)
 
 
 def session_bodies(connection: Connection, wanted: SessionFilter) -> list[str]:
@@ -363,7 +362,7 @@ def all_messages(connection: Connection, session_id: str) -> StoredMessages:
 
 _OF_SESSION = MESSAGE.c.session_id == bindparam("session")
 _IN_ORDER = select(*_MESSAGE_COLUMNS).where(_OF_SESSION).order_by(MESSAGE.c.seq)
-_ALL_MESSAGES = PreparedStatement(_IN_ORDER)
+_ALL_MESSAGES = _IN_ORDER
 
 
 def history_pages(connection: Connection, session_id: str, size: int) -> Iterator[StoredMessages]:
@@ -380,7 +379,7 @@ _MESSAGES_AFTER = _IN_ORDER.where(MESSAGE.c.seq > bindparam("after")).limit(bind
 _BY_MESSAGE = (PART.c.message_id, PART.c.seq)
 """The order of the index `part_by_message`. Queries need the order of parts within a message only."""
 _PARTS_IN_ORDER = select(*_PART_COLUMNS).where(PART.c.session_id == bindparam("session")).order_by(*_BY_MESSAGE)
-_ALL_PARTS = PreparedStatement(_PARTS_IN_ORDER)
+_ALL_PARTS = _PARTS_IN_ORDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,9 +406,7 @@ def _extent_of(connection: Connection, table: Any, session_id: str) -> tuple[int
 
 
 _EXTENTS = {
-    table: PreparedStatement(
-        select(func.min(table.c.seq), func.max(table.c.seq)).where(table.c.session_id == bindparam("session"))
-    )
+    table: (select(func.min(table.c.seq), func.max(table.c.seq)).where(table.c.session_id == bindparam("session")))
     for table in (MESSAGE, PART)
 }
 
@@ -420,7 +417,7 @@ def copied_history(connection: Connection, session_id: str) -> StoredMessages:
     return StoredMessages(connection.execute(_ALL_MESSAGES, wanted).all(), connection.execute(_PARTS_AND_TYPES, wanted).all())
 
 
-_PARTS_AND_TYPES = PreparedStatement(_PARTS_IN_ORDER.add_columns(PART.c.type))
+_PARTS_AND_TYPES = _PARTS_IN_ORDER.add_columns(PART.c.type)
 
 
 def live_messages(connection: Connection, session_id: str) -> StoredMessages:
@@ -501,23 +498,23 @@ _LIVE_PART_BODY: ColumnElement[str] = func.coalesce(PART.c.live_body, PART.c.bod
 _SINCE_BOUNDARY = _IN_ORDER.where(MESSAGE.c.seq >= func.coalesce(_BOUNDARY, 0)).with_only_columns(
     *_MESSAGE_COLUMNS[:-1], _LIVE_MESSAGE_BODY.label("body"), _BOUNDARY.label("boundary")
 )
-_LIVE_MESSAGES = PreparedStatement(_SINCE_BOUNDARY)
-_FEW_LIVE_MESSAGES = PreparedStatement(_SINCE_BOUNDARY.limit(bindparam("limit")))
+_LIVE_MESSAGES = _SINCE_BOUNDARY
+_FEW_LIVE_MESSAGES = _SINCE_BOUNDARY.limit(bindparam("limit"))
 _LIVE_BODIES = _PARTS_IN_ORDER.with_only_columns(PART.c.message_id, PART.c.id, _LIVE_PART_BODY.label("body"))
-_LIVE_PARTS = PreparedStatement(_LIVE_BODIES)
-_LIVE_PARTS_FROM = PreparedStatement(
-    _LIVE_BODIES.where(PART.c.message_id.in_(select(MESSAGE.c.id).where(_OF_SESSION, MESSAGE.c.seq >= bindparam("start"))))
+_LIVE_PARTS = _LIVE_BODIES
+_LIVE_PARTS_FROM = _LIVE_BODIES.where(
+    PART.c.message_id.in_(select(MESSAGE.c.id).where(_OF_SESSION, MESSAGE.c.seq >= bindparam("start")))
 )
-_ONE_LIVE_MESSAGE = PreparedStatement(_SINCE_BOUNDARY.where(MESSAGE.c.id == bindparam("message")))
-_LIVE_PARTS_OF_ONE = PreparedStatement(_LIVE_BODIES.where(PART.c.message_id == bindparam("message")))
+_ONE_LIVE_MESSAGE = _SINCE_BOUNDARY.where(MESSAGE.c.id == bindparam("message"))
+_LIVE_PARTS_OF_ONE = _LIVE_BODIES.where(PART.c.message_id == bindparam("message"))
 
 
-def _live_texts(dialect: str) -> PreparedStatement:
+def _live_texts(dialect: str) -> Select[Any]:
     of_message = and_(PART.c.session_id == bindparam("session"), PART.c.message_id == MESSAGE.c.id)
     parts = select(_JOINED[dialect](PART.c.id + _LIVE_PART_BODY)).where(of_message).scalar_subquery()
     nothing: ColumnElement[str] = literal_column("''", Text)
     whole = func.coalesce(MESSAGE.c.parent_id, nothing) + _LIVE_MESSAGE_BODY + func.coalesce(parts, nothing)
-    return PreparedStatement(_SINCE_BOUNDARY.with_only_columns(MESSAGE.c.id, whole.label("text")))
+    return _SINCE_BOUNDARY.with_only_columns(MESSAGE.c.id, whole.label("text"))
 
 
 _LIVE_TEXTS = {dialect: _live_texts(dialect) for dialect in _JOINED}
@@ -547,7 +544,7 @@ def session_and_prompt(connection: Connection, session_id: str, prompt_id: str) 
     return connection.execute(_SESSION_AND_PROMPT, {"session": session_id, "message": prompt_id}).one_or_none()
 
 
-_SESSION_AND_PROMPT = PreparedStatement(
+_SESSION_AND_PROMPT = (
     select(SESSION_JSON, SESSION.c.diff_basis, MESSAGE.c.body.label("prompt"))
     .outerjoin(MESSAGE, and_(MESSAGE.c.session_id == SESSION.c.id, MESSAGE.c.id == bindparam("message")))
     .where(SESSION.c.id == bindparam("session"))
@@ -585,8 +582,8 @@ def some_messages(connection: Connection, session_id: str, message_ids: Collecti
     return StoredMessages(rows, _parts_of(connection, session_id, [row.id for row in rows]))
 
 
-_ONE_MESSAGE = PreparedStatement(select(*_MESSAGE_COLUMNS).where(_OF_SESSION, MESSAGE.c.id == bindparam("message")))
-_PARTS_OF_ONE = PreparedStatement(_PARTS_IN_ORDER.where(PART.c.message_id == bindparam("message")))
+_ONE_MESSAGE = select(*_MESSAGE_COLUMNS).where(_OF_SESSION, MESSAGE.c.id == bindparam("message"))
+_PARTS_OF_ONE = _PARTS_IN_ORDER.where(PART.c.message_id == bindparam("message"))
 
 
 def _parts_of(connection: Connection, session_id: str, message_ids: list[str]) -> Sequence[Row[Any]]:
@@ -612,8 +609,8 @@ _NEWEST_PROMPT = (
     .with_only_columns(func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body))
     .scalar_subquery()
 )
-_SESSION_TO_PROMPT = PreparedStatement(
-    _ONE_SESSION.add_columns(_NEWEST_MESSAGE.label("message"), _NEWEST_PART.label("part"), _NEWEST_PROMPT.label("newest_prompt"))
+_SESSION_TO_PROMPT = _ONE_SESSION.add_columns(
+    _NEWEST_MESSAGE.label("message"), _NEWEST_PART.label("part"), _NEWEST_PROMPT.label("newest_prompt")
 )
 
 
@@ -621,9 +618,7 @@ def input_hash(connection: Connection, session_id: str, message_id: str) -> Row[
     return connection.execute(_INPUT_HASH, {"session": session_id, "message": message_id}).one_or_none()
 
 
-_INPUT_HASH = PreparedStatement(
-    select(MESSAGE.c.input_hash, MESSAGE.c.role).where(_OF_SESSION, MESSAGE.c.id == bindparam("message"))
-)
+_INPUT_HASH = select(MESSAGE.c.input_hash, MESSAGE.c.role).where(_OF_SESSION, MESSAGE.c.id == bindparam("message"))
 
 
 def newest_answer(connection: Connection, session_id: str, prompt_id: str | None = None) -> StoredMessages:
@@ -655,8 +650,8 @@ def _newest_with_parts(*conditions: Any) -> Any:
     )
 
 
-_NEWEST_ANSWER = PreparedStatement(_newest_with_parts())
-_NEWEST_ANSWER_TO = PreparedStatement(_newest_with_parts(MESSAGE.c.parent_id == bindparam("prompt")))
+_NEWEST_ANSWER = _newest_with_parts()
+_NEWEST_ANSWER_TO = _newest_with_parts(MESSAGE.c.parent_id == bindparam("prompt"))
 
 
 def is_at_or_after(connection: Connection, session_id: str, message_id: str, earlier_id: str) -> bool:
@@ -727,7 +722,7 @@ _EDGES = [
     for messages in (_OF_SESSION, _IS_ANSWER)
     for part_type in ("step-start", "step-finish")
 ]
-_EDGE_SNAPSHOTS = PreparedStatement(select(SESSION.c.diff_basis, *_EDGES).where(SESSION.c.id == bindparam("session")))
+_EDGE_SNAPSHOTS = select(SESSION.c.diff_basis, *_EDGES).where(SESSION.c.id == bindparam("session"))
 
 
 def answers_to(connection: Connection, session_id: str, message_id: str) -> list[str]:
@@ -750,7 +745,7 @@ _WAITING_PROMPTS = (
     .scalar_subquery()
     .label("waiting")
 )
-_SESSION_AND_WAITING_PROMPTS = PreparedStatement(_ONE_SESSION.add_columns(_WAITING_PROMPTS))
+_SESSION_AND_WAITING_PROMPTS = _ONE_SESSION.add_columns(_WAITING_PROMPTS)
 
 
 def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
@@ -765,10 +760,8 @@ _WAITING_PROMPT = (
     .order_by(MESSAGE.c.seq.desc())
     .limit(1)
 )
-_UNANSWERED = PreparedStatement(_WAITING_PROMPT)
-_END_OF_TURN = PreparedStatement(
-    _newest_with_parts().add_columns(_WAITING_PROMPT.correlate(None).scalar_subquery().label("unanswered"))
-)
+_UNANSWERED = _WAITING_PROMPT
+_END_OF_TURN = _newest_with_parts().add_columns(_WAITING_PROMPT.correlate(None).scalar_subquery().label("unanswered"))
 
 
 _IS_HELD = LEASE.c.owner != literal_column("''")
@@ -829,7 +822,7 @@ def queued_prompts(connection: Connection, session_id: str) -> Sequence[Row[Any]
     return connection.execute(_QUEUED_PROMPTS, {"of_session": session_id}).all()
 
 
-_QUEUED_PROMPTS = PreparedStatement(
+_QUEUED_PROMPTS = (
     select(*QUEUED_PROMPT.columns).where(QUEUED_PROMPT.c.session_id == bindparam("of_session")).order_by(QUEUED_PROMPT.c.seq)
 )
 

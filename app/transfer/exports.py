@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 from app.schema.errors import ServiceError, SessionNotFound
 from app.schema.session import FileDiff, Session
 from app.session import rows
-from app.session.store import Store, read_session
+from app.session.session_tx import read_session
+from app.session.store import Store
 from app.storage import queries, tables
 from app.storage.engine import Connection
 from app.transfer import markdown
@@ -62,7 +63,7 @@ class Exports:
 
     async def export(self, session_id: str, form: DocumentFormat = "json", *, children: bool = False) -> ExportedFile:
         """The session as it is now, with all its descendants if `children`. Raises NotFound, NoRoomToExport."""
-        await self._store.drain()
+        await self._store.barrier()
         try:
             return await self._store.query(self._write, session_id, _FORMS[form], children)
         except OSError as error:
