@@ -72,8 +72,8 @@ async def _import(
     database: "Database", readers: "list[SourceReader]", source: Path, only: Path | None, dry_run: bool
 ) -> "ImportReport":
     from app.bus.memory import MemoryBus
+    from app.session.publisher import SessionPublisher
     from app.session.quota import ProjectQuota
-    from app.session.sequencer import Sequencer
     from app.session.store import Store
     from app.storage.statements import Statements
     from app.storage.writer import Writer
@@ -81,16 +81,16 @@ async def _import(
     from app.transfer.opencode.sessions import OpenCodeImport
     from app.transfer.opencode.snapshots import SnapshotImport
 
-    here, sql, sequencer = settings(), Statements(database.dialect), Sequencer(MemoryBus())
-    writer = Writer(database, sql, sequencer)
-    store = Store(database, sql, writer, sequencer)
+    here, sql, publisher = settings(), Statements(database.dialect), SessionPublisher(MemoryBus())
+    writer = Writer(database, sql, publisher)
+    store = Store(database, sql, writer, publisher)
     importer = Importer(store, ProjectQuota(store, here.max_project_bytes))
     bytes_of_snapshots = here.max_snapshot_bytes
     snapshots = SnapshotImport(source / "snapshot", here.data_dir, database.locks, max_bytes=bytes_of_snapshots, dry_run=dry_run)
     work = OpenCodeImport(store, sql, writer, importer, snapshots, dry_run=dry_run)
     with _progress() as progress:
         report = await work.run(readers, only, progress)
-    await store.drain()
+    await store.barrier()
     return report
 
 

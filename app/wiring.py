@@ -66,13 +66,13 @@ from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.health import HealthCheck
 from app.session.lease import Leases
+from app.session.publisher import SessionPublisher
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
 from app.session.search import MessageSearch
 from app.session.search_index import SearchIndex
-from app.session.sequencer import Sequencer
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
@@ -261,7 +261,7 @@ class Server:
             services.runs.queue.close,
             services.runs.runner.close,
             self._core.tasks.close,
-            storage.store.drain,
+            storage.store.barrier,
             self._webhooks.stop,
             storage.leases.close,
             storage.replicas.unregister,
@@ -346,10 +346,10 @@ def _open_storage(settings: Settings, address: str, observer: Observer, bus: Eve
     else:
         require_current(database.engine)
     sql, bus = Statements(database.dialect), bus or _bus(settings, database)
-    sequencer = Sequencer(bus)
-    writer = Writer(database, sql, sequencer, observer=observer)
+    publisher = SessionPublisher(bus)
+    writer = Writer(database, sql, publisher, observer=observer)
     locks = ServerLocks(settings.data_dir / "servers") if database.dialect == "sqlite" else None
-    store, leases = Store(database, sql, writer, sequencer), Leases(database, sql, writer, locks)
+    store, leases = Store(database, sql, writer, publisher), Leases(database, sql, writer, locks)
     volume = None if locks else volume_id(settings.data_dir)
     replicas = Replicas(database, sql, writer, leases, locks, address, volume)
     if isinstance(bus, SharedBus):
@@ -606,7 +606,7 @@ async def retention_by_itself(settings: Settings) -> AsyncIterator[Retention]:
         rest = REST if storage.is_shared else 0
         yield _retention(settings, storage, SessionService(storage.store, gate, storage.leases), gate, rest)
     finally:
-        await storage.store.drain()
+        await storage.store.barrier()
         await storage.leases.close()
         storage.database.close()
 
@@ -615,7 +615,7 @@ def _intake(core: _Core, sessions: SessionServices, toolbox: Toolbox) -> Intake:
     settings = core.settings
     files = FileReader(sessions.store, toolbox.read, toolbox.list, toolbox.times, core.outputs)
     limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
-    return Intake(sessions.store, Resolver(files), sessions.reverts, limits, core.quota)
+    return Intake(sessions.store, Resolver(files), limits, core.quota)
 
 
 def _events(core: _Core) -> EventServices:

@@ -7,9 +7,8 @@ from typing import Protocol
 
 import orjson
 
-from app.storage.engine import Connection
 from app.storage.statements import Statements
-from app.storage.writer import Change, Writer
+from app.storage.writer import Tx, Writer
 from app.users.principal import OPERATOR, Principal, Role
 from app.util import clock
 
@@ -56,21 +55,20 @@ class StoredEventTokens:
     async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
         """Raises StorageError."""
         token = secrets.token_urlsafe(32)
-        old = (self._sql.delete_old_event_tokens, [{"lifetime": LIFETIME_MS}])
         row = {"hash": _hash(token), "principal": orjson.dumps(principal).decode()}
-        await self._writer.commit(Change([old, (self._sql.put_event_token, [row])]))
+
+        def issue(tx: Tx) -> None:
+            tx.execute(self._sql.delete_old_event_tokens, {"lifetime": LIFETIME_MS})
+            tx.execute(self._sql.put_event_token, row)
+
+        await self._writer.commit(issue)
         return token, clock.now_ms() + LIFETIME_MS
 
     async def redeem(self, token: str) -> Principal | None:
         """Raises StorageError."""
-        redeemed: list[str] = []
-
-        def delete(connection: Connection) -> None:
-            wanted = {"given": _hash(token), "lifetime": LIFETIME_MS}
-            redeemed[:] = connection.execute(self._sql.redeem_event_token, wanted).scalars()
-
-        await self._writer.commit(Change(work=delete))
-        return _principal(redeemed[0]) if redeemed else None
+        wanted = {"given": _hash(token), "lifetime": LIFETIME_MS}
+        redeemed = await self._writer.commit(lambda tx: tx.execute(self._sql.redeem_event_token, wanted).scalar_one_or_none())
+        return _principal(redeemed) if redeemed else None
 
 
 def _principal(stored: str) -> Principal:

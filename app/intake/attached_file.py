@@ -156,10 +156,9 @@ class FileReader:
             return self._failed(file, error)
 
     def _failed(self, file: _AttachedFile, error: Exception) -> TextPart:
-        change = self._store.change(file.message.session_id, file.instance.location.directory)
-        failure = ErrorOfSession(session_id=file.message.session_id, error=unknown(str(error)))
-        change.announce(EventSessionError(properties=failure))
-        self._store.post(change)
+        session_id = file.message.session_id
+        event = EventSessionError(properties=ErrorOfSession(session_id=session_id, error=unknown(str(error))))
+        self._store.post(session_id, file.instance.location.directory, lambda tx: tx.announce(event))
         return file.text(f"Reading {file.input.filename or file.input.url} failed: {error}")
 
 

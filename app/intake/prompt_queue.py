@@ -16,10 +16,10 @@ from app.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, rene
 from app.runs.runner import NoAnswer, Runner
 from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
-from app.session.change import NotQueued
 from app.session.gate import HoldKind
 from app.session.lease import Leases
 from app.session.prompted_session import PromptedSession
+from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
 from app.storage.engine import StorageError
 from app.storage.repositories import pending_rows
@@ -81,30 +81,32 @@ class PromptQueue:
                 return await self._prompts.accept_prepared(instance, session_id, prepared)
         assert prepared.message is not None, "a message that is stored waits for nobody"
         row = _row(instance, prepared, prepared.message)
-        async with self._store.lock(session_id):
-            waiting = await self._enqueue(session_id, row, instance.sandbox_workspace.directories()[-1])
+        waiting = await self._enqueue(session_id, row, instance.sandbox_workspace.directories()[-1])
         self._work_on(session_id)
         return waiting
 
     async def _enqueue(self, session_id: str, row: Mapping[str, Any], directory: HeldDirectory) -> Waiting:
-        """A message with an id is queued once, however often it is sent. Under the session's lock."""
-        rows = await self._rows(session_id)
-        if (same := _same(rows, row)) is None:
-            if len(rows) >= self._most:
+        """A message with an id is queued once, however often it is sent."""
+
+        def enqueue(tx: SessionTx) -> str:
+            queued = pending_rows.queued_prompts(tx.connection, session_id)
+            if (same := _same(queued, row)) is not None:
+                return str(same.id)
+            if len(queued) >= self._most:
                 raise TooManyPrompts(session_id, self._most)
-            waiting = self._waiting[row["id"]] = Waiting(session_id, row, directory)
-            change = self._store.change(session_id, row["directory"])
-            change.enqueue_prompt(row)
-            try:
-                await self._store.commit(change)
-            except BaseException:
-                del self._waiting[row["id"]]
-                raise
-            same = _same(await self._rows(session_id), row)
-            if same is None or same.id == row["id"]:
-                return waiting
-            del self._waiting[row["id"]]  # another server has queued the same message at the same time
-        return self._waiting.setdefault(same.id, Waiting(session_id, row))
+            tx.enqueue_prompt(row)
+            return str(row["id"])
+
+        waiting = self._waiting[row["id"]] = Waiting(session_id, row, directory)
+        try:
+            queued_id = await self._store.write(session_id, row["directory"], enqueue)
+        except BaseException:
+            del self._waiting[row["id"]]
+            raise
+        if queued_id == row["id"]:
+            return waiting
+        del self._waiting[row["id"]]
+        return self._waiting.setdefault(queued_id, Waiting(session_id, row))
 
     async def list(self, session_id: str) -> list[QueuedPrompt]:
         """In the order of their turns."""

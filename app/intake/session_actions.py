@@ -172,9 +172,8 @@ class SessionActions:
         if wanted.command == INIT:
             await self._projects.initialized(instance.location.project_id)
         ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
-        change = self._store.change(session_id, instance.location.directory)
-        change.announce(EventCommandExecuted(properties=ran))
-        await self._store.commit(change)
+        event = EventCommandExecuted(properties=ran)
+        await self._store.write(session_id, instance.location.directory, lambda tx: tx.announce(event))
 
 
 async def _uncancelled(work: Coroutine[Any, Any, T]) -> T:

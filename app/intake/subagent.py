@@ -10,6 +10,7 @@ from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
 from app.schema.tool_state import Completed, Running
 from app.session.service import new_session
+from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.tool.base import SubagentRequest, ToolError, ToolResult
 from app.turn.call_host import Caller
@@ -48,17 +49,18 @@ class SubagentSessions:
         if request.session_id:
             return await self._resumed(caller, request.session_id)
         own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, caller.instance)]
-        async with self._store.lock(caller.session.id):  # rules that are set meanwhile hold for the child too
-            above = await self._store.session(caller.session.id)
+        title = f"{request.description} (@{agent.name} subagent)"
+        session = new_session(caller.instance.location, title, caller.session.id)
+
+        def create(tx: SessionTx) -> Session:
+            above = tx.of(caller.session.id).session()  # as it is now: rules that were set meanwhile hold for the child too
             parent = [*caller.agent.permission, *(above.permission or [])]
             rules = child_rules(parent, agent.permission, own)
-            title = f"{request.description} (@{agent.name} subagent)"
-            session = new_session(caller.instance.location, title, caller.session.id, rules)
-            session.owner, session.agent = above.owner, agent.name
-            change = self._store.change(session.id, caller.instance.location.directory)
-            change.create_session(session)
-            await self._store.commit(change)
-        return session
+            child = session.model_copy(update={"permission": rules, "owner": above.owner, "agent": agent.name})
+            tx.create(child)
+            return child
+
+        return await self._store.write(session.id, caller.instance.location.directory, create)
 
     async def _resumed(self, caller: Caller, session_id: str) -> Session:
         """Only a session that this one started may be taken up again: another's could have more rights."""

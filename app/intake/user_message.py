@@ -2,24 +2,30 @@
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from app.agent.definitions import default_agent, find
 from app.intake.resolve import Resolver
 from app.provider.models.selection import default_model
 from app.schema.errors import BadRequest, Conflict, TooMany
-from app.schema.message import CommandInput, JsonSchemaFormat, MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
 from app.session.prompt_lease import PromptLease
 from app.session.prompted_session import PromptedSession
 from app.session.quota import ProjectQuota
-from app.session.revert import Reverts
+from app.session.revert import remove_reverted
+from app.session.rows import message_row, part_row
 from app.session.service import check_part_size
+from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.storage.repositories import message_rows
+from app.storage.engine import Connection
+from app.storage.repositories import message_rows, session_rows
+from app.storage.writer import Lease
 from app.tool.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.util import clock, ids
@@ -47,6 +53,13 @@ class StoredPrompt:
     known: bool = False
 
 
+class _Outcome(NamedTuple):
+    """Of storing a prompt: `known` if it was stored before; `lease`: acquired with it."""
+
+    known: bool
+    lease: Lease | None = None
+
+
 class TooManyPrompts(TooMany):
     name = "TooManyPromptsError"
 
@@ -66,11 +79,10 @@ class PromptLimits:
 
 
 class Intake:
-    def __init__(self, store: Store, resolver: Resolver, reverts: Reverts, limits: PromptLimits, quota: ProjectQuota) -> None:
+    def __init__(self, store: Store, resolver: Resolver, limits: PromptLimits, quota: ProjectQuota) -> None:
         self._store = store
         self._quota = quota
         self._limits = limits
-        self._reverts = reverts
         self._resolver = resolver
 
     async def prepare(
@@ -105,40 +117,31 @@ class Intake:
         """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller holds the
         session. `lease`: acquired in the same commit. Raises NotFound, also for a known message that was deleted meanwhile,
         Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
-        prompt, message = prepared.input, prepared.message
+        directory = instance.location.directory
+        store = self._storing(prepared, queued_id, lease, rules_from_tools=rules_from_tools)
         async with self._store.lock(session_id):
-            if message is None or await self.is_known(session_id, prompt.message_id, prepared.content):
-                assert prompt.message_id is not None
-                if queued_id is not None:
-                    await self.dequeue(session_id, instance.location.directory, queued_id)
-                return StoredPrompt(await self._store.message(session_id, prompt.message_id), known=True)
-            directory = instance.location.directory
-            await self._commit(directory, prepared, message, queued_id, lease, rules_from_tools=rules_from_tools)
-        return StoredPrompt(message)
+            stored = self._store.post(session_id, directory, store)
+            if lease is not None:
+                stored.add_done_callback(lambda done: lease.keep(done.result().lease) if done.exception() is None else None)
+            known = (await asyncio.shield(stored)).known
+        if prepared.message is not None and not known:
+            return StoredPrompt(prepared.message)
+        assert prepared.input.message_id is not None
+        return StoredPrompt(await self._store.message(session_id, prepared.input.message_id), known=True)
 
     async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
         """Store a queued prompt whose directory may be out of use. Raises NotFound."""
-        assert prepared.message is not None
-        async with self._store.lock(session_id):
-            if await self._store.query(message_rows.input_hash, session_id, prepared.message.info.id) is not None:
-                await self.dequeue(session_id, directory, queued_id)
-            else:
-                await self._commit(directory, prepared, prepared.message, queued_id, rules_from_tools=True)
+        await self._store.write(session_id, directory, self._storing(prepared, queued_id))
 
     async def dequeue(self, session_id: str, directory: str, queued_id: str) -> None:
         """Without storing the message: it was removed, or sent again in the meantime and stored then. Raises NotQueued."""
-        change = self._store.change(session_id, directory)
-        change.dequeue_prompt(queued_id)
-        await self._store.commit(change)
+        await self._store.write(session_id, directory, lambda tx: tx.dequeue_prompt(queued_id))
 
     async def is_known(self, session_id: str, message_id: str | None, content: str) -> bool:
         """Whether the client has sent this message before, and it is stored. Raises Conflict if that one says something else."""
         if message_id is None:
             return False
-        row = await self._store.query(message_rows.input_hash, session_id, message_id)
-        if row is not None and row.input_hash != content:
-            raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
-        return row is not None
+        return await self._store.query(_is_known, session_id, message_id, content)
 
     async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
         """Everything is resolved before anything is stored; the order is the client's."""
@@ -146,35 +149,56 @@ class Intake:
         pieces = await asyncio.gather(*resolving) if len(resolving) > 1 else [await part for part in resolving]
         return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
 
-    async def _commit(
-        self,
-        directory: str,
-        prepared: PreparedPrompt,
-        message: MessageWithParts,
-        queued_id: str | None,
-        lease: PromptLease | None = None,
-        *,
-        rules_from_tools: bool,
-    ) -> None:
-        """What was reverted goes, the message, its parts and the session's touch come, in one transaction; under its lock."""
-        waits, tools = not prepared.input.no_reply, prepared.input.tools if rules_from_tools else None
-        session, waiting = await self._store.session_and_waiting_prompts(message.info.session_id)
-        if waits and waiting >= self._limits.waiting_prompts:
-            raise TooManyPrompts(session.id, self._limits.waiting_prompts)
-        change = self._store.change(session.id, directory)
-        if queued_id is not None:
-            change.dequeue_prompt(queued_id, prepared.input.message_id)
-        session = await self._reverts.add_cleanup(change, session)
-        session.time.updated = clock.now_ms()
-        if isinstance(message.info, UserMessage):
-            _follow(session, message.info)
-        if tools:
-            session.permission = _rules(session, tools)
-        change.put_message(message.info, prepared.content, waits=waits)
-        for part in message.parts:
-            change.put_part(part)
-        change.update_session(session)
-        await (lease.acquire_with(change, self._store) if lease else self._store.commit(change))
+    def _storing(
+        self, prepared: PreparedPrompt, queued_id: str | None, lease: PromptLease | None = None, *, rules_from_tools: bool = True
+    ) -> Callable[[SessionTx], _Outcome]:
+        """What was reverted goes, the message, its parts and the session's touch come, in one transaction."""
+        prompt, message = prepared.input, prepared.message
+        waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
+        info = message_row(message.info, prepared.content, waits=waits) if message else None
+        parts = [part_row(part) for part in message.parts] if message else []
+
+        def store(tx: SessionTx) -> _Outcome:
+            if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
+                if queued_id is not None:
+                    tx.dequeue_prompt(queued_id)
+                return _Outcome(known=True)
+            if waits:
+                self._require_room(tx)
+            acquired = lease.acquire(tx) if lease else None
+            if queued_id is not None:
+                tx.dequeue_prompt(queued_id, prompt.message_id)
+            remove_reverted(tx, tx.session())
+            tx.put_message(info)
+            for part in parts:
+                tx.put_part(part)
+            tx.edit(lambda session: _prompted(session, message.info, tools))
+            return _Outcome(known=False, lease=acquired)
+
+        return store
+
+    def _require_room(self, tx: SessionTx) -> None:
+        found = session_rows.session_and_waiting_prompts(tx.connection, tx.session_id)
+        if found is not None and found.waiting >= self._limits.waiting_prompts:
+            raise TooManyPrompts(tx.session_id, self._limits.waiting_prompts)
+
+
+def _is_known(connection: Connection, session_id: str, message_id: str | None, content: str) -> bool:
+    """Raises Conflict."""
+    row = message_rows.input_hash(connection, session_id, message_id) if message_id else None
+    if row is not None and row.input_hash != content:
+        raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
+    return row is not None
+
+
+def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None) -> Session:
+    """Nothing of it is reverted any more."""
+    session = session.model_copy(update={"revert": None})
+    if isinstance(prompt, UserMessage):
+        _follow(session, prompt)
+    if tools:
+        session.permission = _rules(session, tools)
+    return session
 
 
 def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> UserMessage:

@@ -9,7 +9,6 @@ waits for the call that asks again.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +21,7 @@ from app.schema.question import QuestionRequest
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import pending_rows, session_rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Lease, Rows, StaleLease, Writer
+from app.storage.writer import Lease, Row, StaleLease, Tx, Writer
 from app.telemetry.observer import NOBODY, Observer
 from app.util.failure_log import FailureLog
 
@@ -149,8 +148,7 @@ class PendingRequests(Generic[R, T]):
             if pending.is_orphaned:
                 await self._ask_again(pending)
             else:
-                row = pending.row(self._kind.name)
-                await self._writer.commit(Change([(self._sql.put_request, [row])], [self._asked(pending)], pending.lease()))
+                await self._store(pending)
             self._start_polling()
             with self._observer.wait(self._kind.name):
                 answer = await pending.answer
@@ -169,29 +167,50 @@ class PendingRequests(Generic[R, T]):
         """Stores and announces an unattended request. Raises Conflict for an id that is in use."""
         pending = PendingRequest[R, T](directory, request)
 
-        def require_new(connection: Connection) -> None:
-            if pending_rows.find_request(connection, request.id):
+        def put(tx: Tx) -> None:
+            if pending_rows.find_request(tx.connection, request.id):
                 raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
-            connection.execute(self._sql.put_request, pending.row(self._kind.name))
+            tx.put(self._sql.put_request, pending.row(self._kind.name))
+            tx.announce(self._asked(pending))
 
-        await self._writer.commit(Change(events=[self._asked(pending)], work=require_new))
+        await self._writer.commit(put, request.session_id)
+
+    async def _store(self, pending: PendingRequest[R, T]) -> None:
+        lease, row = pending.lease(), pending.row(self._kind.name)
+
+        def store(tx: Tx) -> None:
+            tx.require(lease)
+            tx.put(self._sql.put_request, row)
+            tx.announce(self._asked(pending))
+
+        await self._writer.commit(store, pending.request.session_id)
 
     async def _consume(self, pending: PendingRequest[R, T]) -> None:
         """An answer is acted on by the server that deletes its row: one that was frozen meanwhile finds that another has taken
         the session over, and raises StaleLease."""
-        delete = (self._sql.delete_request, [{"gone": pending.request.id}])
-        await self._writer.commit(Change([delete], lease=pending.lease()))
+        lease = pending.lease()
+
+        def consume(tx: Tx) -> None:
+            tx.require(lease)
+            self._delete(tx, pending.request.id)
+
+        await self._writer.commit(consume)
+
+    def _delete(self, tx: Tx, request_id: str) -> None:
+        tx.execute(self._sql.delete_request, {"gone": request_id})
 
     async def _ask_again(self, pending: PendingRequest[R, T]) -> None:
         """Announces an orphan to this server's clients, unless an answer has been stored meanwhile."""
         pending.is_orphaned = False
 
-        def require(connection: Connection) -> None:
-            if not pending_rows.is_pending(connection, pending.request.id):
-                raise RequestNotPending(pending.request.id)
+        lease = pending.lease()
 
-        with suppress(RequestNotPending):
-            await self._writer.commit(Change(events=[self._asked(pending)], lease=pending.lease(), work=require))
+        def ask(tx: Tx) -> None:
+            tx.require(lease)
+            if pending_rows.is_pending(tx.connection, pending.request.id):
+                tx.announce(self._asked(pending))
+
+        await self._writer.commit(ask, pending.request.session_id)
         await self._poll_answers()
 
     def _start_polling(self) -> None:
@@ -226,15 +245,13 @@ class PendingRequests(Generic[R, T]):
 
     def _remove(self, pending: PendingRequest[R, T]) -> asyncio.Future[None]:
         """Deletes its row. The withdrawal of one that was answered is not announced: its answer was."""
-        change = Change()
 
-        def delete(connection: Connection) -> None:
-            waits = pending_rows.is_pending(connection, pending.request.id)
-            change.events[:] = [self._kind.withdrawn(pending.directory, pending.request)] if waits else []
-            connection.execute(self._sql.delete_request, {"gone": pending.request.id})
+        def delete(tx: Tx) -> None:
+            if pending_rows.is_pending(tx.connection, pending.request.id):
+                tx.announce(self._kind.withdrawn(pending.directory, pending.request))
+            self._delete(tx, pending.request.id)
 
-        change.work = delete
-        stored = self._writer.post(change)
+        stored = self._writer.post(delete, pending.request.session_id)
         stored.add_done_callback(lambda _: self._removed(stored, pending))
         return stored
 
@@ -287,38 +304,33 @@ class PendingRequests(Generic[R, T]):
         found = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
         return [PendingRequest(directory, request) for directory, request in found if request.id not in self._withdrawn]
 
-    async def resolve(
-        self, first: Resolution[T], others: Sequence[Resolution[T]] = (), writes: Sequence[tuple[Any, Rows]] = ()
-    ) -> None:
-        """Stores an answer and `writes` in one transaction, then wakes the waiting callers. Those of `others` that still wait are
-        answered too. Raises RequestNotPending or StorageError; nothing has changed then."""
-        answered: list[str] = []
-        resolutions = [first, *others]
-        change = Change(list(writes), [resolution.event for resolution in resolutions])
+    async def resolve(self, first: Resolution[T], others: Sequence[Resolution[T]] = (), approvals: Sequence[Row] = ()) -> None:
+        """Stores an answer and `approvals` in one transaction, then wakes the waiting callers. Those of `others` that still wait
+        are answered too. Raises RequestNotPending or StorageError; nothing has changed then."""
 
-        def answer(connection: Connection) -> None:
-            answered[:] = [each.request_id for each in resolutions if self._answer(connection, each)]
-            if first.request_id not in answered:
+        def answer(tx: Tx) -> list[Resolution[T]]:
+            answered = [each for each in (first, *others) if self._answer(tx, each)]
+            if first not in answered:
                 raise RequestNotPending(first.request_id)
-            change.events[:] = [each.event for each in resolutions if each.request_id in answered]
+            tx.put(self._sql.put_approval, *approvals)
+            return answered
 
-        change.work = answer
-        stored = self._writer.post(change)
+        stored = self._writer.post(answer)
         # Shielded: a client that hangs up after the commit must not leave the caller waiting.
-        await asyncio.shield(self._wake_when(stored, resolutions, answered))
+        await asyncio.shield(self._wake_when(stored))
 
-    def _answer(self, connection: Connection, resolution: Resolution[T]) -> bool:
+    def _answer(self, tx: Tx, resolution: Resolution[T]) -> bool:
         answer = {"of": resolution.request_id, "given": self._kind.write_answer(resolution.answer)}
-        answered = bool(connection.execute(self._sql.answer_request, answer).rowcount)
+        answered = bool(tx.execute(self._sql.answer_request, answer).rowcount)
+        if answered:
+            tx.announce(resolution.event)
         if answered and resolution.unattended:
-            connection.execute(self._sql.delete_request, {"gone": resolution.request_id})
+            self._delete(tx, resolution.request_id)
         return answered
 
-    async def _wake_when(self, stored: asyncio.Future[None], resolutions: list[Resolution[T]], answered: list[str]) -> None:
-        await stored
-        for resolution in resolutions:
-            if resolution.request_id in answered:
-                self._wake(resolution.request_id, resolution.answer)
+    async def _wake_when(self, stored: asyncio.Future[list[Resolution[T]]]) -> None:
+        for resolution in await stored:
+            self._wake(resolution.request_id, resolution.answer)
 
     def _wake(self, request_id: str, answer: T) -> None:
         pending = self._pending.get(request_id)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
@@ -21,7 +20,7 @@ from app.schema.permission import Action, PermissionRequest, Reply, Rule, Rulese
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import directory_rows, session_rows
 from app.storage.statements import Statements
-from app.storage.writer import Rows, Writer
+from app.storage.writer import Row, Writer
 from app.telemetry.observer import NOBODY, Observer
 
 log = logging.getLogger(__name__)
@@ -83,7 +82,6 @@ PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
 class Permissions:
     def __init__(self, database: Database, sql: Statements, writer: Writer, observer: Observer = NOBODY) -> None:
         self._database = database
-        self._sql = sql
         kind = RequestKind("permission", PermissionRequest.model_validate_json, _write_answer, _read_answer, _asked, _withdrawn)
         self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, sql, writer, observer)
         self._checks: dict[str, PermissionCheck] = {}
@@ -177,14 +175,13 @@ class Permissions:
         others = [_resolution(other, PermissionAnswer(reply)) for other in await self._also_answered(pending.request, reply)]
         await self.pending.resolve(_resolution(pending, PermissionAnswer(reply, message)), others, approvals)
 
-    async def _approvals(self, request: PermissionRequest) -> list[tuple[Any, Rows]]:
+    async def _approvals(self, request: PermissionRequest) -> list[Row]:
         approved = {
             "project_id": await self._scope_of(request),
             "permission": request.permission,
             "session_id": request.session_id,
         }
-        rows = [{**approved, "pattern": pattern} for pattern in request.always]
-        return [(self._sql.put_approval, rows)] if rows else []
+        return [{**approved, "pattern": pattern} for pattern in request.always]
 
     async def _scope_of(self, request: PermissionRequest) -> str:
         """Of the approvals: users do not approve for each other."""

@@ -13,10 +13,10 @@ from app.schema.event import EventProjectUpdated
 from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
 from app.storage import tables
 from app.storage.bodies import parsed
-from app.storage.engine import Database
+from app.storage.engine import Connection, Database
 from app.storage.repositories import directory_rows, session_rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Writer
+from app.storage.writer import Tx, Writer
 from app.util import clock
 
 
@@ -34,13 +34,7 @@ class Projects:
         self._writer = writer
 
     async def get(self, project_id: str) -> Project:
-        body = await self._database.read(lambda connection: session_rows.body_of(connection, tables.PROJECT, project_id))
-        if body is None:
-            raise ProjectNotFound(project_id)
-        try:
-            return Project.model_validate_json(body)
-        except ValidationError as error:
-            raise NotFound(f"What is stored of project {project_id} is damaged") from error
+        return await self._database.read(lambda connection: _stored(connection, project_id))
 
     async def find(self, project_id: str) -> Project | None:
         try:
@@ -61,17 +55,20 @@ class Projects:
 
     async def register(self, location: Location, found: ProjectInfo) -> None:
         """Stores the project of a directory in use, and moves the directory's sessions from before it was a repository to it."""
-        async with self._database.locks.lock("projects"):
-            change = self._change(await self._as_found(found))
-            if found.id != NO_PROJECT:
-                moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
-                change.writes.append((self._sql.move_sessions, [moved]))
-            await self._writer.commit(change)
+        moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
 
-    async def _as_found(self, found: ProjectInfo) -> Project:
+        def register(tx: Tx) -> None:
+            self._put(tx, self._as_found(tx, found))
+            if found.id != NO_PROJECT:
+                tx.execute(self._sql.move_sessions, moved)
+
+        await self._writer.commit(register)
+
+    def _as_found(self, tx: Tx, found: ProjectInfo) -> Project:
         now = clock.now_ms()
-        project = await self.find(found.id)
-        if project is None:
+        try:
+            project = _stored(tx.connection, found.id)
+        except NotFound:
             project = Project(id=found.id, worktree=str(found.worktree), time=ProjectTime(created=now, updated=now))
         project.worktree, project.vcs, project.time.updated = str(found.worktree), found.vcs, now
         if found.checkout != found.worktree and str(found.checkout) not in project.sandboxes:
@@ -80,36 +77,62 @@ class Projects:
 
     async def add_checkout(self, project_id: str, checkout: str) -> None:
         """Before its directory is used."""
-        async with self._database.locks.lock("projects"):
-            project = await self.get(project_id)
+
+        def add(project: Project) -> None:
             if checkout not in project.sandboxes:
                 project.sandboxes = [*project.sandboxes, checkout]
-                await self._writer.commit(self._change(project))
+
+        await self._edit(project_id, add)
 
     async def remove_checkout(self, project_id: str, checkout: str) -> None:
-        async with self._database.locks.lock("projects"):
-            project = await self.get(project_id)
+        def remove(project: Project) -> None:
             project.sandboxes = [path for path in project.sandboxes if path != checkout]
-            await self._writer.commit(self._change(project))
+
+        await self._edit(project_id, remove)
 
     async def initialized(self, project_id: str) -> None:
         """Notes that the project's AGENTS.md has been written."""
-        async with self._database.locks.lock("projects"):
-            project = await self.get(project_id)
+
+        def note(project: Project) -> None:
             project.time.initialized = project.time.updated = clock.now_ms()
-            await self._writer.commit(self._change(project))
+
+        await self._edit(project_id, note)
 
     async def update(
         self, project_id: str, *, name: str | None, icon: ProjectIcon | None, commands: ProjectCommands | None
     ) -> Project:
-        given = {"name": name, "icon": icon, "commands": commands}
-        async with self._database.locks.lock("projects"):
-            project = await self.get(project_id)
-            updated = project.model_copy(update={key: value for key, value in given.items() if value is not None})
-            updated.time.updated = clock.now_ms()
-            await self._writer.commit(self._change(updated))
-        return updated
+        def update(project: Project) -> None:
+            project.name, project.icon = project.name if name is None else name, icon or project.icon
+            project.commands = commands or project.commands
+            project.time.updated = clock.now_ms()
 
-    def _change(self, project: Project) -> Change:
+        return await self._edit(project_id, update)
+
+    async def _edit(self, project_id: str, change: Callable[[Project], None]) -> Project:
+        """As it is stored when the change is. Raises NotFound."""
+
+        def edit(tx: Tx) -> Project:
+            project = _stored(tx.connection, project_id)
+            before = project.model_copy(deep=True)
+            change(project)
+            if project != before:
+                self._put(tx, project)
+            return project
+
+        return await self._writer.commit(edit)
+
+    def _put(self, tx: Tx, project: Project) -> None:
         row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
-        return Change([(self._sql.put_project, [row])], [Event.of(EventProjectUpdated(properties=project))])
+        tx.put(self._sql.put_project, row)
+        tx.announce(Event.of(EventProjectUpdated(properties=project)))
+
+
+def _stored(connection: Connection, project_id: str) -> Project:
+    """Raises NotFound."""
+    body = session_rows.body_of(connection, tables.PROJECT, project_id)
+    if body is None:
+        raise ProjectNotFound(project_id)
+    try:
+        return Project.model_validate_json(body)
+    except ValidationError as error:
+        raise NotFound(f"What is stored of project {project_id} is damaged") from error

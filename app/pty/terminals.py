@@ -25,7 +25,7 @@ from app.schema.event import (
 )
 from app.schema.pty import Pty, PtyInput, PtyUpdate
 from app.settings import Settings
-from app.storage.writer import Change, Writer
+from app.storage.writer import Writer
 from app.users.principal import Principal
 from app.util import ids
 
@@ -174,4 +174,4 @@ class Terminals:
     def _announce(self, terminal: Terminal, event: AnnouncedEvent) -> None:
         """To its owner and to who sees everything. That the database cannot keep it changes nothing about the terminal."""
         announced = replace(Event.of(event, terminal.directory), owner=terminal.owner)
-        self._writer.post(Change(events=[announced]))
+        self._writer.post(lambda tx: tx.announce(announced))

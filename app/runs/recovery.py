@@ -238,9 +238,7 @@ class Recovery:
         return bool(await self._store.query(message_rows.answers_to, left.session_id, left.prompts[-1]))
 
     async def _close_prompts(self, session_id: str, directory: str) -> None:
-        change = self._store.change(session_id, directory)
-        change.close_prompts()
-        await self._store.commit(change)
+        await self._store.write(session_id, directory, lambda tx: tx.close_prompts())
 
     # Going on.
 

@@ -274,7 +274,7 @@ class Runner:
     async def hand_over(self) -> None:
         """Turns stop where they are. Whoever looks next goes on with them: another server, or this one when it starts again."""
         turns = [session_id for session_id, runs in self._runs.items() if all(run.instance is not None for run in runs)]
-        await self._store.drain()
+        await self._store.barrier()
         held = [lease for session_id in turns if (lease := self._leases.held(session_id)) is not None]
         runs = [run for session_id in turns for run in self._runs.get(session_id, ())]
         for session_id in turns:

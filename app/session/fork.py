@@ -1,18 +1,16 @@
 """A copy of a session up to a message, in one transaction. Its rows are copied within the database; only ids change."""
 
-from typing import Any
-
 from app.project.location import Location
-from app.schema.errors import MessageNotFound, SessionNotFound
+from app.schema.errors import MessageNotFound
 from app.schema.session import Session
-from app.session import rows, title
+from app.session import title
 from app.session.gate import HoldKind, SessionGate
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
+from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.storage.engine import Connection
 from app.storage.history_copy import HistoryCopy
-from app.storage.repositories import message_rows, session_rows
+from app.storage.repositories import message_rows
 from app.util import ids
 
 
@@ -26,28 +24,24 @@ class Forks:
         """Copies everything before `message_id`, or all finished messages. Waits for requests that change messages. Raises
         NotFound for an unknown session or message, and ProjectFull."""
         await self._quota.require_room(location.project_id)
-        async with self._gate.hold(session_id, HoldKind.READ), self._store.lock(session_id):
-            await self._store.drain()
-            original, extent = await self._store.query(_source, session_id, message_id)
-            fork = _forked(location, rows.read_session(session_id, original))
-            change = self._store.change(fork.id, location.directory)
-            change.copy_history(fork, _copy(session_id, fork.id, extent))
-            await self._store.commit(change)
-        return await self._store.session(fork.id)
+        fork_id = ids.descending("session")
+
+        def fork(tx: SessionTx) -> None:
+            session = _forked(location, fork_id, tx.of(session_id).session())
+            extent = message_rows.history_extent(tx.connection, session_id, message_id)
+            if extent is None:
+                raise MessageNotFound(session_id, message_id or "")
+            tx.copy_history(session, _copy(session_id, fork_id, extent))
+
+        async with self._gate.hold(session_id, HoldKind.READ):
+            self._store.live.write_all()
+            await self._store.write(fork_id, location.directory, fork)
+        return await self._store.session(fork_id)
 
 
-def _source(connection: Connection, session_id: str, message_id: str | None) -> tuple[Any, message_rows.HistoryExtent]:
-    session = session_rows.stored_session(connection, session_id)
-    if session is None:
-        raise SessionNotFound(session_id)
-    extent = message_rows.history_extent(connection, session_id, message_id)
-    if extent is None:
-        raise MessageNotFound(session_id, message_id or "")
-    return session, extent
-
-
-def _forked(location: Location, original: Session) -> Session:
+def _forked(location: Location, fork_id: str, original: Session) -> Session:
     session = new_session(location, title.of_fork(original.title), permission=original.permission)
+    session.id = fork_id
     session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
     session.owner = original.owner
     return session

@@ -19,7 +19,7 @@ from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFou
 from app.storage.engine import Connection, Database
 from app.storage.repositories import lease_rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Lease, Writer
+from app.storage.writer import Lease, Tx, Writer
 from app.util.failure_log import FailureLog
 from app.util.loop_heartbeat import LoopHeartbeat
 from app.util.server_locks import ServerLocks
@@ -95,7 +95,7 @@ class Leases:
                     raise
                 await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
-    def release(self, session_id: str, with_change: asyncio.Future[None] | None = None) -> None:
+    def release(self, session_id: str, with_change: asyncio.Future[Any] | None = None) -> None:
         """`with_change`: the write of a change that releases it, too."""
         lease = self._held.pop(session_id, None)
         if lease is None:
@@ -106,7 +106,7 @@ class Leases:
             with_change.add_done_callback(lambda stored: self._post_release(lease) if stored.exception() else None)
 
     def _post_release(self, lease: Lease) -> None:
-        freed = self._writer.post(Change([(self._sql.release_lease, [_key(lease)])]))
+        freed = self._writer.post(lambda tx: tx.execute(self._sql.release_lease, lease.key()))
         freed.add_done_callback(lambda _: self._unreleased.append(lease) if freed.exception() else None)
 
     def held(self, session_id: str) -> Lease | None:
@@ -128,19 +128,20 @@ class Leases:
 
     async def request_abort(self, session_id: str) -> None:
         """Returns when the run that another server has there is over, if it has one."""
-        asked: list[int] = []
 
-        def ask(connection: Connection) -> None:
-            held = lease_rows.lease_of(connection, session_id)
-            asked[:] = [held.generation] if held is not None and held.owner not in ("", self.owner) else []
-            if asked:
-                connection.execute(self._sql.abort_run, {"lease_session": session_id, "lease_generation": asked[0]})
+        def ask(tx: Tx) -> int | None:
+            held = lease_rows.lease_of(tx.connection, session_id)
+            if held is None or held.owner in ("", self.owner):
+                return None
+            tx.execute(self._sql.abort_run, {"lease_session": session_id, "lease_generation": held.generation})
+            generation: int = held.generation
+            return generation
 
         if not await self.is_held_elsewhere(session_id):
             return
-        await self._writer.commit(Change(work=ask))
+        generation = await self._writer.commit(ask)
         while True:
-            if not asked or not await self.is_held_elsewhere(session_id, asked[0]):
+            if generation is None or not await self.is_held_elsewhere(session_id, generation):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
@@ -152,7 +153,7 @@ class Leases:
             await asyncio.sleep(POLL_SECONDS)
 
     async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
-        held = await self._database.look_up(lambda connection: lease_rows.lease_of(connection, session_id))
+        held = await self._database.read(lambda connection: lease_rows.lease_of(connection, session_id))
         if held is None or held.owner in ("", self.owner) or generation not in (None, held.generation):
             return False
         return not self._is_older(held, DEAD_AFTER_MS)
@@ -161,7 +162,7 @@ class Leases:
         """Whether another server runs it, or is dead and its run has not been gone on with here."""
         if session_id in self._recovering:
             return True
-        held = await self._database.look_up(lambda connection: lease_rows.lease_of(connection, session_id))
+        held = await self._database.read(lambda connection: lease_rows.lease_of(connection, session_id))
         return held is not None and held.owner not in ("", self.owner)
 
     async def aborted_runs(self) -> list[str]:
@@ -178,9 +179,9 @@ class Leases:
 
     async def hand_over(self, abandoned: Sequence[Lease]) -> None:
         """Whoever looks next takes them over, as from a dead server; that counts as no takeover."""
-        rows = [{**_key(lease), "stale_ms": 2 * DEAD_AFTER_MS} for lease in abandoned]
+        rows = [{**lease.key(), "stale_ms": 2 * DEAD_AFTER_MS} for lease in abandoned]
         if rows:
-            await self._writer.commit(Change([(self._sql.hand_over_lease, rows)]))
+            await self._writer.commit(lambda tx: tx.execute(self._sql.hand_over_lease, rows))
 
     async def offer(self, sessions: Sequence[str]) -> None:
         """Sessions that no server holds are recovered as a dead server's, by whichever looks first. Waits for nobody: one that
@@ -198,28 +199,30 @@ class Leases:
 
     async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
         """One that is stored though its caller was cancelled meanwhile is released, unless it was held before."""
-        acquired: list[Lease] = []
         was_held, is_wanted = session_id in self._held, True
-        change = Change(work=lambda connection: acquired.append(self._acquire(connection, session_id, status)))
-        stored = self._writer.post(change)
+        stored = self._writer.post(lambda tx: self._acquire(tx.connection, session_id, status))
 
         def settle(_: object) -> None:
             if stored.exception() is not None or (was_held and not is_wanted):
                 return
             if is_wanted:
-                self.keep(acquired[-1])
+                self.keep(stored.result())
             else:
-                self._post_release(acquired[-1])  # never held: who acquires it meanwhile gets the next generation
+                self._post_release(stored.result())  # never held: who acquires it meanwhile gets the next generation
 
         stored.add_done_callback(settle)
         try:
-            await asyncio.shield(stored)
+            return await asyncio.shield(stored)
         except asyncio.CancelledError:
             is_wanted = False
-            if acquired and not was_held and self._held.get(session_id) is acquired[-1]:
+            if not was_held and self._is_kept(stored):
                 self.release(session_id)
             raise
-        return acquired[-1]
+
+    def _is_kept(self, stored: asyncio.Future[Lease]) -> bool:
+        if not stored.done() or stored.exception() is not None:
+            return False
+        return self._held.get(stored.result().session_id) is stored.result()
 
     def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
         """In the transaction of another change, if no server has it; to be kept when that is stored."""
@@ -272,18 +275,18 @@ class Leases:
         sessions = {held.session_id for held in dead}
         for session_id in sessions:
             self._recovering.setdefault(session_id, asyncio.Event())
-        acquired: dict[str, Interruption] = {}
 
-        def take(connection: Connection) -> None:
-            acquired.clear()
+        def take(tx: Tx) -> dict[str, Interruption]:
+            acquired: dict[str, Interruption] = {}
             for held in dead:
-                row = {**_key(held), "new_owner": self.owner}
-                takeovers = connection.execute(self._sql.take_over_lease, row).scalar_one_or_none()
+                row = {**Lease(held.session_id, held.owner, held.generation).key(), "new_owner": self.owner}
+                takeovers = tx.execute(self._sql.take_over_lease, row).scalar_one_or_none()
                 if takeovers is not None:
                     acquired[held.session_id] = Interruption(takeovers, held.age / 1000)
+            return acquired
 
         try:
-            await self._writer.commit(Change(work=take))
+            acquired = await self._writer.commit(take)
         except BaseException:
             self._unblock(sessions)
             raise
@@ -298,7 +301,7 @@ class Leases:
         `going_on` here are left to their runs: another server that waits for one would find a turn in its middle. How often they
         were taken over is forgotten when their next run ends."""
         leases = [self._held.pop(each) for each in set(sessions).difference(going_on) if each in self._held]
-        freed = self._writer.post(Change([(self._sql.release_recovered_lease, [_key(lease)]) for lease in leases]))
+        freed = self._writer.post(lambda tx: [tx.execute(self._sql.release_recovered_lease, lease.key()) for lease in leases])
         self._unblock(sessions)
         await asyncio.wait({freed})  # one that cannot be stored becomes stale
 
@@ -316,7 +319,7 @@ class Leases:
     async def write_heartbeat(self) -> None:
         """Raises StorageError."""
         began = time.monotonic()
-        await self._writer.commit(Change(work=self._renew_leases))
+        await self._writer.commit(lambda tx: self._renew_leases(tx.connection))
         self._confirmed = began
 
     def heartbeat_while_idle(self) -> None:
@@ -356,8 +359,3 @@ class Leases:
         rows = [{"lease_session": held, "lease_owner": self.owner} for held in tuple(self._held)]
         if rows:
             connection.execute(self._sql.renew_leases, rows)
-
-
-def _key(lease: Any) -> dict[str, Any]:
-    """Includes the generation: the session's next lease may be acquired while this one is being released."""
-    return {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}

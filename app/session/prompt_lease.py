@@ -1,11 +1,7 @@
 """The lease of a turn, acquired in the commit of its prompt: the turn needs no transaction of its own for it."""
 
-import asyncio
-
-from app.session.change import SessionChange
 from app.session.lease import Leases, LeaseStatus
-from app.session.store import Store
-from app.storage.engine import Connection
+from app.session.session_tx import SessionTx
 from app.storage.writer import Lease
 
 
@@ -16,25 +12,18 @@ class PromptLease:
         self._leases = leases
         self._session_id = session_id
         self._status = status
-        self._acquired: Lease | None = None
         self._is_wanted = True
         self.lease: Lease | None = None
 
-    async def acquire_with(self, prompt: SessionChange, store: Store) -> None:
-        """Commits the prompt."""
-        prompt.change.beforehand = self._acquire
-        stored = store.post(prompt)
-        stored.add_done_callback(self._settle)
-        await asyncio.shield(stored)
+    def acquire(self, tx: SessionTx) -> Lease | None:
+        """To be kept when the transaction is stored."""
+        return self._leases.acquire_free(tx.connection, self._session_id, self._status)
 
-    def _acquire(self, connection: Connection) -> None:
-        self._acquired = self._leases.acquire_free(connection, self._session_id, self._status)
-
-    def _settle(self, stored: asyncio.Future[None]) -> None:
-        if self._acquired is None or stored.exception() is not None:
+    def keep(self, acquired: Lease | None) -> None:
+        if acquired is None:
             return
-        self.lease = self._acquired
-        self._leases.keep(self.lease)
+        self.lease = acquired
+        self._leases.keep(acquired)
         if not self._is_wanted:
             self.give_back()
 

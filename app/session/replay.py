@@ -62,16 +62,16 @@ class Replay:
         """The parts that stream there, as they are at the moment of the return. What is on its way of one that has ended is
         covered: its last event comes after it, or was replayed."""
         # The journal may cover the end of a part whose beginning is still to be announced: it would come a second time.
-        await self._store.first_writes()
+        await self._store.live.first_writes()
         found = self._bus.streaming(directory)
-        for part, where, ending in self._store.streaming_parts():
+        for part, where, ending in self._store.live.all():
             if directory not in (None, where):
                 continue
             found.known[part.id] = ENDED if ending else _text_length(part)
             if not ending:
                 shown = EventMessagePartUpdated.around_part(part.session_id, part.wire_json())
                 event = Event.of(shown, where, part.session_id, journaled=False)
-                found.events.append(event.stored(self._store.owner_of_streaming(part.session_id), None))
+                found.events.append(event.stored(self._store.live.owner(part.session_id), None))
         return found
 
     async def trim(self) -> None:

@@ -13,7 +13,7 @@ from app.session.lease import DEAD_AFTER_MS, Leases
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import lease_rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Writer
+from app.storage.writer import Writer
 from app.util.server_locks import ServerLocks
 
 FORGET_AFTER_MS = 3_600_000
@@ -70,12 +70,12 @@ class Replicas:
     async def unregister(self) -> None:
         """The server stops; its heartbeat has ended before. A row that cannot be deleted is forgotten as a dead server's."""
         with suppress(StorageError):
-            await self._writer.commit(Change([(self._sql.delete_replica, [{"gone": self._leases.owner}])]))
+            await self._writer.commit(lambda tx: tx.execute(self._sql.delete_replica, {"gone": self._leases.owner}))
 
     async def forget_dead(self) -> None:
         gone = [{"gone": each.id} for each in await self.all() if not each.alive and each.heartbeat_age > FORGET_AFTER_MS]
         if gone:
-            await self._writer.commit(Change([(self._sql.delete_replica, gone)]))
+            await self._writer.commit(lambda tx: tx.execute(self._sql.delete_replica, gone))
 
     async def all(self) -> list[Replica]:
         """The oldest first, with the dead ones that are not forgotten yet."""

@@ -2,11 +2,10 @@
 
 revert    restores the files to their state before the target, and stores a snapshot of their present state
 unrevert  restores the files to that snapshot
-cleanup   the next prompt removes the reverted messages (`add_cleanup`)
+cleanup   the next prompt removes the reverted messages (`remove_reverted`)
 
-The caller holds the session (`gate`), so that a prompt comes entirely before or after. Each operation keeps the session's lock
-until its end, because it reads the session and writes it back. Before it touches a file, it marks the session's revert as
-`unfinished`: if the server is killed, its next start undoes the revert.
+The caller holds the session (`gate`), so that a prompt comes entirely before or after. Before a file is touched, the session's
+revert is marked as `unfinished`: if the server is killed, its next start undoes the revert.
 """
 
 import logging
@@ -16,6 +15,7 @@ from pathlib import Path
 from app.project.location import Location
 from app.schema.errors import unknown
 from app.schema.event import (
+    AnnouncedEvent,
     CommittedRevert,
     ErrorOfSession,
     EventSessionError,
@@ -28,10 +28,10 @@ from app.schema.event import (
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
-from app.session.change import SessionChange
 from app.session.revert_state import revert_state
 from app.session.revert_target import RevertTarget, find_target, first_trees, outer_trees, reported_edits, unknown_changes
 from app.session.session_sums import NOTHING, sums_of, sums_of_messages
+from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.session.summary import relative, totals
 from app.snapshot.errors import SnapshotFailed
@@ -57,112 +57,77 @@ class Reverts:
 
         With `dryRun`, nothing is touched or stored; `revert.diff` shows what would change in the files.
         """
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
-            history = await self._store.messages(session_id)
-            target = find_target(history, wanted.message_id, wanted.part_id)
-            if target is None:
-                return session
-            diffs = await _diffs(snapshots, location, target)
-            if wanted.dry_run:
-                revert = await _preview(
-                    snapshots, location, target, await _snapshots_before_revert(snapshots, location, session, history)
-                )
-                return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
-            change = self._store.change(session_id, location.directory)
-            await self._unrevert_files(change, location, snapshots, session, history)
-            try:
-                revert = await self._revert_files(location, snapshots, session, target, wanted)
-            except (SnapshotFailed, StorageError):
-                if session.revert is not None:
-                    await self._commit(change, session, revert=None)
-                raise
-            change.put_diff(diffs)
-            staged = StagedRevert(session_id=session_id, timestamp=clock.now_ms(), revert=revert_state(revert))
-            change.announce(EventSessionNextRevertStaged(properties=staged))
-            try:
-                return await self._commit(change, session, revert=revert, summary=totals(diffs))
-            except StorageError:
-                await _restore_after_refusal(snapshots, location, session.model_copy(update={"revert": revert}), history)
-                raise
+        session = await self._store.session(session_id)
+        history = await self._store.messages(session_id)
+        target = find_target(history, wanted.message_id, wanted.part_id)
+        if target is None:
+            return session
+        diffs = await _diffs(snapshots, location, target)
+        if wanted.dry_run:
+            before = await _snapshots_before_revert(snapshots, location, session, history)
+            revert = await _preview(snapshots, location, target, before)
+            return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
+        told = await self._unrevert_files(location, snapshots, session, history)
+        try:
+            revert = await self._revert_files(location, snapshots, session_id, target, wanted)
+        except (SnapshotFailed, StorageError):
+            if session.revert is not None:
+                await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, told))
+            raise
+        try:
+            return await self._store.write_persistently(
+                session_id, location.directory, lambda tx: _stage(tx, told, revert, diffs)
+            )
+        except StorageError:
+            await _restore_after_refusal(snapshots, location, session.model_copy(update={"revert": revert}), history)
+            raise
 
     async def unrevert(self, location: Location, snapshots: Snapshots | None, session_id: str) -> Session:
         """The inverse: restores exactly the files that the revert changed. An event names the files that could not be restored.
         Raises SnapshotFailed, having touched no file."""
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
-            return await self._unrevert(location, snapshots, session, await self._store.messages(session_id))
-
-    async def add_cleanup(self, change: SessionChange, session: Session) -> Session:
-        """Adds the removal of the reverted messages to a change. The caller holds the session's lock and commits. An unfinished
-        revert removes nothing: its files are restored."""
+        session = await self._store.session(session_id)
         if session.revert is None:
             return session
-        if session.revert.unfinished:
-            return session.model_copy(update={"revert": None})
-        committed = CommittedRevert(session_id=session.id, timestamp=clock.now_ms(), message_id=session.revert.message_id)
-        change.announce(EventSessionNextRevertCommitted(properties=committed))
-        history = await self._store.messages(session.id)
-        at = next((n for n, message in enumerate(history) if message.info.id == session.revert.message_id), len(history))
-        gone, removed = history[at:], NOTHING
-        if session.revert.part_id is not None and gone:
-            parts = _from_part(gone[0].parts, session.revert.part_id)
-            for part in parts:
-                change.remove_part(part.message_id, part.id)
-            gone, removed = gone[1:], sums_of(parts)
-        for message in gone:
-            change.remove_message(message.info.id)
-        change.add_to_sums(NOTHING.plus(removed.plus(sums_of_messages(gone)), -1))
-        return session.model_copy(update={"revert": None})
+        told = await self._unrevert_files(location, snapshots, session, await self._store.messages(session_id))
+        return await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, told))
 
     async def clean_up(self, location: Location, session_id: str) -> None:
         """Removes the reverted messages in a change of its own, before something other than a prompt adds to the session."""
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
-            if session.revert is not None:
-                change = self._store.change(session_id, location.directory)
-                await self._commit(change, await self.add_cleanup(change, session))
 
-    async def _unrevert(
-        self, location: Location, snapshots: Snapshots | None, session: Session, history: Sequence[MessageWithParts]
-    ) -> Session:
-        if session.revert is None:
-            return session
-        change = self._store.change(session.id, location.directory)
-        await self._unrevert_files(change, location, snapshots, session, history)
-        return await self._commit(change, session, revert=None)
+        def clean_up(tx: SessionTx) -> None:
+            session = tx.session()
+            if session.revert is not None:
+                remove_reverted(tx, session)
+                tx.edit(lambda session: session.model_copy(update={"revert": None}))
+
+        await self._store.write_persistently(session_id, location.directory, clean_up)
 
     async def _unrevert_files(
-        self,
-        change: SessionChange,
-        location: Location,
-        snapshots: Snapshots | None,
-        session: Session,
-        history: Sequence[MessageWithParts],
-    ) -> None:
-        """Adds to the change what clients are to be told. If the change is not stored, the revert stays stored as unfinished."""
+        self, location: Location, snapshots: Snapshots | None, session: Session, history: Sequence[MessageWithParts]
+    ) -> list[AnnouncedEvent]:
+        """Returns what clients are to be told with the change. If that is not stored, the revert stays stored as unfinished."""
         if session.revert is None:
-            return
+            return []
+        told: list[AnnouncedEvent] = []
         states = await _snapshots_before_revert(snapshots, location, session, history)
         if snapshots is not None and states:
-            _announce_failures(change, await self._put_back(location, snapshots, session, session.revert, states))
-        cleared = SessionMoment(session_id=session.id, timestamp=clock.now_ms())
-        change.announce(EventSessionNextRevertCleared(properties=cleared))
+            told += _failures(session.id, await self._put_back(location, snapshots, session.id, session.revert, states))
+        return [*told, EventSessionNextRevertCleared(properties=SessionMoment(session_id=session.id, timestamp=clock.now_ms()))]
 
     async def _put_back(
-        self, location: Location, snapshots: Snapshots, session: Session, revert: Revert, states: dict[Path, str]
+        self, location: Location, snapshots: Snapshots, session_id: str, revert: Revert, states: dict[Path, str]
     ) -> RestoreReport:
         async def before_restore(_before: str) -> None:
-            await self._store_revert(location, session, revert.model_copy(update={"unfinished": True}))
+            await self._store_revert(location, session_id, revert.model_copy(update={"unfinished": True}))
 
         report = await snapshots.restore(states, before_restore=before_restore)
         if report.failures and not (report.restored or report.deleted):
-            await self._store_revert(location, session, revert)
+            await self._store_revert(location, session_id, revert)
             raise SnapshotFailed(_failure_text(report))
         return report
 
     async def _revert_files(
-        self, location: Location, snapshots: Snapshots | None, session: Session, target: RevertTarget, wanted: RevertInput
+        self, location: Location, snapshots: Snapshots | None, session_id: str, target: RevertTarget, wanted: RevertInput
     ) -> Revert:
         if not wanted.files:
             return Revert(message_id=target.message_id, part_id=target.part_id)
@@ -171,7 +136,7 @@ class Reverts:
             return revert
 
         async def before_restore(before: str) -> None:
-            await self._store_revert(location, session, revert.model_copy(update={"snapshot": before, "unfinished": True}))
+            await self._store_revert(location, session_id, revert.model_copy(update={"snapshot": before, "unfinished": True}))
 
         beyond = await _uncovered_edits(snapshots, location, target)
         report = await snapshots.restore(first_trees(target), before_restore=before_restore)
@@ -183,17 +148,47 @@ class Reverts:
             log.warning("the files are reverted, but their diff failed: %s", failure.message)
         return revert
 
-    async def _store_revert(self, location: Location, session: Session, revert: Revert) -> None:
-        change = self._store.change(session.id, location.directory)
-        change.put_session_unannounced(session.model_copy(update={"revert": revert}))
-        await self._store.commit(change)
+    async def _store_revert(self, location: Location, session_id: str, revert: Revert) -> None:
+        """Unannounced: clients are told of the outcome."""
+        await self._store.write(
+            session_id,
+            location.directory,
+            lambda tx: tx.put_unannounced(tx.session().model_copy(update={"revert": revert})),
+        )
 
-    async def _commit(self, change: SessionChange, session: Session, **update: object) -> Session:
-        touched = session.time.model_copy(update={"updated": clock.now_ms()})
-        session = session.model_copy(update={**update, "time": touched})
-        change.update_session(session)
-        await self._store.commit_persistently(change)
-        return session
+
+def remove_reverted(tx: SessionTx, session: Session) -> None:
+    """The messages that its revert went back before. An unfinished revert removes nothing: its files are restored."""
+    if session.revert is None or session.revert.unfinished:
+        return
+    committed = CommittedRevert(session_id=session.id, timestamp=clock.now_ms(), message_id=session.revert.message_id)
+    tx.announce(EventSessionNextRevertCommitted(properties=committed))
+    history = tx.messages()
+    at = next((n for n, message in enumerate(history) if message.info.id == session.revert.message_id), len(history))
+    gone, removed = history[at:], NOTHING
+    if session.revert.part_id is not None and gone:
+        parts = _from_part(gone[0].parts, session.revert.part_id)
+        for part in parts:
+            tx.remove_part(part.message_id, part.id)
+        gone, removed = gone[1:], sums_of(parts)
+    for message in gone:
+        tx.remove_message(message.info.id)
+    tx.add_to_sums(NOTHING.plus(removed.plus(sums_of_messages(gone)), -1))
+
+
+def _stage(tx: SessionTx, told: Sequence[AnnouncedEvent], revert: Revert, diffs: Sequence[FileDiff]) -> Session:
+    for event in told:
+        tx.announce(event)
+    tx.put_diff(diffs)
+    staged = StagedRevert(session_id=tx.session_id, timestamp=clock.now_ms(), revert=revert_state(revert))
+    tx.announce(EventSessionNextRevertStaged(properties=staged))
+    return tx.edit(lambda session: session.model_copy(update={"revert": revert, "summary": totals(diffs)}))
+
+
+def _end(tx: SessionTx, told: Sequence[AnnouncedEvent]) -> Session:
+    for event in told:
+        tx.announce(event)
+    return tx.edit(lambda session: session.model_copy(update={"revert": None}))
 
 
 async def _restore_after_refusal(
@@ -205,10 +200,11 @@ async def _restore_after_refusal(
         await snapshots.restore(states)
 
 
-def _announce_failures(change: SessionChange, report: RestoreReport) -> None:
-    if report.failures:
-        failure = ErrorOfSession(session_id=change.session_id, error=unknown(f"Some files were {_failure_text(report)}"))
-        change.announce(EventSessionError(properties=failure))
+def _failures(session_id: str, report: RestoreReport) -> list[AnnouncedEvent]:
+    if not report.failures:
+        return []
+    failure = ErrorOfSession(session_id=session_id, error=unknown(f"Some files were {_failure_text(report)}"))
+    return [EventSessionError(properties=failure)]
 
 
 def _failure_text(report: RestoreReport) -> str:

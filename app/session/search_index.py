@@ -54,7 +54,7 @@ class SearchIndex:
         parts = part_texts.old_parts(connection, part_texts.unsearched_parts(connection), OLD_PARTS)
         texts = [text_row(part._asdict(), created_time(part.message or "")) for part in parts]
         if found := [row for row in texts if row is not None]:
-            connection.execute(self._sql.put_part_text, found)
+            connection.execute(self._sql.put_part_text.statement, found)
         left = parts[-1].seq - 1 if len(parts) == OLD_PARTS else 0
         part_texts.set_unsearched_parts(connection, left)
         return left

@@ -1,14 +1,13 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 
 from app import __version__
 from app.permission.inheritance import inherited_rules, with_rules_appended, within_limits
 from app.project.location import Location
 from app.schema.base import Wire
-from app.schema.errors import BadRequest, NotFound, ServiceError, SessionNotFound, TooLarge
+from app.schema.errors import BadRequest, MessageNotFound, NotFound, ServiceError, SessionNotFound, TooLarge
 from app.schema.event import (
     AnnouncedEvent,
     EventSessionNextAgentSwitched,
@@ -21,11 +20,11 @@ from app.schema.part import Part
 from app.schema.permission import Ruleset
 from app.schema.session import CreateInput, Session, SessionModel, SessionTime, UpdateInput
 from app.session import slug, title
-from app.session.change import SessionChange
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
-from app.session.rows import json_array
+from app.session.rows import json_array, part_row
 from app.session.session_sums import NOTHING, sums_of
+from app.session.session_tx import UNKNOWN_BASIS, SessionTx
 from app.session.store import SessionsPage, Store
 from app.storage import tables
 from app.storage.engine import Connection
@@ -57,45 +56,23 @@ class SessionService:
 
     async def find_or_create(self, session_id: str, location: Location, wanted: CreateInput, owner: str = "") -> Session:
         """With an id that the client has chosen: a session is created once, however often that is asked for."""
-        async with self._store.lock(session_id):
+
+        def find_or_create(tx: SessionTx) -> Session:
             try:
-                return await self._store.session(session_id)
+                return tx.session()
             except NotFound:
-                return await self.create(location, wanted, owner, session_id)
+                return _create(tx, location, wanted, owner)
 
-    async def create(self, location: Location, wanted: CreateInput, owner: str = "", session_id: str | None = None) -> Session:
+        return await self._create(session_id, location, owner, find_or_create)
+
+    async def create(self, location: Location, wanted: CreateInput, owner: str = "") -> Session:
         """A child belongs to whom its parent belongs to, another session to `owner`."""
-        async with self._parent_locked(wanted.parent_id):
-            parent = await self._parent(wanted.parent_id)
-            rules = inherited_rules(_rules(parent), wanted.permission or [])
-            session = new_session(location, wanted.title, wanted.parent_id, rules or wanted.permission)
-            session.id = session_id or session.id
-            session.owner = parent.owner if parent else owner or None
-            session.agent, session.model, session.metadata = wanted.agent, wanted.model, wanted.metadata
-            if session.owner:
-                self._store.note_owners()
-            change = self._store.change(session.id, location.directory)
-            change.create_session(session)
-            await self._store.commit(change)
-        return session
+        return await self._create(ids.descending("session"), location, owner, lambda tx: _create(tx, location, wanted, owner))
 
-    @asynccontextmanager
-    async def _parent_locked(self, parent_id: str | None) -> AsyncIterator[None]:
-        """Orders the creation of a child before or after a deletion of its parent, and before or after a change of its rules."""
-        if parent_id is None:
-            yield
-            return
-        async with self._gate.hold(parent_id, HoldKind.READ), self._store.lock(parent_id):
-            yield
-
-    async def _parent(self, parent_id: str | None) -> Session | None:
-        """None also for a parent that does not exist: clients may name any id."""
-        if parent_id is None:
-            return None
-        try:
-            return await self._store.session(parent_id)
-        except NotFound:
-            return None
+    async def _create(self, session_id: str, location: Location, owner: str, create: Callable[[SessionTx], Session]) -> Session:
+        if owner:
+            self._store.note_owners()
+        return await self._store.write(session_id, location.directory, create)
 
     async def require_visible(self, session_id: str, may_see: Callable[[str], bool]) -> None:
         """`may_see` is told the session's owner. Raises NotFound."""
@@ -142,53 +119,45 @@ class SessionService:
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
         restrict the descendants too. The rules of a child session can only be restricted."""
-        async with self._locked_tree(session_id) as tree:
-            *descendants, session = tree
-            limits = _rules(await self._parent(session.parent_id))
-            change = self._store.change(session_id, location.directory)
-            change.update_session(_edited(session, wanted, limits))
+
+        def update(tx: SessionTx) -> Session:
+            *descendants, session = tx.tree()
+            limits = _rules(_parent(tx, session.parent_id))
+            tx.update(_edited(session, wanted, limits))
             if wanted.permission:
                 for child in _restrict_descendants(reversed(descendants), session):
-                    change.update_session(child)
-            await self._store.commit(change)
-        return session
+                    tx.of(child.id).update(child)
+            return session
+
+        return await self._store.write(session_id, location.directory, update)
 
     async def switch_agent(self, location: Location, session_id: str, agent: str) -> None:
         """For prompts to come that name none."""
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
-            message_id, now = ids.ascending("message"), clock.now_ms()
-            switched = SwitchedAgent(session_id=session_id, timestamp=now, message_id=message_id, agent=agent)
-            await self._switch(location, session, EventSessionNextAgentSwitched(properties=switched), agent=agent)
+        message_id, now = ids.ascending("message"), clock.now_ms()
+        switched = SwitchedAgent(session_id=session_id, timestamp=now, message_id=message_id, agent=agent)
+        await self._switch(location, session_id, EventSessionNextAgentSwitched(properties=switched), agent=agent)
 
     async def switch_model(self, location: Location, session_id: str, model: SessionModel) -> None:
         """For prompts to come that name none."""
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
-            message_id, now = ids.ascending("message"), clock.now_ms()
-            switched = SwitchedModel(session_id=session_id, timestamp=now, message_id=message_id, model=model)
-            await self._switch(location, session, EventSessionNextModelSwitched(properties=switched), model=model)
+        message_id, now = ids.ascending("message"), clock.now_ms()
+        switched = SwitchedModel(session_id=session_id, timestamp=now, message_id=message_id, model=model)
+        await self._switch(location, session_id, EventSessionNextModelSwitched(properties=switched), model=model)
 
-    async def _switch(self, location: Location, session: Session, event: AnnouncedEvent, **update: object) -> None:
-        touched = session.time.model_copy(update={"updated": clock.now_ms()})
-        change = self._store.change(session.id, location.directory)
-        change.update_session(session.model_copy(update={**update, "time": touched}))
-        change.announce(event)
-        await self._store.commit(change)
+    async def _switch(self, location: Location, session_id: str, event: AnnouncedEvent, **update: object) -> None:
+        def switch(tx: SessionTx) -> None:
+            tx.edit(lambda session: session.model_copy(update=update))
+            tx.announce(event)
+
+        await self._store.write(session_id, location.directory, switch)
 
     async def transfer(self, location: Location, session_id: str, owner: str) -> None:
         """To another user, with all its descendants; the empty name: to nobody. Whoever had it is told that it is gone; its
         events so far stay theirs, as what they have heard already. Raises NotFound, SessionBusy, BadRequest for a child."""
+        if owner:
+            self._store.note_owners()
         async with AsyncExitStack() as holds:
             await self._hold_tree(session_id, holds)
-            tree = await holds.enter_async_context(self._locked_tree(session_id))
-            session = tree[-1]
-            if session.parent_id is not None:
-                raise BadRequest("A child session belongs to whom its parent belongs to: give that away", ["owner"], owner)
-            if session.owner == (owner or None):
-                return
-            self._store.note_owners()
-            await self._store.commit(self._transferred(location, tree, owner))
+            await self._store.write(session_id, location.directory, lambda tx: self._transfer(tx, owner))
 
     async def _hold_tree(self, session_id: str, holds: AsyncExitStack) -> None:
         """A session and its descendants, those too that are made meanwhile."""
@@ -198,19 +167,17 @@ class SessionService:
                 await holds.enter_async_context(self._gate.hold(each, HoldKind.EDIT))
             held.update(new)
 
-    def _transferred(self, location: Location, tree: Sequence[Session], owner: str) -> SessionChange:
+    def _transfer(self, tx: SessionTx, owner: str) -> None:
         """All of them or, where another server runs one, none."""
-
-        def require_free(connection: Connection) -> None:
-            for each in tree:
-                self._leases.require_free(connection, each.id)
-
-        change = self._store.change(tree[-1].id, location.directory)
-        change.change.work = require_free
+        tree = tx.tree()
+        session = tree[-1]
+        if session.parent_id is not None:
+            raise BadRequest("A child session belongs to whom its parent belongs to: give that away", ["owner"], owner)
+        if session.owner == (owner or None):
+            return
         for each in reversed(tree):
-            before, each.owner = each.owner or "", owner or None
-            change.transfer_session(each, before)
-        return change
+            self._leases.require_free(tx.connection, each.id)
+            tx.of(each.id).transfer(each, owner)
 
     async def remove(
         self,
@@ -221,31 +188,18 @@ class SessionService:
     ) -> list[Session]:
         """Deletes a session and its descendants in one transaction, announces children first, and returns them. The caller holds
         all of them. Does nothing unless `allows` is true of them as they are then. `check` may refuse it in the transaction."""
-        async with self._locked_tree(session_id) as tree:
+
+        def remove(tx: SessionTx) -> list[Session]:
+            tree = tx.tree()
             if not allows(tree):
                 return []
-            change = self._store.change(session_id, directory)
-            change.change.work = check
+            if check is not None:
+                check(tx.connection)
             for session in tree:
-                change.delete_session(session)
-            await self._store.commit(change)
+                tx.of(session.id).delete(session)
             return tree
 
-    @asynccontextmanager
-    async def _locked_tree(self, session_id: str) -> AsyncIterator[list[Session]]:
-        """A session and its descendants, children before their parents, locked until the block ends. Raises NotFound."""
-        tree = await self._store.session_tree(session_id)
-        while True:
-            async with AsyncExitStack() as locks:
-                for session in tree:
-                    await locks.enter_async_context(self._store.lock(session.id))
-                locked, tree = {session.id for session in tree}, await self._store.session_tree(session_id)
-                if locked.issuperset(session.id for session in tree):
-                    if not tree:
-                        raise SessionNotFound(session_id)
-                    yield tree
-                    return
-            # A child was made meanwhile. Its lock comes before its parent's: all are let go, or two would wait for each other.
+        return await self._store.write(session_id, directory, remove)
 
     async def todos_json(self, session_id: str) -> bytes:
         return await self._body_of(session_id, tables.TODO)
@@ -265,41 +219,70 @@ class SessionService:
 
     async def put_part(self, location: Location, part: Part) -> Part:
         """Replaces or adds a part for a client. Raises NotFound, SessionBusy, MessageReverted, as the removals do."""
-        async with self._editing(location, part.session_id, part.message_id) as (change, parts):
-            before = [each for each in parts if each.id == part.id]
-            change.replace_part(part)
-            change.add_to_sums(sums_of([part]).plus(sums_of(before), -1))
+        row = part_row(part)
+
+        def put(tx: SessionTx, parts: Sequence[Part]) -> None:
+            tx.replace_part(row)
+            tx.add_to_sums(sums_of([part]).plus(sums_of(each for each in parts if each.id == part.id), -1))
+
+        await self._edit(location, part.session_id, part.message_id, put)
         return part
 
     async def remove_part(self, location: Location, session_id: str, message_id: str, part_id: str) -> None:
-        async with self._editing(location, session_id, message_id) as (change, parts):
-            change.remove_part(message_id, part_id)
-            change.add_to_sums(NOTHING.plus(sums_of(part for part in parts if part.id == part_id), -1))
+        def remove(tx: SessionTx, parts: Sequence[Part]) -> None:
+            tx.remove_part(message_id, part_id)
+            tx.add_to_sums(NOTHING.plus(sums_of(part for part in parts if part.id == part_id), -1))
+
+        await self._edit(location, session_id, message_id, remove)
 
     async def remove_message(self, location: Location, session_id: str, message_id: str) -> None:
-        async with self._editing(location, session_id, message_id) as (change, parts):
-            change.remove_message(message_id)
-            change.add_to_sums(NOTHING.plus(sums_of(parts), -1))
+        def remove(tx: SessionTx, parts: Sequence[Part]) -> None:
+            tx.remove_message(message_id)
+            tx.add_to_sums(NOTHING.plus(sums_of(parts), -1))
 
-    @asynccontextmanager
-    async def _editing(
-        self, location: Location, session_id: str, message_id: str
-    ) -> AsyncIterator[tuple[SessionChange, list[Part]]]:
-        """Yields a change of a message, with the parts that it has, and commits it, holding the session."""
-        async with self._gate.hold(session_id, HoldKind.EDIT), self._store.lock(session_id):
-            session, message = await self._store.session_and_message(session_id, message_id)
-            if session.revert is not None:
-                await self._refuse_reverted(session_id, message_id, session.revert.message_id)
-            change = self._store.change(session_id, location.directory)
-            change.change.work = partial(self._leases.require_free, session_id=session_id)
+        await self._edit(location, session_id, message_id, remove)
+
+    async def _edit(
+        self, location: Location, session_id: str, message_id: str, edit: Callable[[SessionTx, Sequence[Part]], None]
+    ) -> None:
+        """Holding the session. `edit` is given the parts that the message has."""
+
+        def change(tx: SessionTx) -> None:
+            session, message = tx.session(), tx.message(message_id)
+            if message is None:
+                raise MessageNotFound(session_id, message_id)
+            if session.revert is not None and message_rows.is_at_or_after(
+                tx.connection, session_id, message_id, session.revert.message_id
+            ):
+                raise MessageReverted(session_id, message_id)
+            self._leases.require_free(tx.connection, session_id)
             if isinstance(message.info, AssistantMessage):
-                change.forget_diff_basis()  # its snapshots and patches may be gone
-            yield change, message.parts
-            await self._store.commit(change)
+                tx.put_diff_basis(UNKNOWN_BASIS)  # its snapshots and patches may be gone
+            edit(tx, message.parts)
 
-    async def _refuse_reverted(self, session_id: str, message_id: str, reverted_to: str) -> None:
-        if await self._store.query(message_rows.is_at_or_after, session_id, message_id, reverted_to):
-            raise MessageReverted(session_id, message_id)
+        async with self._gate.hold(session_id, HoldKind.EDIT):
+            await self._store.write(session_id, location.directory, change)
+
+
+def _create(tx: SessionTx, location: Location, wanted: CreateInput, owner: str) -> Session:
+    parent = _parent(tx, wanted.parent_id)
+    rules = inherited_rules(_rules(parent), wanted.permission or [])
+    session = new_session(location, wanted.title, wanted.parent_id, rules or wanted.permission)
+    session.id = tx.session_id
+    session.owner = parent.owner if parent else owner or None
+    session.agent, session.model, session.metadata = wanted.agent, wanted.model, wanted.metadata
+    tx.create(session)
+    return session
+
+
+def _parent(tx: SessionTx, parent_id: str | None) -> Session | None:
+    """None also for a parent that does not exist: clients may name any id."""
+    if parent_id is None:
+        return None
+    try:
+        return tx.of(parent_id).session()
+    except NotFound:
+        return None
 
 
 def _rules(session: Session | None) -> Ruleset:

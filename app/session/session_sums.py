@@ -34,6 +34,10 @@ class Sums(NamedTuple):
         """With a `sign` of -1 minus the other."""
         return Sums._make(value + sign * added for value, added in zip(self, other, strict=True))
 
+    def added(self) -> dict[str, Any]:
+        """As parameters of what adds them to a session's."""
+        return {f"add_{name}": value for name, value in self._asdict().items()}
+
     def of_session(self) -> dict[str, Any]:
         """As fields of a Session."""
         cache = CacheTokens(read=self.tokens_cache_read, write=self.tokens_cache_write)

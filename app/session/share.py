@@ -13,6 +13,7 @@ from app.project.location import Location
 from app.schema.config import Config
 from app.schema.errors import NotFound, ServiceError
 from app.schema.session import Session, Share
+from app.session.session_tx import SessionTx
 from app.session.shared_conversation import SharedBody, SharedConversations
 from app.session.store import Store
 from app.storage.repositories import session_rows
@@ -45,29 +46,29 @@ class Shares:
 
     async def share(self, location: Location, session_id: str, base: str) -> Session:
         """Creates a link below the URL `base`, or returns the existing one. Raises NotFound."""
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
-            share_id = await self._store.query(session_rows.share_of, session_id) or secrets.token_hex(_ID_BYTES)
+
+        def share(tx: SessionTx) -> Session:
+            session = tx.session()
+            share_id = session_rows.share_of(tx.connection, session_id) or secrets.token_hex(_ID_BYTES)
             shared = session.model_copy(update={"share": Share(url=f"{base}/s/{share_id}")})
             if shared != session:
-                change = self._store.change(session_id, location.directory)
-                change.put_share(share_id)
-                change.update_session(shared)
-                await self._store.commit(change)
+                tx.put_share(share_id)
+                tx.update(shared)
             return shared
+
+        return await self._store.write(session_id, location.directory, share)
 
     async def unshare(self, location: Location, session_id: str) -> Session:
         """Invalidates the link, if there is one. Raises NotFound."""
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
+
+        def unshare(tx: SessionTx) -> Session:
+            session = tx.session()
             if session.share is None:
                 return session
-            private = session.model_copy(update={"share": None})
-            change = self._store.change(session_id, location.directory)
-            change.delete_share()
-            change.update_session(private)
-            await self._store.commit(change)
-            return private
+            tx.delete_share()
+            return tx.edit(lambda session: session.model_copy(update={"share": None}), touch=False)
+
+        return await self._store.write(session_id, location.directory, unshare)
 
     async def is_shared(self, share_id: str) -> bool:
         return _ID.fullmatch(share_id) is not None and await self._store.query(session_rows.shared_session, share_id) is not None

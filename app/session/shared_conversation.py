@@ -88,7 +88,7 @@ class SharedConversations:
             stored = await self._store.query(_stored, session_id)
             if stored is None:
                 return None
-            live = {part_id: part.model_copy() for part_id, part in self._store.live_parts(session_id).items()}
+            live = {part_id: part.model_copy() for part_id, part in self._store.live.of(session_id).items()}
             body, etag = await asyncio.to_thread(_render, stored, live)
         return SharedBody(body, etag, revision, time.monotonic())
 

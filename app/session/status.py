@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from app.schema.event import EventSessionIdle, EventSessionStatus
 from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.lease import LeaseStatus
+from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.storage.repositories import lease_rows
 
@@ -44,20 +45,24 @@ class Statuses:
     ) -> asyncio.Future[None]:
         """The future is done when the status is announced. A session is idle for readers from then on; it stays busy if the
         change cannot be stored. `releases_lease`: the session is free from then on."""
-        change, shown_id = self._store.change(session_id, directory), orjson.dumps(session_id)
-        change.change.releases_lease = releases_lease
-        change.announce(EventSessionStatus.around(b'{"sessionID":%b,"status":%b}' % (shown_id, status.wire_json())))
-        if isinstance(status, Idle):
-            change.close_prompts()
-            change.announce(EventSessionIdle.around(b'{"sessionID":%b}' % shown_id))
-        else:
-            if Retry in (type(status), type(self._busy.get(session_id, ("", status))[1])):
-                change.put_status(status)
+        before = self._busy.get(session_id)
+        lease = self._store.lease(session_id) if releases_lease else None
+        is_shown_elsewhere = any(isinstance(each, Retry) for each in (status, before and before[1]))
+
+        def change(tx: SessionTx) -> None:
+            if isinstance(status, Idle):
+                tx.close_prompts()
+            elif is_shown_elsewhere:
+                tx.put_status(status)
+            _announce(tx, status)
+            if lease is not None:
+                tx.release(lease)
+
+        if not isinstance(status, Idle):
             self._busy[session_id] = (directory, status)
-        done = self._store.post(change)
+        done = self._store.post(session_id, directory, change)
         if isinstance(status, Idle):
-            ended = self._busy.get(session_id)
-            done.add_done_callback(lambda stored: self._end(session_id, ended) if stored.exception() is None else None)
+            done.add_done_callback(lambda stored: self._end(session_id, before) if stored.exception() is None else None)
         return done
 
     def _end(self, session_id: str, ended: tuple[str, Busy | Retry] | None) -> None:
@@ -72,6 +77,13 @@ class Statuses:
     def forget(self, session_id: str) -> None:
         """Of a session that is deleted, or that another server has taken over: that one announces what becomes of it."""
         self._busy.pop(session_id, None)
+
+
+def _announce(tx: SessionTx, status: SessionStatus) -> None:
+    session_id = orjson.dumps(tx.session_id)
+    tx.announce(EventSessionStatus.around(b'{"sessionID":%b,"status":%b}' % (session_id, status.wire_json())))
+    if isinstance(status, Idle):
+        tx.announce(EventSessionIdle.around(b'{"sessionID":%b}' % session_id))
 
 
 def compacting(session: Session, since: int | None) -> Session:

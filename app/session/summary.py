@@ -11,12 +11,11 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from app.bus.base import Event
 from app.project.location import Location
 from app.schema.message import UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
-from app.session.change import SessionChange
-from app.session.rows import json_array
+from app.session.rows import json_array, message_row
+from app.session.session_tx import SessionTx
 from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.title import is_default
@@ -98,13 +97,13 @@ class Summaries:
     async def put_empty(self, location: Location, session_id: str, tree: str | None) -> str:
         """Stores and announces the first diff of a session, whose only step left `tree` as it was. Returns its basis."""
         basis = _Basis(tree or "", "", "").json()
-        async with self._store.lock(session_id):
-            session = await self._store.session(session_id)
-            change = self._store.change(session_id, location.directory)
-            _put_totals(change, session, [])
-            change.announce_diff(b"[]")
-            change.put_diff_basis(basis)
-            await self._store.commit(change)
+
+        def put(tx: SessionTx) -> None:
+            _put_totals(tx, tx.session(), [])
+            tx.announce_diff(b"[]")
+            tx.put_diff_basis(basis)
+
+        await self._store.write(session_id, location.directory, put)
         return basis
 
     async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
@@ -112,53 +111,55 @@ class Summaries:
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
         diffs = await _compute(trees, facts, location)
-        async with self._store.lock(session_id):
-            session, prompt, basis = await self._store.session_and_prompt(session_id, prompt_id)
+
+        def put(tx: SessionTx) -> int:
+            session, prompt, basis = tx.session_and_prompt(prompt_id)
             if session.revert is not None or _Basis.read(basis) != facts.stored:
                 log.debug("a newer diff of %s was stored meanwhile", session_id)
                 return 0
-            change = self._store.change(session_id, location.directory)
-            digest = _put_session_diff(change, session, diffs.session, facts.stored.digest)
+            digest = _put_session_diff(tx, session, diffs.session, facts.stored.digest)
             if diffs.prompt is not None and diffs.prompt != _stored_diffs(prompt):
                 _summary_of(prompt).diffs = diffs.prompt
-                change.put_message(prompt)
-            change.put_diff_basis(replace(facts.current, digest=digest).json())
-            await self._store.commit(change)
-        return sum(len(event.payload) for event in change.change.events if isinstance(event, Event))
+                tx.put_message(message_row(prompt))
+            tx.put_diff_basis(replace(facts.current, digest=digest).json())
+            return sum(len(event.payload) for event in tx.tx.events)
+
+        return await self._store.write(session_id, location.directory, put)
 
     async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str, usage: StepUsage) -> None:
         """Sets the title of a session that has its default title, and of its first prompt's summary; counts what the title took.
         Raises NotFound if either is deleted."""
-        async with self._store.lock(session_id):
-            session, prompt, _ = await self._store.session_and_prompt(session_id, prompt_id)
-            change = self._store.change(session_id, location.directory)
+
+        def put(tx: SessionTx) -> None:
+            session, prompt, _ = tx.session_and_prompt(prompt_id)
             if is_default(session.title):
                 session.title = title
-                change.update_session(session)
+                tx.update(session)
             _summary_of(prompt).title = title
-            change.put_message(prompt)
-            change.add_usage(usage)
-            await self._store.commit(change)
+            tx.put_message(message_row(prompt))
+            tx.add_usage(usage)
+
+        await self._store.write(session_id, location.directory, put)
 
 
-def _put_session_diff(change: SessionChange, session: Session, diffs: list[FileDiff] | None, stored: str | None) -> str | None:
+def _put_session_diff(tx: SessionTx, session: Session, diffs: list[FileDiff] | None, stored: str | None) -> str | None:
     """Returns the digest of the session's diff; `stored` is that of the stored one."""
     if diffs is None:
         return stored
-    _put_totals(change, session, diffs)
+    _put_totals(tx, session, diffs)
     body = json_array([diff.wire_json() for diff in diffs])
     digest = hashlib.sha256(body).hexdigest() if diffs else ""
     if digest != stored:
-        change.put_diff_json(body)
+        tx.put_diff_json(body)
     return digest
 
 
-def _put_totals(change: SessionChange, session: Session, diffs: Sequence[FileDiff]) -> None:
+def _put_totals(tx: SessionTx, session: Session, diffs: Sequence[FileDiff]) -> None:
     """Changes the session."""
     summary = totals(diffs)
     if session.summary != summary:
         session.summary, session.time.updated = summary, clock.now_ms()
-        change.update_session(session)
+        tx.update(session)
 
 
 def _stored_diffs(prompt: UserMessage) -> list[FileDiff]:

@@ -7,7 +7,7 @@ when a laptop wakes up is not what anybody asked for.
 from app.bus.base import Event
 from app.schema.steering import SteeringRequest
 from app.steering.control import ControlQueues
-from app.storage.writer import Change, Writer
+from app.storage.writer import Writer
 
 
 class Steering:
@@ -18,4 +18,4 @@ class Steering:
     async def announce(self, directory: str, user: str, request: SteeringRequest) -> None:
         """`user`: whose clients obey, empty for those of whoever uses a server without users."""
         event = Event(request.type, request.wire_json(), directory=directory, owner=user)
-        await self._writer.commit(Change(events=[event]))
+        await self._writer.commit(lambda tx: tx.announce(event))

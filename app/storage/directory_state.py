@@ -3,7 +3,7 @@
 A server that works alone needs none of it: `LocalDirectoryStates` stores nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from app.schema.event import AnnouncedEvent
 from app.storage.engine import Connection, Database
 from app.storage.repositories import directory_rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Rows, Writer
+from app.storage.writer import Tx, Writer
 
 EVERYWHERE = ""
 """In place of a directory: all of them."""
@@ -103,25 +103,26 @@ class SharedDirectoryStates:
         return self._writer.announce(directory, event)
 
     def announce_change(self, directory: str, name: str, value: str, event: AnnouncedEvent, *, seen: bool = True) -> object:
-        announced = Event.of(event, directory)
-        change = Change(events=[announced])
-
-        def compare_and_set(connection: Connection) -> None:
-            stored = directory_rows.directory_state(connection, directory, name)
+        def compare_and_set(tx: Tx) -> None:
+            stored = directory_rows.directory_state(tx.connection, directory, name)
             is_new = seen if stored is None else stored.value != value
-            change.events[:] = [announced] if is_new else []
             if stored is None or is_new:
-                connection.execute(self._sql.put_directory_state, [self._row(directory, name, value)])
+                self._put(tx, directory, name, value)
+            if is_new:
+                tx.announce(Event.of(event, directory))
 
-        change.work = compare_and_set
-        return self._writer.post(change)
+        return self._writer.post(compare_and_set)
 
     async def put(self, directory: str, name: str, value: str = "") -> None:
-        await self._writer.commit(Change([self._put(directory, name, value)]))
+        await self._writer.commit(lambda tx: self._put(tx, directory, name, value))
 
     async def dispose(self, directory: str, prefix: str, event: AnnouncedEvent) -> None:
-        outdated = (self._sql.delete_directory_states, [{"of_directory": directory, "prefix": prefix}])
-        await self._writer.commit(Change([self._put(directory, DISPOSED, ""), outdated], [Event.of(event, directory)]))
+        def dispose(tx: Tx) -> None:
+            self._put(tx, directory, DISPOSED, "")
+            tx.execute(self._sql.delete_directory_states, {"of_directory": directory, "prefix": prefix})
+            tx.announce(Event.of(event, directory))
+
+        await self._writer.commit(dispose)
 
     async def in_directory(self, directory: str) -> Sequence[DirectoryState]:
         return await self._read(lambda connection: directory_rows.directory_states(connection, directory))
@@ -142,11 +143,9 @@ class SharedDirectoryStates:
     async def _read(self, query: Callable[[Connection], Sequence[Any]]) -> list[DirectoryState]:
         return [_state(row) for row in await self._database.read(query)]
 
-    def _put(self, directory: str, name: str, value: str) -> tuple[Any, Rows]:
-        return self._sql.put_directory_state, [self._row(directory, name, value)]
-
-    def _row(self, directory: str, name: str, value: str) -> Mapping[str, str]:
-        return {"directory": directory, "name": name, "value": value, "server": self._server}
+    def _put(self, tx: Tx, directory: str, name: str, value: str) -> None:
+        row = {"directory": directory, "name": name, "value": value, "server": self._server}
+        tx.execute(self._sql.put_directory_state, row)
 
 
 def _state(row: Any) -> DirectoryState:

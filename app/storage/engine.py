@@ -1,31 +1,28 @@
 """The database: one engine, one writer thread and several reader threads.
 
 SQLAlchemy is used synchronously in these threads rather than through its asyncio layer: a grouped commit then needs one switch
-to another thread instead of one for every statement. What SQLite finds by a key takes less time than such a switch: that is read
-on the event loop's own thread.
+to another thread instead of one for every statement.
 """
 
 import asyncio
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import URL, create_engine, event, make_url, text
+from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.storage.locks import Locks, locks_of
-from app.storage.prepared import PreparedStatement
 from app.storage.reconnecting import Reconnecting
 from app.storage.writer_lock import WriterLock, has_reset_bug
-from app.util.worker_thread import WorkerThread
 
 T = TypeVar("T")
 
@@ -116,6 +113,7 @@ def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     """Transactions begin explicitly (`_begin_transaction`), so that reads are consistent and a write takes its lock at once."""
     connection.isolation_level = None
+    connection.text_factory = _readable  # one damaged row must not hide the others
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         # Before anything is written to a new file: see storage/space.py. On any other it would wait for who writes.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -128,6 +126,9 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
         "cache_size=-1000",  # KiB for each of five connections; a larger cache measured no faster
     ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+_readable = partial(str, encoding="utf-8", errors="replace")
 
 
 def _use_wal(connection: Any) -> None:
@@ -144,17 +145,16 @@ def _use_wal(connection: Any) -> None:
 
 
 def _begin_transaction(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if not options.get("begun"):
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("immediate") else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("immediate") else "BEGIN")
 
 
 class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
-        self._writes, self._reads, self._here = _transactions(self.engine)
-        self._writer = WorkerThread("database-writer")
+        self._in_write = _transactions(self.engine.execution_options(immediate=True))
+        self._in_read = _transactions(_reading(self.engine))
+        self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
         self.locks: Locks = locks_of(self.engine)
@@ -165,31 +165,20 @@ class Database:
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Runs `query` in a read transaction on a reader thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, self._reads, query)
-
-    async def look_up(self, query: Callable[[Connection], T]) -> T:
-        """The same for some rows that a key finds."""
-        if self._here is not None:
-            # Where the database is locked, or a text is not UTF-8, a reader thread waits, or repairs it.
-            with suppress(OperationalError):
-                return self._here.run(query)
-        return await self.read(query)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._in_read, query)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
-        return await self._writer.do(lambda: self._write(work))
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
 
     def write_in_thread(self, work: Callable[[Connection], T]) -> T:
         """The same for a thread that is not the event loop's."""
-        return self._writer.wait_for(lambda: self._write(work))
+        return self._writer.submit(self._write, work).result()
 
     def close(self) -> None:
         self.locks.close()
-        self._writer.close()
+        self._writer.shutdown()
         self._readers.shutdown()
-        for transactions in (self._writes, self._reads, self._here):
-            if transactions is not None:
-                transactions.close()
         with hold_writer_lock(self._writer_lock):
             self.engine.dispose()
         if self._writer_lock:
@@ -197,113 +186,22 @@ class Database:
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         with hold_writer_lock(self._writer_lock):
-            return self._writes.run(work)
+            result: T = self._in_write(work)
+            return result
 
 
-class _Transactions(Protocol):
-    def run(self, work: Callable[[Connection], T]) -> T:
-        """In a transaction of its own. Rolls back if `work` raises."""
-
-    def close(self) -> None: ...
+def _transactions(engine: Engine) -> Callable[[Callable[[Connection], Any]], Any]:
+    """What runs a function in a transaction of its own, and rolls back if it raises."""
+    return Reconnecting(engine).run if engine.dialect.name == "postgresql" else partial(_in_transaction, engine)
 
 
-def _transactions(engine: Engine) -> tuple[_Transactions, _Transactions, _Transactions | None]:
-    """Those that write, those that read on threads, and those that read on the event loop's thread."""
-    writing = engine.execution_options(immediate=True)
+def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.begin() as connection:
+        return work(connection)
+
+
+def _reading(engine: Engine) -> Engine:
+    """A consistent view for each transaction, as SQLite has it."""
     if engine.dialect.name == "sqlite":
-        return _WritingConnection(writing), _KeptConnections(engine), _KeptConnection(engine, "PRAGMA busy_timeout=0")
-    reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)  # a consistent view
-    return Reconnecting(writing), Reconnecting(reading), None
-
-
-class _KeptConnection:
-    """A connection to SQLite that stays open, for reads. For SQLAlchemy all that is done on it is one transaction; each is begun
-    and ended past it, because its own bookkeeping takes longer than a small transaction."""
-
-    def __init__(self, engine: Engine, *pragmas: str) -> None:
-        self._engine = engine.execution_options(begun=True)
-        self._pragmas = pragmas
-        self._connection: Connection | None = None
-        self._driver: Any = None
-
-    def run(self, work: Callable[[Connection], T]) -> T:
-        connection = self._connection or self._open()
-        self._driver.execute("BEGIN")
-        try:
-            return work(connection)
-        finally:
-            self._driver.rollback()
-
-    def _open(self) -> Connection:
-        self._connection = self._engine.connect()
-        self._driver = self._connection.connection.driver_connection
-        for pragma in self._pragmas:
-            self._driver.execute(pragma)
-        return self._connection
-
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-
-class _WritingConnection(_KeptConnection):
-    def run(self, work: Callable[[Connection], T]) -> T:
-        connection = self._connection or self._open()
-        connection.execute(_BEGIN)
-        try:
-            result = work(connection)
-            connection.execute(_COMMIT)
-        except BaseException:
-            self._roll_back(connection)
-            raise
-        return result
-
-    def _roll_back(self, connection: Connection) -> None:
-        """The next transaction has another connection if this one fails at that too."""
-        try:
-            self._driver.rollback()
-        except sqlite3.Error:
-            connection.invalidate()
-            self.close()
-
-
-_BEGIN, _COMMIT = PreparedStatement(text("BEGIN IMMEDIATE")), PreparedStatement(text("COMMIT"))
-
-
-class _KeptConnections:
-    """As many as there are threads that use them at the same time."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._idle: deque[_KeptConnection] = deque()
-
-    def run(self, work: Callable[[Connection], T]) -> T:
-        connection = self._idle.pop() if self._idle else _KeptConnection(self._engine)
-        try:
-            return connection.run(work)
-        finally:
-            self._idle.append(connection)
-
-    def close(self) -> None:
-        for connection in self._idle:
-            connection.close()
-
-
-def _read(transactions: _Transactions, query: Callable[[Connection], T]) -> T:
-    """Reads again with replacement characters if a text is not UTF-8: one damaged row must not hide the others."""
-    try:
-        return transactions.run(query)
-    except OperationalError as error:
-        if "Could not decode to UTF-8" not in str(error):
-            raise
-    return transactions.run(lambda connection: _read_leniently(connection, query))
-
-
-def _read_leniently(connection: Connection, query: Callable[[Connection], T]) -> T:
-    driver: Any = connection.connection.driver_connection
-    driver.text_factory = lambda text: text.decode("utf-8", "replace")
-    try:
-        return query(connection)
-    finally:
-        driver.text_factory = str
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)

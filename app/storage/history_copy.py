@@ -6,9 +6,7 @@ The statements are text: SQLAlchemy takes as long to make them of expressions as
 
 from dataclasses import dataclass
 
-from sqlalchemy import text
-
-from app.storage.prepared import PreparedStatement
+from sqlalchemy import TextClause, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +27,12 @@ _COPIED = "message.session_id = :source AND message.seq < :before AND (message.r
 _PART_OF_COPIED = "part.session_id = :source AND part.message_id = message.id"
 
 
-def copying_statements(dialect: str) -> tuple[PreparedStatement, ...]:
+def copying_statements(dialect: str) -> tuple[TextClause, ...]:
     """To be executed in their order, with the fields of a HistoryCopy."""
     message, part = _new_id(dialect, "msg", "message.seq + :message_offset"), _new_id(dialect, "prt", "part.seq + :part_offset")
     prompt = _new_id(dialect, "msg", "prompt.seq + :message_offset")
     copies = (_copy_messages(message, prompt), _copy_parts(message, part), _copy_texts(message, part))
-    return tuple(PreparedStatement(text(copy)) for copy in copies)
+    return tuple(text(copy) for copy in copies)
 
 
 def _new_id(dialect: str, prefix: str, number: str) -> str:

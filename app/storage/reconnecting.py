@@ -83,9 +83,6 @@ class Reconnecting:
             raise OutcomeUnknown
         return outcome
 
-    def close(self) -> None:
-        """The engine has the connections."""
-
 
 def is_disconnected(error: SQLAlchemyError) -> bool:
     """No connection could be made, or it broke."""

@@ -4,7 +4,7 @@ Each statement object is created once and executed with many rows, so that SQLAl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from itertools import zip_longest
 from typing import Any
@@ -31,7 +31,6 @@ from sqlalchemy import (
 from sqlalchemy.sql.base import Executable
 
 from app.storage.history_copy import HistoryCopy, copying_statements
-from app.storage.prepared import PreparedStatement
 from app.storage.repositories.lease_rows import now_ms
 from app.storage.repositories.session_rows import SESSION_COLUMNS
 from app.storage.tables import (
@@ -62,6 +61,15 @@ from app.storage.tables import (
 
 _Rows = Sequence[Mapping[str, Any]]
 
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Put:
+    """A statement whose rows, those of several changes too, are written together: parents first, by `order`."""
+
+    order: int
+    statement: Executable
+
+
 _OPEN_OF_PROMPTS = case((MESSAGE.c.role == "user", MESSAGE.c.open), else_=literal_column("excluded.open"))
 """A prompt keeps its `open` when its message is stored again. One statement stores the messages of both roles: with two, the
 prompts of a batch would be inserted before its answers."""
@@ -75,8 +83,7 @@ _NO_TEXT = {"kind": None, "time": None, "text": None}
 
 
 class Statements:
-    """The writer's statements for one dialect. `rank` orders those that may be grouped across changes. The others (deletes) run
-    between the statements before and after them. Parts are stored by what `put_parts` returns."""
+    """The writer's statements for one dialect. Parts are stored by what `put_parts` returns."""
 
     def __init__(self, dialect: str) -> None:
         self._insert: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert  # the other database's is not loaded
@@ -92,61 +99,39 @@ class Statements:
         self._make_directory_states()
         self._make_event_tokens()
         self._make_users()
-        self.add_step_usage = self._add_step_usage()
+        self.add_step_usage = Put(6, self._add_step_usage())
         self._make_session_sums()
         self._copying = copying_statements(dialect)
-        self.rank: dict[int, int] = {
-            id(statement): position
-            for position, statement in enumerate(
-                (
-                    self.put_project,
-                    self.add_session,
-                    self.put_session,
-                    self.put_diff_basis,
-                    self.put_message,
-                    self._put_part,
-                    self._count_step,
-                    self.add_step_usage,
-                    self.put_part_text,
-                    self.put_todo,
-                    self.put_diff,
-                    self.put_share,
-                    self.put_request,
-                    self.put_approval,
-                )
-            )
-        }
 
-    def put_parts(self, parts: _Rows, texts: Sequence[Mapping[str, Any] | None] = ()) -> list[tuple[Executable, _Rows]]:
+    def put_parts(self, parts: _Rows, texts: Sequence[Mapping[str, Any] | None] = ()) -> list[tuple[Put, _Rows]]:
         """`texts`: what is searched of each, as `put_part_text` takes it; None where there is nothing."""
         if self._has_writing_ctes:
-            return [(self._put_part, [{**part, **(text or _NO_TEXT)} for part, text in zip_longest(parts, texts)])]
+            return [(self.put_part, [{**part, **(text or _NO_TEXT)} for part, text in zip_longest(parts, texts)])]
         found = [text for text in texts if text is not None]
-        return [(self._put_part, parts), *([(self.put_part_text, found)] if found else [])]
+        return [(self.put_part, parts), *([(self.put_part_text, found)] if found else [])]
 
     def _make_puts(self) -> None:
-        self.put_project = self._upsert(PROJECT, ["id"])
-        self.add_session = PreparedStatement(self._insert(SESSION))
-        keep = frozenset({"diff_basis", *SUMS})
-        self.put_session = self._upsert(SESSION, ["id"], keep=keep).returning(SESSION.c.id, *SESSION_COLUMNS)
-        self.put_message = PreparedStatement(
-            self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)
+        self.put_project = Put(0, self._upsert(PROJECT, ["id"]))
+        self.add_session = Put(1, self._insert(SESSION))
+        self.put_session = Put(2, self._upsert(SESSION, ["id"], keep=frozenset({"diff_basis", *SUMS})))
+        self.put_message = Put(
+            4, self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)
         )
-        self.put_todo = self._upsert(TODO, ["session_id"])
-        self.put_diff = PreparedStatement(self._upsert(DIFF, ["session_id"]))
-        self.put_diff_basis = PreparedStatement(
-            update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis"))
+        self.put_todo = Put(8, self._upsert(TODO, ["session_id"]))
+        self.put_diff = Put(9, self._upsert(DIFF, ["session_id"]))
+        self.put_diff_basis = Put(
+            3, (update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis")))
         )
-        self.put_share = self._upsert(SHARE, ["session_id"])
+        self.put_share = Put(10, self._upsert(SHARE, ["session_id"]))
         self.put_imported = self._upsert(IMPORTED_SESSION, ["id"])
-        self.put_request = self._upsert(PENDING_REQUEST, ["id"])
+        self.put_request = Put(11, self._upsert(PENDING_REQUEST, ["id"]))
         self.answer_request = (
             update(PENDING_REQUEST)
             .where(PENDING_REQUEST.c.id == bindparam("of"), PENDING_REQUEST.c.answer.is_(None))
             .values(answer=bindparam("given"))
         )
-        self.put_queued_prompt = self._insert(QUEUED_PROMPT).on_conflict_do_nothing()
-        self.put_approval = self._insert(APPROVAL).on_conflict_do_nothing()
+        self.put_queued_prompt = Put(13, self._insert(QUEUED_PROMPT).on_conflict_do_nothing())
+        self.put_approval = Put(12, self._insert(APPROVAL).on_conflict_do_nothing())
 
     def _make_part_texts(self) -> None:
         of_part = (
@@ -156,10 +141,10 @@ class Statements:
         )
         of_message = and_(MESSAGE.c.session_id == PART.c.session_id, MESSAGE.c.id == PART.c.message_id)
         of_stored = select(PART.c.seq, MESSAGE.c.role, *_TEXT).join(MESSAGE, of_message).where(*of_part)
-        self.put_part_text = PreparedStatement(self._put_text(of_stored))
+        self.put_part_text = Put(7, self._put_text(of_stored))
         self.delete_part_text = delete(PART_TEXT).where(PART_TEXT.c.part_seq.in_(select(PART.c.seq).where(*of_part)))
         put_part = self._upsert(PART, ["session_id", "message_id", "id"])
-        self._put_part = PreparedStatement(self._with_text(put_part) if self._has_writing_ctes else put_part)
+        self.put_part = Put(5, self._with_text(put_part) if self._has_writing_ctes else put_part)
 
     def _with_text(self, put_part: Any) -> Any:
         """One statement is a quarter of the work of two. Where there is no text, `text` is None."""
@@ -183,7 +168,7 @@ class Statements:
         self.delete_approval = _delete(APPROVAL, project_id="of_project", permission="of_permission", pattern="gone")
         self.delete_message = _delete(MESSAGE, session_id="of_session", id="gone")
         self.delete_message_parts = _delete(PART, session_id="of_session", message_id="gone")
-        self.close_prompts = PreparedStatement(
+        self.close_prompts = (
             update(MESSAGE)
             .where(MESSAGE.c.session_id == bindparam("of_session"), MESSAGE.c.role == "user", MESSAGE.c.open)
             .where(MESSAGE.c.seq <= newest_answered("of_session"))
@@ -200,9 +185,9 @@ class Statements:
         )
 
     def _make_journal(self) -> None:
-        self.put_events = PreparedStatement(insert(EVENT))
+        self.put_events = insert(EVENT)
         """Rows by the thousand, of which SQLAlchemy would make parameters one by one."""
-        self.advance_journal = PreparedStatement(
+        self.advance_journal = (
             update(COUNTER)
             .where(COUNTER.c.name == "journal")
             .values(value=COUNTER.c.value + bindparam("count"))
@@ -211,14 +196,14 @@ class Statements:
 
     def _make_leases(self) -> None:
         self.acquire_lease = self._acquire_lease()
-        self.check_lease = PreparedStatement(update(LEASE).where(*_ONE_LEASE).values(generation=LEASE.c.generation))
+        self.check_lease = update(LEASE).where(*_ONE_LEASE).values(generation=LEASE.c.generation)
         self.renew_leases = (
             update(LEASE)
             .where(LEASE.c.session_id == bindparam("lease_session"), LEASE.c.owner == bindparam("lease_owner"))
             .values(heartbeat=self._now)
         )
         released = {"owner": "", "status": None, "directory": None, "aborting": False}
-        self.release_lease = PreparedStatement(update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0))
+        self.release_lease = update(LEASE).where(*_ONE_LEASE).values(**released, takeovers=0)
         self.release_recovered_lease = update(LEASE).where(*_ONE_LEASE).values(**released)
         self.abort_run = update(LEASE).where(*_ONE_GENERATION).values(aborting=True)
         self.put_lease_status = (
@@ -236,13 +221,13 @@ class Statements:
         )
         held = bindparam("held_generation", type_=BigInteger)
         next_generation = case((LEASE.c.generation == held, held), else_=LEASE.c.generation + 1)
-        acquired = insert.on_conflict_do_update(
+        acquired: Executable = insert.on_conflict_do_update(
             index_elements=["session_id"],
             set_={name: insert.excluded[name] for name in values if name not in ("session_id", "generation")}
             | {"generation": next_generation},
             where=LEASE.c.owner.in_((literal_column("''"), given["owner"])),
         ).returning(LEASE.c.generation)
-        return PreparedStatement(acquired)
+        return acquired
 
     def _make_lease_takeovers(self) -> None:
         self.take_over_lease = (
@@ -309,7 +294,8 @@ class Statements:
         values["turns"] = case((is_first, values["turns"]), else_=0)
         values["tool_calls"] = calls.scalar_subquery() - counted.scalar_subquery()
         source = select(*values.values()).where(SESSION.c.id == values["session_id"])
-        return PreparedStatement(self._insert(STEP_USAGE).from_select(list(values), source).on_conflict_do_nothing())
+        ledger: Executable = self._insert(STEP_USAGE).from_select(list(values), source).on_conflict_do_nothing()
+        return ledger
 
     def _make_session_sums(self) -> None:
         amounts: dict[str, Any] = {name: bindparam(f"add_{name}", type_=SESSION.c[name].type) for name in SUMS}
@@ -322,20 +308,11 @@ class Statements:
             STEP_USAGE.c.message_id == bindparam("of_message"),
             STEP_USAGE.c.id == bindparam("of_step"),
         )
-        self._add_to_session = added
-        self._count_step = added.where(~is_counted.exists())
-        self.showing_sessions = frozenset({id(self.put_session), id(self._add_to_session), id(self._count_step)})
+        self.add_to_session = added
+        self.count_in_session = added.where(~is_counted.exists())
 
-    def count_step(self, usage: Mapping[str, Any], sums: Mapping[str, Any]) -> list[tuple[Executable, _Rows]]:
-        """Adds a step to the ledger and to its session's sums, once."""
-        step = {"of_session": usage["session_id"], "of_message": usage["message_id"], "of_step": usage["id"]}
-        return [(self._count_step, [{**step, **_added(sums)}]), (self.add_step_usage, [usage])]
-
-    def copy_history(self, copy: HistoryCopy) -> list[tuple[Executable, _Rows]]:
-        return [(statement, [asdict(copy)]) for statement in self._copying]
-
-    def add_to_sums(self, session_id: str, sums: Mapping[str, Any]) -> tuple[Executable, _Rows]:
-        return (self._add_to_session, [{"of_session": session_id, **_added(sums)}])
+    def copy_history(self, copy: HistoryCopy) -> list[tuple[Executable, Mapping[str, Any]]]:
+        return [(statement, asdict(copy)) for statement in self._copying]
 
     def _upsert(self, into: Any, key: list[str], keep: frozenset[str] = frozenset(), **values: ColumnElement[Any]) -> Any:
         """Inserts, or replaces all columns but the key, the sequence and those in `keep`. `values` overrides replaced values."""
@@ -343,10 +320,6 @@ class Statements:
         fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
         return insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
-
-
-def _added(sums: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"add_{name}": sums[name] for name in SUMS}
 
 
 def newest_answered(session: str) -> Any:

@@ -1,18 +1,19 @@
 """Grouped commits: while one transaction is on its way to the disk, the changes that arrive wait and go together in the next.
 
-What a change announces is handed over after its commit, in the order of posting. Rows of one table are inserted in the order of
-posting, which is the order of the events. The changes of a `Chain` are stored without a gap.
+A change is a function that runs in the transaction: it reads what it decides by, puts rows, and says what is announced of it
+after the commit, in the order of posting. It may run twice, because a batch that failed is tried one by one: it touches nothing
+but what it is given.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.sql.base import Executable
 
@@ -22,14 +23,15 @@ from app.schema.event import AnnouncedEvent
 from app.storage.engine import Database, StorageError
 from app.storage.reconnecting import may_be_committed
 from app.storage.repositories import session_rows
-from app.storage.statements import Statements
+from app.storage.statements import Put, Statements
 from app.telemetry.observer import NOBODY, Observer
 from app.util import clock
 
 log = logging.getLogger(__name__)
 
-Rows = Sequence[Mapping[str, Any]]
-Writes = Sequence[tuple[Executable, Rows]]
+T = TypeVar("T")
+
+Row = Mapping[str, Any]
 
 RETRY_SECONDS = 15.0
 """How long the changes of a batch that failed are tried one by one while the database refuses them, measured from the start of
@@ -56,15 +58,9 @@ class Lease:
     def is_abandoned(self) -> bool:
         return self.generation < 0
 
-
-@dataclass(frozen=True, slots=True)
-class SessionEvent:
-    """Shows a session as the transaction of its change has stored it, together with what else was written in that: `show` makes
-    the event of its JSON. Where nothing of the session was stored there is no event."""
-
-    session_id: str
-    show: Callable[[bytes], Event]
-    journaled = True
+    def key(self) -> dict[str, Any]:
+        """Includes the generation: the session's next lease may be acquired while this one is being released."""
+        return {"lease_session": self.session_id, "lease_owner": self.owner, "lease_generation": self.generation}
 
 
 @dataclass(eq=False, slots=True)
@@ -75,51 +71,86 @@ class Chain:
     failure: Exception | None = None
 
 
-@dataclass(slots=True)
-class Change:
-    """What is written together and what is announced of it.
+class Batch:
+    """The transaction that several changes share. Rows that they put are written together, parents first, before anything else is
+    asked of the database."""
 
-    `work` runs before the rest of the change and sees what was posted earlier. It may raise to refuse the change, or leave out
-    some of `events`; it may run more than once. `beforehand` does the same, but does not see what was posted just before: such
-    changes are written together. `events_after`: what is announced of what the database itself has written of it, behind
-    `events`. `lease`: refused if that generation no longer holds the session; `releases_lease`: nobody holds it from then on.
-    Deltas of a session wait for what announces something of it, and for a change that is `ahead_of_deltas_of` it.
-    """
+    def __init__(self, connection: Connection, sql: Statements) -> None:
+        self._connection = connection
+        self.sql = sql
+        self._pending: dict[Put, list[Row]] = {}
+        self._required: set[Lease] = set()
 
-    writes: list[tuple[Executable, Rows]] = field(default_factory=list)
-    events: list[Event | SessionEvent] = field(default_factory=list)
-    lease: Lease | None = None
-    releases_lease: bool = False
-    work: Callable[[Connection], None] | None = None
-    beforehand: Callable[[Connection], None] | None = None
-    events_after: Callable[[Connection], list[Event]] | None = None
-    ahead_of_deltas_of: str | None = None
-    chain: Chain | None = None
+    def put(self, put: Put, rows: Sequence[Row]) -> None:
+        self._pending.setdefault(put, []).extend(rows)
 
-    def failure(self) -> Exception | None:
-        """Why it cannot be stored, of one behind a failed change of its chain."""
-        return self.chain.failure if self.chain else None
+    def connection(self) -> Connection:
+        """With all that was put so far."""
+        for put in sorted(self._pending, key=lambda put: put.order):
+            self._connection.execute(put.statement, self._pending[put])
+        self._pending.clear()
+        return self._connection
 
-    def sessions(self) -> tuple[str, ...]:
-        """Those whose deltas wait for it."""
-        announced = {event.session_id for event in self.events}
-        return tuple(session for session in announced | {self.ahead_of_deltas_of} if session)
+    def require(self, lease: Lease) -> None:
+        """Asked of the database once, however many changes are made under it."""
+        if lease not in self._required:
+            self._update_lease(self.sql.check_lease, lease)
+            self._required.add(lease)
 
+    def release(self, lease: Lease) -> None:
+        self._update_lease(self.sql.release_lease, lease)
+        self._required.discard(lease)
 
-class Announcer(Protocol):
-    """Is told of each change when it is posted and, in the same order, how it went. Raises nothing."""
-
-    def expect(self, sessions: Iterable[str]) -> None:
-        """A change that concerns these sessions was posted."""
-
-    def announce(self, sessions: Iterable[str], events: Sequence[Event]) -> None:
-        """It is committed; these are its events."""
-
-    def withdraw(self, sessions: Iterable[str]) -> None:
-        """It was not stored."""
+    def _update_lease(self, statement: Executable, lease: Lease) -> None:
+        if not self._connection.execute(statement, lease.key()).rowcount:
+            raise StaleLease(f"another server runs {lease.session_id} now")
 
 
-class _CommitFuture(asyncio.Future[None]):
+class Tx:
+    """What one change sees of the transaction."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.sql = batch.sql
+        self.events: list[Event] = []
+
+    @property
+    def connection(self) -> Connection:
+        """For queries: with what was put so far, by earlier changes too."""
+        return self._batch.connection()
+
+    def put(self, put: Put, *rows: Row) -> None:
+        if rows:
+            self._batch.put(put, rows)
+
+    def execute(self, statement: Executable, values: Row | Sequence[Row]) -> CursorResult[*tuple[Any, ...]]:
+        result: CursorResult[*tuple[Any, ...]] = self.connection.execute(statement, values)
+        return result
+
+    def announce(self, event: Event) -> None:
+        """After the commit. An event may name its owner, where a session is deleted or changes hands."""
+        self.events.append(event)
+
+    def require(self, lease: Lease | None) -> None:
+        """The fence. Raises StaleLease if that generation no longer holds the session. None: nothing is to be held."""
+        if lease is not None:
+            self._batch.require(lease)
+
+    def release(self, lease: Lease) -> None:
+        """Nobody holds the session from then on. Raises StaleLease."""
+        self._batch.release(lease)
+
+
+Work = Callable[[Tx], T]
+
+
+class Publisher(Protocol):
+    """Is told of each event that is committed, in order. Raises nothing."""
+
+    def publish(self, event: Event) -> None: ...
+
+
+class CommitFuture(asyncio.Future[T]):
     """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused all the same. The
     task is cancelled when that is known."""
 
@@ -127,18 +158,30 @@ class _CommitFuture(asyncio.Future[None]):
         return False
 
 
-@dataclass(slots=True)
-class _PostedChange:
-    change: Change
-    done: asyncio.Future[None]
-    sessions: tuple[str, ...]
+@dataclass(eq=False, slots=True)
+class _Posted(Generic[T]):
+    """`deltas`: what is published behind it. A caller waits for `done`."""
+
+    work: Work[T]
+    session_id: str | None
+    chain: Chain | None
+    done: CommitFuture[T]
+    deltas: list[tuple[Callable[[], None], Chain | None]] = field(default_factory=list)
+
+    def failure(self) -> Exception | None:
+        """Why it cannot be stored, of one behind a failed change of its chain."""
+        return self.chain.failure if self.chain else None
 
 
-Outcome = list[Event] | Exception
-"""Of a change: its events with their sequence, or what went wrong."""
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What a change returned, and its events with their sequence."""
 
-Outcomes = dict[int, Outcome]
-"""By the identity of the change."""
+    result: Any
+    events: list[Event]
+
+
+Outcome = _Stored | Exception
 
 
 class Writer:
@@ -146,7 +189,7 @@ class Writer:
         self,
         database: Database,
         statements: Statements,
-        announcer: Announcer,
+        publisher: Publisher,
         retry_seconds: float = RETRY_SECONDS,
         observer: Observer = NOBODY,
     ) -> None:
@@ -156,199 +199,161 @@ class Writer:
         self._sql = statements
         self.has_owners = False
         """Whether sessions may belong to users. Until then nobody asks the database whose a session is."""
-        self._announcer = announcer
-        self._queue: deque[_PostedChange] = deque()
-        self._newest: asyncio.Future[None] | None = None
-        """Of the change that was posted last."""
+        self._publisher = publisher
+        self._queue: deque[_Posted[Any]] = deque()
+        self._newest: dict[str, _Posted[Any]] = {}
+        """By session, the change that was posted last and is not stored yet."""
         self._worker: asyncio.Task[None] | None = None
 
-    def post(self, change: Change) -> asyncio.Future[None]:
-        """Put a change in line and return; the future is done when it is stored and announced."""
-        done = self._newest = _CommitFuture(loop=asyncio.get_running_loop())
-        sessions = change.sessions()
-        self._announcer.expect(sessions)
-        self._queue.append(_PostedChange(change, done, sessions))
-        self._start_worker()
-        return done
+    def post(self, work: Work[T], session_id: str | None = None, chain: Chain | None = None) -> asyncio.Future[T]:
+        """Put a change in line and return; the future is done when it is stored and announced, with what `work` returned. Deltas
+        of the session wait for it."""
+        posted = _Posted(work, session_id, chain, CommitFuture(loop=asyncio.get_running_loop()))
+        self._queue.append(posted)
+        if session_id is not None:
+            self._newest[session_id] = posted
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._write_batches(), name="writer")
+        return posted.done
+
+    async def commit(self, work: Work[T], session_id: str | None = None) -> T:
+        """Store and announce a change. A caller that is cancelled meanwhile does not undo it."""
+        return await asyncio.shield(self.post(work, session_id))
 
     def announce(self, directory: str, event: AnnouncedEvent) -> asyncio.Future[None]:
         """Of what no session changes."""
-        return self.post(Change(events=[Event.of(event, directory)]))
+        announced = Event.of(event, directory)
+        return self.post(lambda tx: tx.announce(announced))
 
-    async def commit(self, change: Change) -> None:
-        """Store and announce a change. A caller that is cancelled meanwhile does not undo it."""
-        await asyncio.shield(self.post(change))
-
-    async def drain(self) -> None:
+    async def barrier(self) -> None:
         """Wait until everything posted so far is stored, or refused; not for what others post meanwhile."""
-        if self._newest is not None:
-            await asyncio.wait({self._newest})  # changes are done in the order of posting
+        await self.commit(lambda tx: None)
 
-    def _start_worker(self) -> None:
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._write_batches(), name="writer")
+    def behind(self, session_id: str, publish: Callable[[], None], chain: Chain | None = None) -> None:
+        """Publish a delta: now, or behind the session's newest change. Nothing is published behind a failed change of `chain`."""
+        newest = self._newest.get(session_id)
+        if newest is not None:
+            newest.deltas.append((publish, chain))
+        elif chain is None or chain.failure is None:
+            publish()
 
     async def _write_batches(self) -> None:
         """Resolves the future of each change, also when it is cancelled."""
-        batch: deque[_PostedChange] = deque()
+        batch: deque[_Posted[Any]] = deque()
         try:
             while self._queue:
                 batch, self._queue = self._queue, deque()
-                outcomes = await self._store([waiting.change for waiting in batch])
-                while batch:
-                    waiting = batch.popleft()
-                    self._resolve(waiting, outcomes[id(waiting.change)])
+                outcomes = await self._store(list(batch))
+                for outcome in outcomes:
+                    self._resolve(batch.popleft(), outcome)
         except BaseException as error:
             self._fail_unfinished(batch, error)
             raise
 
-    def _fail_unfinished(self, batch: deque[_PostedChange], error: BaseException) -> None:
+    def _fail_unfinished(self, batch: deque[_Posted[Any]], error: BaseException) -> None:
         """What still waits fails. What is posted from now on has a new worker."""
         if not isinstance(error, asyncio.CancelledError):
             log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
         unfinished, self._queue = [*batch, *self._queue], deque()
-        stopped = WriterStopped("The server stopped before it knew whether this was stored.")
-        for waiting in unfinished:
-            self._resolve(waiting, stopped)
+        for posted in unfinished:
+            self._resolve(posted, WriterStopped("The server stopped before it knew whether this was stored."))
 
-    async def _store(self, changes: list[Change]) -> Outcomes:
+    async def _store(self, batch: Sequence[_Posted[Any]]) -> list[Outcome]:
         """One transaction for all; when it fails, one for each in their order, so that a bad change takes no other down. While
         the database itself refuses, only for `retry_seconds`."""
         deadline = time.monotonic() + self._retry_seconds
-        ready = [change for change in changes if change.failure() is None]
+        ready = [posted for posted in batch if posted.failure() is None]
         together = await self._try_transaction(ready)
-        if isinstance(together, Exception):
-            outcomes = await self._store_each(ready, together, deadline)
-            _log_failures([outcome for outcome in outcomes.values() if isinstance(outcome, Exception)])
-        else:
-            outcomes = dict(zip(map(id, ready), together, strict=True))
-        return outcomes | {
-            id(change): failure for change in changes if (failure := change.failure()) and id(change) not in outcomes
-        }
-
-    async def _store_each(self, changes: list[Change], latest: Outcome, deadline: float) -> Outcomes:
-        """`latest`: how it went for all of them together. Where nobody knows whether that is stored, none is tried again."""
-        outcomes: Outcomes = {}
-        may_try = len(changes) > 1 and not (isinstance(latest, Exception) and may_be_committed(latest))
-        for change in changes:
-            if change.failure() is not None:
-                continue
-            if may_try and (not _is_unavailable(latest) or time.monotonic() < deadline):
-                alone = await self._try_transaction([change])
-                latest = alone if isinstance(alone, Exception) else alone[0]
-            outcomes[id(change)] = latest
-            if change.chain and isinstance(latest, Exception):
-                change.chain.failure = latest
+        if not isinstance(together, Exception):
+            stored = iter(together)
+            return [posted.failure() or next(stored) for posted in batch]
+        outcomes = await self._store_each(batch, together, deadline, may_try=len(ready) > 1 and not may_be_committed(together))
+        _log_failures([outcome for outcome in outcomes if isinstance(outcome, Exception)])
         return outcomes
 
-    async def _try_transaction(self, changes: list[Change]) -> list[list[Event]] | Exception:
-        """In one transaction: the events of each change with their sequence, or what went wrong."""
-        if not changes:
+    async def _store_each(
+        self, batch: Sequence[_Posted[Any]], latest: Outcome, deadline: float, *, may_try: bool
+    ) -> list[Outcome]:
+        """`latest`: how it went for all of them together. Where nobody knows whether that is stored, none is tried again."""
+        outcomes: list[Outcome] = []
+        for posted in batch:
+            if (failure := posted.failure()) is not None:
+                outcomes.append(failure)
+                continue
+            if may_try and (not _is_unavailable(latest) or time.monotonic() < deadline):
+                alone = await self._try_transaction([posted])
+                latest = alone if isinstance(alone, Exception) else alone[0]
+            outcomes.append(latest)
+            if posted.chain and isinstance(latest, Exception):
+                posted.chain.failure = latest
+        return outcomes
+
+    async def _try_transaction(self, batch: Sequence[_Posted[Any]]) -> list[_Stored] | Exception:
+        if not batch:
             return []
         began = time.perf_counter()
         try:
-            stored = await self._database.write(lambda connection: self._apply(connection, changes))
+            stored = await self._database.write(lambda connection: self._run(connection, batch))
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to who posted the change
             return error
-        self._observer.committed(time.perf_counter() - began, len(changes))
+        self._observer.committed(time.perf_counter() - began, len(batch))
         return stored
 
-    def _resolve(self, waiting: _PostedChange, outcome: Outcome) -> None:
+    def _resolve(self, posted: _Posted[Any], outcome: Outcome) -> None:
+        if posted.session_id is not None and self._newest.get(posted.session_id) is posted:
+            del self._newest[posted.session_id]
         if isinstance(outcome, Exception):
-            self._announcer.withdraw(waiting.sessions)
-            _fail(waiting.done, outcome)
-            return
-        self._announcer.announce(waiting.sessions, outcome)
-        if not waiting.done.done():
-            waiting.done.set_result(None)
+            posted.done.set_exception(outcome)
+            posted.done.exception()  # posted changes may have no reader; the log has told it
+        else:
+            for event in outcome.events:
+                self._publisher.publish(event)
+            posted.done.set_result(outcome.result)
+        for publish, chain in posted.deltas:
+            if chain is None or chain.failure is None:
+                publish()
 
-    def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
-        owners = self._owners(connection, [change.events for change in changes], {})
-        sessions: dict[str, bytes] = {}
-        for group in _split_at_work(changes):
-            if group[0].work:
-                group[0].work(connection)
-            self._check_leases(connection, group)
-            for before_writes in (change.beforehand for change in group if change.beforehand):
-                before_writes(connection)
-            for statement, rows in _grouped(group, self._sql.rank):
-                if id(statement) in self._sql.showing_sessions:
-                    sessions |= _stored_sessions(connection, statement, rows)
-                else:
-                    connection.execute(statement, rows)
-        announced = [_shown(change.events, sessions) + _written(connection, change) for change in changes]
-        return self._journal(connection, announced, self._owners(connection, announced, owners))
+    def _run(self, connection: Connection, changes: Sequence[_Posted[Any]]) -> list[_Stored]:
+        """In the transaction, on the writer's thread."""
+        batch = Batch(connection, self._sql)
+        stored: list[_Stored] = []
+        for posted in changes:
+            tx = Tx(batch)
+            stored.append(_Stored(posted.work(tx), tx.events))
+        batch.connection()
+        owners = self._owners(connection, [event for each in stored for event in each.events])
+        return self._journal(connection, stored, owners)
 
-    def _owners(
-        self, connection: Connection, announced: Iterable[Iterable[Event | SessionEvent]], known: dict[str, str]
-    ) -> dict[str, str]:
-        """Whose sessions something is announced of. Looked up before the writes for sessions that are deleted, and after
-        them for new ones."""
-        if not self.has_owners:
-            return known
-        unknown = {event.session_id for events in announced for event in events if event.session_id} - known.keys()
-        return known | session_rows.owners(connection, unknown) if unknown else known
+    def _owners(self, connection: Connection, events: Sequence[Event]) -> Mapping[str, str]:
+        """Of the sessions that something is announced of."""
+        unknown = {event.session_id for event in events if event.session_id and event.owner is None}
+        return session_rows.owners(connection, unknown) if unknown and self.has_owners else {}
 
-    def _check_leases(self, connection: Connection, changes: list[Change]) -> None:
-        """Each once, however many changes are made under it, or released: that finds the same row."""
-        released = {change.lease for change in changes if change.lease and change.releases_lease}
-        held = {change.lease for change in changes if change.lease} - released
-        for statement, leases in ((self._sql.check_lease, held), (self._sql.release_lease, released)):
-            rows = [
-                {"lease_session": lease.session_id, "lease_owner": lease.owner, "lease_generation": lease.generation}
-                for lease in leases
-            ]
-            if rows and connection.execute(statement, rows).rowcount != len(rows):
-                raise StaleLease(f"another server runs {' or '.join(lease.session_id for lease in leases)} now")
-
-    def _journal(self, connection: Connection, changes: list[list[Event]], owners: Mapping[str, str]) -> list[list[Event]]:
-        """Of the events of each change."""
-        count = sum(event.journaled for change in changes for event in change)
-        if not count:
-            return [[_stored(event, owners, None) for event in change] for change in changes]
-        seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count
-        rows: list[dict[str, Any]] = []
+    def _journal(self, connection: Connection, stored: Sequence[_Stored], owners: Mapping[str, str]) -> list[_Stored]:
+        count = sum(event.journaled for each in stored for event in each.events)
+        seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count if count else 0
+        rows: list[Row] = []
+        numbered: list[_Stored] = []
         now = clock.now_ms()
-        numbered: list[list[Event]] = []
-        for change in changes:
+        for each in stored:
             events: list[Event] = []
-            for event in change:
+            for event in each.events:
                 seq += event.journaled
-                events.append(_stored(event, owners, seq if event.journaled else None))
+                events.append(event.stored(_owner(event, owners), seq if event.journaled else None))
             rows.extend(_journal_row(event, now) for event in events if event.journaled)
-            numbered.append(events)
-        connection.execute(self._sql.put_events, rows)
+            numbered.append(_Stored(each.result, events))
+        if rows:
+            connection.execute(self._sql.put_events, rows)
         return numbered
 
 
-def _stored_sessions(connection: Connection, statement: Executable, rows: Rows) -> dict[str, bytes]:
-    """The JSON of the sessions that a statement has written, by id. Row by row: PostgreSQL writes no row twice in a statement."""
-    written = [connection.execute(statement, row).one_or_none() for row in rows]
-    return {row.id: shown for row in written if row is not None and (shown := session_rows.session_json(row)) is not None}
-
-
-def _shown(events: Sequence[Event | SessionEvent], sessions: Mapping[str, bytes]) -> list[Event]:
-    shown = []
-    for event in events:
-        if isinstance(event, Event):
-            shown.append(event)
-        elif event.session_id in sessions:
-            shown.append(event.show(sessions[event.session_id]))
-    return shown
-
-
-def _written(connection: Connection, change: Change) -> list[Event]:
-    return change.events_after(connection) if change.events_after else []
-
-
-def _stored(event: Event, owners: Mapping[str, str], seq: int | None) -> Event:
-    """An event may name its owner, where a session changes hands."""
+def _owner(event: Event, owners: Mapping[str, str]) -> str | None:
     if event.owner is not None or event.session_id is None:
-        return event.stored(event.owner, seq)
-    return event.stored(owners.get(event.session_id, ""), seq)
+        return event.owner
+    return owners.get(event.session_id, "")
 
 
-def _journal_row(event: Event, now: int) -> dict[str, Any]:
+def _journal_row(event: Event, now: int) -> Row:
     payload = event.payload
     return {
         "seq": event.seq,
@@ -360,12 +365,6 @@ def _journal_row(event: Event, now: int) -> dict[str, Any]:
         "bytes": len(payload),
         "owner": event.owner,
     }
-
-
-def _fail(done: asyncio.Future[None], error: Exception) -> None:
-    if not done.done():
-        done.set_exception(error)
-        done.exception()  # posted changes may have no reader; the log has told it
 
 
 def _log_failures(errors: Sequence[Exception]) -> None:
@@ -381,33 +380,3 @@ def _log_failures(errors: Sequence[Exception]) -> None:
 def _is_unavailable(outcome: Outcome) -> bool:
     """The database failed, not the change: it is locked, full or cannot be reached."""
     return isinstance(outcome, StorageError) and not isinstance(outcome, IntegrityError | DataError | StaleLease)
-
-
-def _split_at_work(changes: list[Change]) -> list[list[Change]]:
-    """Each list but the first begins with a change that has `work`, and no other change in it has any."""
-    groups: list[list[Change]] = []
-    for change in changes:
-        if change.work or not groups:
-            groups.append([])
-        groups[-1].append(change)
-    return groups
-
-
-def _grouped(changes: list[Change], rank: Mapping[int, int]) -> list[tuple[Executable, Rows]]:
-    """Rows of one statement go together in one execution, in the order of `rank`; a statement without one stays in its place."""
-    ordered: list[tuple[Executable, Rows]] = []
-    together: dict[int, tuple[Executable, list[Mapping[str, Any]]]] = {}
-
-    def close() -> None:
-        ordered.extend(sorted(together.values(), key=lambda group: rank[id(group[0])]))
-        together.clear()
-
-    for change in changes:
-        for statement, rows in change.writes:
-            if id(statement) in rank:
-                together.setdefault(id(statement), (statement, []))[1].extend(rows)
-            else:
-                close()
-                ordered.append((statement, rows))
-    close()
-    return ordered

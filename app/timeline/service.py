@@ -156,7 +156,7 @@ class Timeline:
     async def _with_live(self, session_id: str, query: Callable[..., T]) -> T:
         """Together with the parts that stream: one that ends meanwhile is read anew."""
         return await self._store.as_announced(
-            session_id, lambda: self._database.read(partial(query, live=self._store.live_parts(session_id)))
+            session_id, lambda: self._database.read(partial(query, live=self._store.live.of(session_id)))
         )
 
     async def follow(self, session_id: str, after: int, reader: TimelineReader) -> AsyncIterator[list[TimelineEvent]]:

@@ -64,7 +64,7 @@ class Exports:
 
     async def export(self, session_id: str, form: DocumentFormat = "json", *, children: bool = False) -> ExportedFile:
         """The session as it is now, with all its descendants if `children`. Raises NotFound, NoRoomToExport."""
-        await self._store.drain()
+        await self._store.barrier()
         try:
             return await self._store.query(self._write, session_id, _FORMS[form], children)
         except OSError as error:

@@ -1,9 +1,8 @@
 """Stores a document's sessions in one transaction, by the same rows as every other change."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from app.project.location import Location
@@ -11,13 +10,12 @@ from app.schema.errors import ServiceError
 from app.schema.message import MessageWithParts
 from app.schema.session import Session
 from app.session import rows
-from app.session.change import SessionChange
 from app.session.quota import ProjectQuota
 from app.session.session_sums import session_sums, sums_of_messages
+from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.storage.engine import Connection
 from app.storage.repositories import lease_rows, session_rows
-from app.storage.writer import Writes
+from app.storage.writer import Tx
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.unfinished import finished_message, finished_session
 
@@ -55,6 +53,13 @@ class Destination:
         return self.location.path if self.is_here or session.path is None else session.path
 
 
+Beside = Callable[[Tx], None]
+
+
+def _nothing(_tx: Tx) -> None:
+    pass
+
+
 class Importer:
     """Whoever calls it has checked the document, and decided about `parentID`, `share` and `revert`: they are stored as they
     are."""
@@ -70,7 +75,7 @@ class Importer:
     async def session(self, session_id: str) -> Session:
         return await self._store.session(session_id)
 
-    async def store(self, document: SessionDocument, destination: Destination, beside: Writes = ()) -> list[str]:
+    async def store(self, document: SessionDocument, destination: Destination, beside: Beside = _nothing) -> list[str]:
         """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. All is stored or nothing,
         and what is written `beside` too. Raises SessionExists and ProjectFull."""
         await self._quota.require_room(destination.location.project_id)
@@ -78,13 +83,22 @@ class Importer:
             self._store.note_owners()
         histories = document.histories()
         session_ids = [history.info.id for history in histories]
-        change = await asyncio.to_thread(self._change, histories, destination)
-        change.change.work = partial(_require_new, session_ids)
-        change.change.writes.extend(beside)
-        await self._store.commit(change)
+        prepared = await asyncio.to_thread(lambda: [_Prepared.of(history, destination) for history in histories])
+        location = destination.location
+
+        def store(tx: SessionTx) -> None:
+            if taken := session_rows.lock_new_sessions(tx.connection, session_ids):
+                raise SessionExists(taken)
+            for each in prepared:
+                each.put(tx.of(each.session.id))
+            beside(tx.tx)
+
+        await self._store.write(session_ids[0], location.directory, store)
         return session_ids
 
-    async def replace(self, stored: SessionHistory, by: SessionHistory, destination: Destination, beside: Writes = ()) -> None:
+    async def replace(
+        self, stored: SessionHistory, by: SessionHistory, destination: Destination, beside: Beside = _nothing
+    ) -> None:
         """Replaces a session that nobody uses by a later state of it. `stored` is what it is replaced from. Raises
         SessionChanged and ProjectFull."""
         location = destination.location
@@ -94,63 +108,62 @@ class Importer:
             raise SessionChanged(stored.info.id)
         if rows.read_session(stored.info.id, state.session) != stored.info:
             raise SessionChanged(stored.info.id)
-        change = self._store.change(stored.info.id, location.directory)
-        _remove_lost(change, stored.messages, by.messages)
         kept = {"project_id": stored.info.project_id, "owner": stored.info.owner, "share": stored.info.share}
-        change.update_session(finished_session(by.info.model_copy(update={**kept, "path": destination.path_of(by.info)})))
-        change.add_to_sums(sums_of_messages(by.messages).plus(session_sums(stored.info), -1))
-        change.put_history(*_rows(by), [], [])
-        change.put_todos(by.todo)
-        change.put_diff(by.diff)
-        change.change.work = partial(_require_state, stored.info.id, state)
-        change.change.writes.extend(beside)
-        await self._store.commit(change)
+        session = finished_session(by.info.model_copy(update={**kept, "path": destination.path_of(by.info)}))
+        added = sums_of_messages(by.messages).plus(session_sums(stored.info), -1)
+        message_rows, part_rows = _rows(by)
 
-    def _change(self, histories: Sequence[SessionHistory], destination: Destination) -> SessionChange:
-        """One change of all sessions; each one's events are its own."""
-        whole, *others = [self._change_of_one(history, destination) for history in histories]
-        for other in others:
-            whole.change.writes.extend(other.change.writes)
-            whole.change.events.extend(other.change.events)
-        return whole
+        def replace(tx: SessionTx) -> None:
+            if session_rows.session_state(tx.connection, tx.session_id) != state or lease_rows.held_among(
+                tx.connection, [tx.session_id]
+            ):
+                raise SessionChanged(tx.session_id)
+            _remove_lost(tx, stored.messages, by.messages)
+            tx.update(session)
+            tx.add_to_sums(added)
+            tx.put_history(message_rows, part_rows)
+            tx.put_todos(by.todo)
+            tx.put_diff(by.diff)
+            beside(tx.tx)
 
-    def _change_of_one(self, history: SessionHistory, destination: Destination) -> SessionChange:
-        location = destination.location
+        await self._store.write(stored.info.id, location.directory, replace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A history, ready to be stored."""
+
+    session: Session
+    messages: list[dict[str, Any]]
+    parts: list[dict[str, Any]]
+    history: SessionHistory
+
+    @classmethod
+    def of(cls, history: SessionHistory, destination: Destination) -> "_Prepared":
         placed = {
-            "project_id": location.project_id,
-            "directory": location.directory,
+            "project_id": destination.location.project_id,
+            "directory": destination.location.directory,
             "path": destination.path_of(history.info),
             "owner": destination.owner or None,
             **sums_of_messages(history.messages).of_session(),
         }
-        change = self._store.change(history.info.id, location.directory)
-        change.create_session(finished_session(history.info.model_copy(update=placed)))
-        change.put_history(*_rows(history), history.todo, history.diff)
-        return change
+        return cls(finished_session(history.info.model_copy(update=placed)), *_rows(history), history)
+
+    def put(self, tx: SessionTx) -> None:
+        tx.create(self.session)
+        tx.put_history(self.messages, self.parts, self.history.todo, self.history.diff)
 
 
-def _require_new(session_ids: Sequence[str], connection: Connection) -> None:
-    """Within the transaction that stores them. Raises SessionExists."""
-    if taken := session_rows.lock_new_sessions(connection, session_ids):
-        raise SessionExists(taken)
-
-
-def _require_state(session_id: str, state: session_rows.SessionState, connection: Connection) -> None:
-    """Within the transaction that replaces it. Raises SessionChanged."""
-    if session_rows.session_state(connection, session_id) != state or lease_rows.held_among(connection, [session_id]):
-        raise SessionChanged(session_id)
-
-
-def _remove_lost(change: SessionChange, before: Sequence[MessageWithParts], after: Sequence[MessageWithParts]) -> None:
+def _remove_lost(tx: SessionTx, before: Sequence[MessageWithParts], after: Sequence[MessageWithParts]) -> None:
     """The messages and parts that are no longer there."""
     parts = {message.info.id: {part.id for part in message.parts} for message in after}
     for message in before:
         if message.info.id not in parts:
-            change.remove_message(message.info.id)
+            tx.remove_message(message.info.id)
             continue
         for part in message.parts:
             if part.id not in parts[message.info.id]:
-                change.remove_part(message.info.id, part.id)
+                tx.remove_part(message.info.id, part.id)
 
 
 def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -110,9 +110,8 @@ class CallHost:
         return await read_todos(self._services.store, self._caller.session.id)
 
     async def set_todos(self, todos: list[Todo]) -> None:
-        change = self._services.store.change(self._caller.session.id, self._caller.instance.location.directory)
-        change.put_todos(todos)
-        await self._services.store.commit(change)
+        directory = self._caller.instance.location.directory
+        await self._services.store.write(self._caller.session.id, directory, lambda tx: tx.put_todos(todos))
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
         return await instructions.nearby(
@@ -120,9 +119,9 @@ class CallHost:
         )
 
     async def file_edited(self, path: Path) -> None:
-        change = self._services.store.change(self._caller.session.id, self._caller.instance.location.directory)
-        change.announce(EventFileEdited(properties=FileRef(file=str(path))))
-        self._services.store.post(change)
+        event = EventFileEdited(properties=FileRef(file=str(path)))
+        directory = self._caller.instance.location.directory
+        self._services.store.post(self._caller.session.id, directory, lambda tx: tx.announce(event))
 
     def _lease(self) -> Lease | None:
         return self._services.store.lease(self._caller.session.id)

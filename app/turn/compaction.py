@@ -18,6 +18,8 @@ from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import CompactionPart, ModelRef, Span, TextPart
+from app.session.rows import message_row, part_row
+from app.session.session_tx import SessionTx
 from app.session.status import compacting
 from app.turn import hooks, stored_error
 from app.turn.decide import last_assistant
@@ -84,12 +86,15 @@ async def request(
 ) -> None:
     """Adds a request for a summary to the conversation, which the turn's loop answers. Removes `instead_of`."""
     message = scope.new_user(agent, model, continues=continues)
-    change = scope.store.change(scope.session_id, scope.directory)
-    if instead_of is not None:
-        change.remove_message(instead_of.id)
-    change.put_message(message, waits=True)
-    change.put_part(CompactionPart(id=ids.ascending("part"), session_id=scope.session_id, message_id=message.id, auto=auto))
-    await scope.store.commit(change)
+    part = CompactionPart(id=ids.ascending("part"), session_id=scope.session_id, message_id=message.id, auto=auto)
+
+    def put(tx: SessionTx) -> None:
+        if instead_of is not None:
+            tx.remove_message(instead_of.id)
+        tx.put_message(message_row(message, waits=True))
+        tx.put_part(part_row(part))
+
+    await scope.store.write(scope.session_id, scope.directory, put)
 
 
 async def run(scope: TurnScope, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
@@ -106,9 +111,8 @@ async def run(scope: TurnScope, user: UserMessage, history: Sequence[MessageWith
         return False
     if auto:
         await _ask_to_continue(scope, user, _unanswered(history))
-    change = scope.store.change(scope.session_id, scope.directory)
-    change.announce(EventSessionCompacted(properties=OfSession(session_id=scope.session_id)))
-    await scope.store.commit(change)
+    event = EventSessionCompacted(properties=OfSession(session_id=scope.session_id))
+    await scope.store.write(scope.session_id, scope.directory, lambda tx: tx.announce(event))
     return True
 
 
@@ -159,7 +163,8 @@ async def _shown_as_compacting(scope: TurnScope) -> AsyncIterator[None]:
 
 
 async def _set_compacting(scope: TurnScope, since: int | None) -> None:
-    await scope.store.update_session(scope.session_id, scope.directory, partial(compacting, since=since), touch=False)
+    edit = partial(compacting, since=since)
+    await scope.store.write(scope.session_id, scope.directory, lambda tx: tx.edit(edit, touch=False))
 
 
 async def _has_text(scope: TurnScope, message: AssistantMessage) -> bool:

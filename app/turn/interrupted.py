@@ -1,12 +1,15 @@
 """Closes the open parts of an interrupted answer."""
 
 from collections.abc import Collection
+from functools import partial
 
 from app.context.history import INTERRUPTED
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
 from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.session.rows import message_row, part_row
+from app.session.session_tx import SessionTx
 from app.session.status import compacting
 from app.session.step_usage import StepUsage
 from app.session.store import Store
@@ -29,29 +32,32 @@ async def mark_for_resumption(store: Store, message: MessageWithParts, waiting: 
     if not info.summary:
         await _close(store, message, closes_answer=False, keep=waiting)
         return
-    async with store.lock(info.session_id):
-        change = store.change(info.session_id, info.path.cwd)
-        change.remove_message(info.id)
-        change.update_session(compacting(await store.session(info.session_id), since=None))
-        await store.commit(change)
+
+    def remove(tx: SessionTx) -> None:
+        tx.remove_message(info.id)
+        tx.edit(partial(compacting, since=None), touch=False)
+
+    await store.write(info.session_id, info.path.cwd, remove)
 
 
 async def _close(store: Store, message: MessageWithParts, *, closes_answer: bool, keep: Collection[str] = ()) -> None:
     info = message.info
     assert isinstance(info, AssistantMessage)
-    async with store.lock(info.session_id):
-        change = store.change(info.session_id, info.path.cwd)
-        for part in message.parts:
-            closed = None if part.id in keep else interrupted_part(part)
-            if closed is not None:
-                change.put_part(closed)
+    closed = [ended for part in message.parts if part.id not in keep and (ended := interrupted_part(part)) is not None]
+    if closes_answer:
+        info.time.completed = clock.now_ms()
+    parts, answer = list(map(part_row, closed)), message_row(info)
+
+    def close(tx: SessionTx) -> None:
+        for part in parts:
+            tx.put_part(part)
         if closes_answer:
-            info.time.completed = clock.now_ms()
-            change.put_message(info)
-            change.add_usage(StepUsage.of(info))
+            tx.put_message(answer)
+            tx.add_usage(StepUsage.of(info))
         if info.summary:
-            change.update_session(compacting(await store.session(info.session_id), since=None))
-        await store.commit(change)
+            tx.edit(partial(compacting, since=None), touch=False)
+
+    await store.write(info.session_id, info.path.cwd, close)
 
 
 def interrupted_part(part: Part) -> Part | None:

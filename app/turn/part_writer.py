@@ -1,7 +1,7 @@
 """Accumulates a stream into the parts of one assistant message and stores them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.provider.base import Metadata
@@ -9,13 +9,16 @@ from app.schema.file import FilePart
 from app.schema.message import AssistantMessage
 from app.schema.part import Part, PatchPart, ReasoningPart, Span, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
 from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started
-from app.session.change import SessionChange
-from app.session.growing_text import GrowingText
+from app.session.live_parts import LivePart
+from app.session.rows import message_row, part_row
+from app.session.session_tx import SessionTx
 from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.storage.writer import Chain
 from app.tool.base import ToolResult
 from app.util import clock, ids
+
+Work = Callable[[SessionTx], None]
 
 ABORTED = "Tool execution aborted"
 
@@ -29,12 +32,12 @@ class PartWriter:
         self._store = store
         self._directory = directory
         self.message = message
-        self._open: dict[str, GrowingText] = {}
+        self._open: dict[str, LivePart] = {}
         self._tools: dict[str, ToolPart] = {}
         self._attempt: list[Part] = []
         self._chain = Chain()
-        self._newest_write: asyncio.Future[None] | None = None
-        self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[None]]] = {}
+        self._newest_write: asyncio.Future[Any] | None = None
+        self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[Any]]] = {}
         """By id, the values that are not stored yet, with their newest write."""
         self._withdrawn: list[Part] = []
         self._is_counted = False
@@ -55,7 +58,7 @@ class PartWriter:
 
     def _join_texts(self) -> list[TextPart | ReasoningPart]:
         """The parts of the open blocks, with their text up to date."""
-        return [growing.joined() for growing in self._open.values()]
+        return [_text_of(live) for live in self._open.values()]
 
     async def stored(self) -> None:
         """Waits until everything enqueued so far is stored. Raises StorageError."""
@@ -68,36 +71,51 @@ class PartWriter:
             raise self._chain.failure
 
     def put(self, part: Part) -> None:
-        change = self._change()
-        self._add_part(change, part)
-        self._post(change, [part])
+        self._post(self._part_change(part), [part])
 
-    def _add_part(self, change: SessionChange, part: Part) -> None:
-        change.put_part(part)
-        if isinstance(part, StepFinishPart):
-            change.count_step(StepUsage.of(self.message, part))
-            self._is_counted = True
+    def _part_change(self, part: Part) -> Work:
+        row = part_row(part)
+        usage = StepUsage.of(self.message, part) if isinstance(part, StepFinishPart) else None
+        self._is_counted |= usage is not None
+
+        def put(tx: SessionTx) -> None:
+            tx.put_part(row)
+            if usage is not None:
+                tx.count_step(usage)
+
+        return put
 
     def enqueue_message(self) -> None:
-        change = self._change()
-        self._add_message(change)
-        self._post(change, [self.message])
+        self._post(self._message_change(), [self.message])
 
-    def _add_message(self, change: SessionChange) -> None:
-        change.put_message(self.message)
-        if self.message.time.completed is not None and not self._is_counted:
-            change.add_usage(StepUsage.of(self.message))
+    def _message_change(self) -> Work:
+        row = message_row(self.message)
+        is_uncounted = self.message.time.completed is not None and not self._is_counted
+        usage = StepUsage.of(self.message) if is_uncounted else None
 
-    def _change(self) -> SessionChange:
-        return self._store.change(self.message.session_id, self._directory, self._chain)
+        def put(tx: SessionTx) -> None:
+            tx.put_message(row)
+            if usage is not None:
+                tx.add_usage(usage)
 
-    def _post(self, change: SessionChange, values: Sequence[Part | AssistantMessage] = ()) -> asyncio.Future[None]:
-        write = self._newest_write = self._store.post(change)
+        return put
+
+    def _post(
+        self, work: Work, values: Sequence[Part | AssistantMessage] = (), removed: Sequence[Part] = ()
+    ) -> asyncio.Future[None]:
+        write = self._newest_write = self._store.post_parts(
+            self.message.session_id,
+            self._directory,
+            work,
+            parts=[value for value in values if not isinstance(value, AssistantMessage)],
+            removed=[part.id for part in removed],
+            chain=self._chain,
+        )
         self._unstored.update({value.id: (value, write) for value in values})
         write.add_done_callback(lambda _: self._on_written(write, values))
         return write
 
-    def _on_written(self, write: asyncio.Future[None], values: Sequence[Part | AssistantMessage]) -> None:
+    def _on_written(self, write: asyncio.Future[Any], values: Sequence[Part | AssistantMessage]) -> None:
         for value in values if write.exception() is None else ():
             if self._unstored.get(value.id, (value, None))[1] is write:
                 del self._unstored[value.id]
@@ -111,29 +129,30 @@ class PartWriter:
         self._begin(block, ReasoningPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
 
     def _begin(self, block: str, part: TextPart | ReasoningPart) -> None:
-        self._open[block] = GrowingText(part)
+        self._open[block] = self._live(part)
         self._attempt.append(part)
 
+    def _live(self, part: TextPart | ReasoningPart) -> LivePart:
+        return LivePart(part, self._directory, self._chain)
+
     def append_text(self, block: str, text: str) -> None:
-        growing = self._open[block]
-        growing.append(text)
-        self._store.stream(growing, self._directory, text, self._chain)
+        self._store.live.append(self._open[block], text)
 
     def open_text(self, block: str) -> TextPart:
-        part = self._open[block].joined()
+        part = self._open[block].up_to_date()
         assert isinstance(part, TextPart)
         return part
 
     def replace_text(self, block: str, text: str | None) -> None:
         """Replaces the streamed text at the end of the block; None keeps it."""
         if text is not None:
-            self._open[block] = GrowingText(self._open[block].joined().model_copy(update={"text": text}))
+            self._open[block] = self._live(_text_of(self._open[block]).model_copy(update={"text": text}))
 
     def end_block(self, block: str, metadata: Metadata | None) -> TextPart | ReasoningPart:
         """Returns the finished part. It is a copy, because frames of the streaming part may still be unsent.
 
         A reasoning block without text and metadata, which some models send, is not stored."""
-        streamed = self._open.pop(block).joined()
+        streamed = _text_of(self._open.pop(block))
         start = streamed.time.start if streamed.time else clock.now_ms()
         ended: dict[str, Any] = {"text": streamed.text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
         part = streamed.model_copy(update=ended if metadata is None else {**ended, "metadata": metadata})
@@ -173,7 +192,7 @@ class PartWriter:
             return
         state = part.state
         part.state = Running(input=state.input, title=title or state.title, metadata=metadata or state.metadata, time=state.time)
-        self._store.stream(part, self._directory, chain=self._chain)
+        self._store.live.changed(part, self._directory, self._chain)
 
     def tool_completed(self, part: ToolPart, result: ToolResult) -> None:
         state = part.state
@@ -217,22 +236,25 @@ class PartWriter:
         """Removes the parts of a failed attempt, because the retry starts from the beginning."""
         self._withdrawn = self._attempt
         if self._withdrawn:
-            self._post(self._removal()).add_done_callback(self._on_removed)
+            self._post(self._removal(), removed=self._withdrawn).add_done_callback(self._on_removed)
         for part in self._withdrawn:
             self._unstored.pop(part.id, None)
         self._attempt = []
         self._open.clear()
         self._tools.clear()
 
-    def _on_removed(self, removal: asyncio.Future[None]) -> None:
+    def _on_removed(self, removal: asyncio.Future[Any]) -> None:
         if removal.exception() is None:
             self._withdrawn = []
 
-    def _removal(self) -> SessionChange:
-        change = self._change()
-        for part in self._withdrawn:
-            change.remove_part(part.message_id, part.id)
-        return change
+    def _removal(self) -> Work:
+        withdrawn = list(self._withdrawn)
+
+        def remove(tx: SessionTx) -> None:
+            for part in withdrawn:
+                tx.remove_part(part.message_id, part.id)
+
+        return remove
 
     def finish_open_parts(self) -> None:
         """Ends open text with its present content and running tools as aborted. Writes values again that could not be stored."""
@@ -255,15 +277,23 @@ class PartWriter:
         lost: dict[str, Part] = {part.id: part for part in unfinished}
         lost |= {part.id: part for part in values if not isinstance(part, AssistantMessage)}
         parts = sorted(lost.values(), key=lambda part: begun.get(part.id, len(begun)))
-        change = self._removal()
-        if self.message.id in self._unstored:
-            self._add_message(change)
-        for part in parts:
-            self._add_part(change, part)
-        self._post(change, [*parts, *(value for value in values if value is self.message)])
+        message = [self.message] if self.message.id in self._unstored else []
+        works = [self._removal(), *(self._message_change() for _ in message), *map(self._part_change, parts)]
+
+        def put_again(tx: SessionTx) -> None:
+            for work in works:
+                work(tx)
+
+        self._post(put_again, [*parts, *message], self._withdrawn)
 
     def _ids(self) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.message.session_id, "message_id": self.message.id}
+
+
+def _text_of(live: LivePart) -> TextPart | ReasoningPart:
+    part = live.up_to_date()
+    assert isinstance(part, TextPart | ReasoningPart)
+    return part
 
 
 def _ended(part: TextPart | ReasoningPart) -> TextPart | ReasoningPart:

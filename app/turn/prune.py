@@ -7,6 +7,9 @@ from app.context.tokens import estimate
 from app.schema.message import MessageWithParts
 from app.schema.part import ToolPart
 from app.schema.tool_state import Completed
+from app.session.rows import part_row
+from app.session.session_tx import SessionTx
+from app.storage.writer import Row
 from app.turn.turn_scope import TurnScope
 from app.util import clock
 from app.workspace.instance import Instance
@@ -90,9 +93,16 @@ async def run(scope: TurnScope, asked: LastRequest) -> None:
     parts = prunable_calls(asked.history, PruneLimits.within(asked.usable_tokens)) if is_on(scope.instance) else []
     if not parts:
         return
-    change = scope.store.change(scope.session_id, scope.directory)
-    for part in parts:
-        assert isinstance(part.state, Completed)
-        ended = part.state.time.model_copy(update={"compacted": clock.now_ms()})
-        change.put_part(part.model_copy(update={"state": part.state.model_copy(update={"time": ended})}))
-    await scope.store.commit(change)
+    pruned = list(map(_pruned, parts))
+
+    def put(tx: SessionTx) -> None:
+        for part in pruned:
+            tx.put_part(part)
+
+    await scope.store.write(scope.session_id, scope.directory, put)
+
+
+def _pruned(part: ToolPart) -> Row:
+    assert isinstance(part.state, Completed)
+    ended = part.state.time.model_copy(update={"compacted": clock.now_ms()})
+    return part_row(part.model_copy(update={"state": part.state.model_copy(update={"time": ended})}))

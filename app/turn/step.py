@@ -254,9 +254,8 @@ class Step:
     def _announce_error(self, error: MessageError) -> None:
         self.message.error = error
         self._scope.record.failure = error
-        change = self._scope.store.change(self.message.session_id, self._scope.directory)
-        change.announce(EventSessionError(properties=ErrorOfSession(session_id=self.message.session_id, error=error)))
-        self._scope.store.post(change)
+        event = EventSessionError(properties=ErrorOfSession(session_id=self.message.session_id, error=error))
+        self._scope.store.post(self.message.session_id, self._scope.directory, lambda tx: tx.announce(event))
 
     async def _complete(self) -> None:
         self._post_completed()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from app.schema.errors import MessageError, ServiceError, StructuredOutputData, StructuredOutputError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
+from app.session.rows import message_row
+from app.session.session_tx import SessionTx
 from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.turn.decide import last_assistant, last_user
@@ -83,8 +85,12 @@ async def put(store: Store, message: AssistantMessage, error: MessageError) -> N
     """Completes the message with the error."""
     message.error = error
     message.time.completed = clock.now_ms()
-    change = store.change(message.session_id, message.path.cwd)
-    change.announce(EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=error)))
-    change.put_message(message)
-    change.add_usage(StepUsage.of(message))
-    await store.commit(change)
+    row, usage = message_row(message), StepUsage.of(message)
+    event = EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=error))
+
+    def write(tx: SessionTx) -> None:
+        tx.announce(event)
+        tx.put_message(row)
+        tx.add_usage(usage)
+
+    await store.write(message.session_id, message.path.cwd, write)

@@ -119,9 +119,7 @@ class Titles:
         return None
 
     async def _count(self, instance: Instance, prompt: UserMessage, usage: StepUsage) -> None:
-        change = self._store.change(prompt.session_id, instance.location.directory)
-        change.add_usage(usage)
-        await self._store.commit(change)
+        await self._store.write(prompt.session_id, instance.location.directory, lambda tx: tx.add_usage(usage))
 
 
 @dataclass(frozen=True, slots=True)

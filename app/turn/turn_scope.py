@@ -11,7 +11,9 @@ from app.schema.message import AssistantMessage, AssistantTime, MessagePath, Use
 from app.schema.model import Model
 from app.schema.part import ModelRef, Part, TextPart, ToolPart
 from app.schema.session import Session, SessionStatus
+from app.session.rows import message_row, part_row
 from app.session.session_tasks import SessionTasks
+from app.session.session_tx import SessionTx
 from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
@@ -124,11 +126,14 @@ class TurnScope:
     ) -> Awaitable[None]:
         """Writes a message and its first parts in one commit. Await the result if later reads must see it. `waits`: for an
         answer."""
-        change = self.store.change(self.session_id, self.directory)
-        change.put_message(message, waits=waits)
-        for part in parts:
-            change.put_part(part)
-        return self.store.post(change)
+        info, part_rows = message_row(message, waits=waits), list(map(part_row, parts))
+
+        def write(tx: SessionTx) -> None:
+            tx.put_message(info)
+            for part in part_rows:
+                tx.put_part(part)
+
+        return self.store.post(self.session_id, self.directory, write)
 
     def new_assistant(self, user: UserMessage, agent: str, model: ModelRef, *, summary: bool | None = None) -> AssistantMessage:
         location = self.instance.location

@@ -20,7 +20,7 @@ from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.storage.engine import Connection, Database
 from app.storage.journal import event_of
 from app.storage.repositories import webhook_rows
-from app.storage.writer import Change, Writer
+from app.storage.writer import Tx, Writer
 from app.util import clock
 from app.util.failure_log import FailureLog
 from app.webhook.event_patterns import matches
@@ -214,19 +214,18 @@ class WebhookWorker:
         webhook, deliveries = self._webhook, list(self._unlogged)
         reference = WebhookRef(webhook_id=webhook.id, url=webhook.url, reason=end.reason, removed=end.removes)
         announced = Event.of(EventWebhookDisabled(properties=reference), webhook.directory).stored(webhook.owner, None)
-        change = Change(events=[announced])
+        values = {**asdict(self._at), "retry_at": None}
 
-        def switch_off(connection: Connection) -> None:
+        def switch_off(tx: Tx) -> None:
             if end.removes:
-                ended = webhook_rows.remove_unchanged(connection, webhook)
+                ended = webhook_rows.remove_unchanged(tx.connection, webhook)
             else:
-                values = {**asdict(self._at), "retry_at": None}
-                ended = webhook_rows.put_progress(connection, webhook.id, webhook.server, values, deliveries)
-                ended = ended and webhook_rows.switch_off(connection, webhook, end.reason)
-            change.events[:] = [announced] if ended else []
+                ended = webhook_rows.put_progress(tx.connection, webhook.id, webhook.server, values, deliveries)
+                ended = ended and webhook_rows.switch_off(tx.connection, webhook, end.reason)
+            if ended:
+                tx.announce(announced)
 
-        change.work = switch_off
-        await self._services.writer.commit(change)
+        await self._services.writer.commit(switch_off)
         log.warning("webhook %s was %s: %s", webhook.id, "removed" if end.removes else "switched off", end.reason)
 
 

@@ -21,7 +21,7 @@ from app.session.todos import read_todos
 from app.storage import tables
 from app.storage.repositories import session_rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Writer
+from app.storage.writer import Tx, Writer
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importer import Destination, Importer, SessionChanged
 from app.transfer.opencode.decision import decide, fingerprint, in_order, is_in, trees_of
@@ -103,7 +103,11 @@ class OpenCodeImport:
             return outcome
         is_here = await self._find(history.info.directory) is not None
         destination = Destination(await self._location(history), is_here=is_here)
-        note = [(self._sql.put_imported, [{"id": session_id, "fingerprint": source}])]
+        row = {"id": session_id, "fingerprint": source}
+
+        def note(tx: Tx) -> None:
+            tx.execute(self._sql.put_imported, row)
+
         if stored is None:
             await self._put_project(destination.location.project_id)
             document = SessionDocument.model_construct(**dict(history), children=[])
@@ -149,7 +153,7 @@ class OpenCodeImport:
         with suppress(ValidationError):  # without a stored project, its first use makes one
             project = Project.model_validate(self._projects[project_id])
             row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
-            await self._writer.commit(Change([(self._sql.put_project, [row])]))
+            await self._writer.commit(lambda tx: tx.put(self._sql.put_project, row))
 
 
 def _read(reader: SourceReader, session: SourceSession) -> tuple[SessionHistory | None, list[Problem]]:
