@@ -114,7 +114,7 @@ class SessionTx:
         found = session_rows.session_tree(self.connection, self.session_id)
         if not found:
             raise SessionNotFound(self.session_id)
-        return [rows.read_session(row.id, row) for row in found]
+        return [rows.read_session(self.session_id, row) for row in found]
 
     def create(self, session: Session) -> None:
         """The change is refused where there is one of that id."""
