@@ -5,7 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
-from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -37,9 +36,6 @@ RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 MAX_READS = 5
 """Of one page, for a session that does not stand still."""
-
-MOST_REVISIONS = 10_000
-"""Sessions whose revision is remembered. Of one that is forgotten too early, what was kept is made again."""
 
 PartWatcher = Callable[[Part], None]
 
@@ -78,9 +74,6 @@ class Store:
         self._leases: dict[str, Lease] = {}
         self.live = LiveParts(writer, publisher, self._leases)
         self._watchers: dict[str, list[PartWatcher]] = {}
-        self._changes = count()
-        self._revisions: dict[str, int] = {}
-        """Of the sessions whose revision somebody asked for."""
 
     @contextmanager
     def watching(self, session_id: str, watcher: PartWatcher) -> Iterator[None]:
@@ -112,9 +105,7 @@ class Store:
             tx.require(lease)
             return work(SessionTx(tx, session_id, directory))
 
-        done = self._writer.post(change, session_id, chain)
-        done.add_done_callback(lambda _: self.note_change(session_id))
-        return done
+        return self._writer.post(change, session_id, chain)
 
     def post_parts(
         self,
@@ -158,17 +149,9 @@ class Store:
         """Held while something is done that one request alone may do, on whatever server."""
         return self._database.locks.lock(f"session {name}")
 
-    # Which revision a session is at.
-
     def revision(self, session_id: str) -> int:
-        """Another number whenever the session is changed, or something streams in it, as far as this server hears of it."""
-        if len(self._revisions) >= MOST_REVISIONS:
-            del self._revisions[next(iter(self._revisions))]
-        return self._revisions.setdefault(session_id, next(self._changes))
-
-    def note_change(self, session_id: str) -> None:
-        """Forgotten until the revision is asked for again: most sessions are never asked of."""
-        self._revisions.pop(session_id, None)
+        """Another number whenever something is announced of the session, or streams in it, as far as this server hears of it."""
+        return self._publisher.revision(session_id)
 
     # The lease of a turn.
 

@@ -227,7 +227,7 @@ class Writer:
 
     async def barrier(self) -> None:
         """Wait until everything posted so far is stored, or refused; not for what others post meanwhile."""
-        await self.commit(lambda tx: None)
+        await asyncio.wait({self.post(lambda tx: None)})
 
     def behind(self, session_id: str, publish: Callable[[], None], chain: Chain | None = None) -> None:
         """Publish a delta: now, or behind the session's newest change. Nothing is published behind a failed change of `chain`."""

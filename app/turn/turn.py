@@ -73,9 +73,9 @@ class Turn:
 
     async def _loop(self) -> None:
         while True:
-            self._scope.set_status(Busy())
             self._joined()
             self._session, history, self._diffs.basis = await self._scope.store.conversation(self._scope.session_id)
+            self._scope.set_status(Busy())  # in one commit with the answer's message
             self._scope.deadline.follow(history)
             if not await self._act(decide.next_action(history), history):
                 return
