@@ -8,6 +8,7 @@ from session_parts import DIRECTORY, Sessions, assistant, text_part, user
 from app.schema.message import AssistantTime, MessageWithParts
 from app.schema.part import TextPart
 from app.session.kept_messages import KeptMessages
+from app.session.session_tx import SessionTx
 from app.session.store import SHORT_HISTORY
 from app.storage import queries
 
@@ -51,8 +52,8 @@ async def test_a_part_that_streams_is_as_it_is_now(sessions: Sessions) -> None:
     await put_turn(sessions, 1)
     await put_turn(sessions, 2)
     await conversation(sessions)
-    sessions.store.stream(text_part("prt_live", "streams", "msg_3"), "/d", "streams")
-    await sessions.store.first_writes()
+    sessions.stream("prt_live", "streams", "msg_3")
+    await sessions.store.live.first_writes()
     assert text_of((await conversation(sessions))[1]) == ["said", "streams"]
 
 
@@ -102,10 +103,12 @@ async def test_what_is_removed_of_a_long_conversation_is_gone(sessions: Sessions
     for number in range(1, SHORT_HISTORY):
         await put_turn(sessions, number)
     before = await conversation(sessions)
-    removal = sessions.store.change("ses_1", DIRECTORY)
-    removal.remove_message(before[4].info.id)
-    removal.remove_part(before[6].info.id, before[6].parts[0].id)
-    await sessions.store.commit(removal)
+
+    def remove(tx: SessionTx) -> None:
+        tx.remove_message(before[4].info.id)
+        tx.remove_part(before[6].info.id, before[6].parts[0].id)
+
+    await sessions.store.write("ses_1", DIRECTORY, remove)
     after = await conversation(sessions)
     assert after == await sessions.store.messages("ses_1")
     assert len(after) == len(before) - 1 and after[5].parts == []
@@ -144,7 +147,5 @@ async def test_messages_of_a_deleted_session_are_not_kept(sessions: Sessions) ->
     await put_turn(sessions, 2)
     kept = ref((await conversation(sessions))[0])
     assert kept() is (await conversation(sessions))[0]
-    deletion = sessions.store.change("ses_1", DIRECTORY)
-    deletion.delete_session(await sessions.store.session("ses_1"))
-    await sessions.store.commit(deletion)
+    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.delete(tx.session()))
     assert kept() is None
