@@ -353,7 +353,7 @@ def _open_storage(settings: Settings, address: str, observer: Observer, bus: Eve
     volume = None if locks else volume_id(settings.data_dir)
     replicas = Replicas(database, sql, writer, leases, locks, address, volume)
     if isinstance(bus, SharedBus):
-        replicas.cursor, bus.changed = bus.cursor, store.note_change
+        replicas.cursor, bus.changed = bus.cursor, publisher.changed
     users, accounts = _users(settings, database, sql)
     states = _directory_states(database, sql, writer, leases)
     return _Storage(database, sql, writer, store, bus, locks, leases, replicas, users, accounts, states)

@@ -33,7 +33,7 @@ class SessionPublisher:
 
     def publish(self, event: Event) -> None:
         self._note_owner(event)
-        self._revisions.pop(event.session_id or "", None)
+        self.changed(event.session_id or "")
         if event.session_id in self._latest:
             self._latest[event.session_id] += 1
         try:
@@ -42,12 +42,16 @@ class SessionPublisher:
             log.exception("event %s of session %s could not be published: %.80r", event.seq, event.session_id, event.payload)
 
     def publish_delta(self, delta: PartDelta) -> None:
-        self._revisions.pop(delta.session_id, None)
+        self.changed(delta.session_id)
         try:
             owner = self._owners.get(delta.session_id)
             self._bus.publish_delta(delta._replace(owner=owner) if owner else delta)
         except Exception:
             log.exception("a delta of part %s of session %s could not be published", delta.part_id, delta.session_id)
+
+    def changed(self, session_id: str) -> None:
+        """Forgotten until the revision is asked for again: most sessions are never asked of."""
+        self._revisions.pop(session_id, None)
 
     def revision(self, session_id: str) -> int:
         """Another number whenever something is announced of the session, or streams in it, as far as this server hears of it."""

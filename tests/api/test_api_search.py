@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
+from session_parts import putting
 from user_logins import user
 
 from app.schema.part import TextPart
+from app.session.live_parts import LivePart
 from app.storage import part_texts, tables
 
 TURN = [
@@ -133,13 +135,11 @@ async def test_a_streaming_part_is_found_once_it_ends(app: RunningApp) -> None:
     message = (await say(app, "A prompt."))["info"]
     ids = {"session_id": message["sessionID"], "message_id": message["id"], "id": "prt_streaming"}
     store, directory = app.services.sessions.store, str(app.directory)
-    part = TextPart(**ids, text="a comet passes")
-    store.stream(part, directory, part.text)
-    await store.drain()
+    live = LivePart(TextPart(**ids, text=""), directory)
+    store.live.append(live, "a comet passes")
+    await store.barrier()
     assert await search(app, "comet") == []
-    change = store.change(message["sessionID"], directory)
-    change.put_part(part)
-    await store.commit(change)
+    await store.post_parts(message["sessionID"], directory, putting(live.up_to_date()), parts=[live.part])
     assert await texts(app, "comet") == ["a comet passes"]
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
+from storage_parts import writing
 from typer.testing import CliRunner
 from user_logins import user
 from webhook_receiver import Received, Receiver, webhook_receiver
 
 from app.bus.base import Event
 from app.cli import app as command
-from app.storage.writer import Change
 
 MANY = 1_000
 NEVER_CALLED = "http://127.0.0.1:1/hook"
@@ -264,7 +264,7 @@ async def test_a_thousand_events_reach_a_fast_receiver_once_and_in_order(tmp_pat
         for number in range(MANY):
             payload = b'{"type":"command.executed","properties":{"sessionID":"ses_%d","name":"%d"}}' % (number % 7, number)
             session_id, directory = f"ses_{number % 7}", str(app.directory)
-            writer.post(Change(events=[Event("command.executed", payload, session_id=session_id, directory=directory)]))
+            writer.post(writing(events=[Event("command.executed", payload, session_id=session_id, directory=directory)]))
         received = await until(receiver, lambda got: len(got) >= MANY)
         seconds = time.monotonic() - began
         assert [each.data["name"] for each in received] == [str(number) for number in range(MANY)]

@@ -137,7 +137,7 @@ async def reverting(app: RunningApp, session: str) -> AsyncIterator[None]:
     prompt = (await app.messages(session))[-3]["info"]["id"]
     with locked_snapshots(app):
         running = asyncio.create_task(revert(app, session, prompt))
-        await until(lambda: app.services.sessions.store.lock(session).locked())
+        await until(lambda: app.is_held(session))
         yield
     await running
 
@@ -147,7 +147,7 @@ async def unreverting(app: RunningApp, session: str) -> AsyncIterator[None]:
     await revert(app, session, (await app.messages(session))[-3]["info"]["id"])
     with locked_snapshots(app):
         running = asyncio.create_task(unrevert(app, session))
-        await until(lambda: app.services.sessions.store.lock(session).locked())
+        await until(lambda: app.is_held(session))
         yield
     await running
 
@@ -256,7 +256,7 @@ async def test_nothing_comes_between_a_prompt_and_its_turn(app: RunningApp, sess
     app.provider.add([say("Here.")])
     routes, part = refused(COLUMNS["turn"]), await first_part(app, session)
     prompting = asyncio.create_task(app.prompt(session, "Go on"))
-    while not app.services.sessions.store.lock(session).locked():
+    while not app.is_held(session):
         await asyncio.sleep(0)
     responses = await asyncio.gather(*(asked(app, route, part) for route in routes))
     assert {response.status_code for response in responses} == {409}

@@ -10,6 +10,7 @@ from turns import call, configured, priced, requests, say, tools
 
 from app.schema.part import ToolPart
 from app.schema.tool_state import Completed
+from app.session.rows import part_row
 
 NEAR, DEEP = "Tabs here.", "No globals here."
 
@@ -94,8 +95,7 @@ async def test_when_their_read_was_pruned_they_are_given_again(app: RunningApp) 
     [part] = [part for message in await store.messages(session) for part in message.parts if isinstance(part, ToolPart)]
     assert isinstance(part.state, Completed)
     part.state.time.compacted = 1
-    change = store.change(session, str(app.directory))
-    change.put_part(part)
-    await store.commit(change)
+    row = part_row(part)
+    await store.write(session, str(app.directory), lambda tx: tx.put_part(row))
     await app.prompt(session, "Read it again")
     assert "system-reminder" in tools(await app.messages(session))[1]["state"]["output"]

@@ -19,6 +19,7 @@ import pytest
 from git_files import files, server_git
 from random_edits import edit, put
 from running_app import RunningApp, running_app
+from session_parts import putting
 
 from app.project.location import Location
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
@@ -230,12 +231,10 @@ class Sequence:
         return [(message.info.id, [part.id for part in message.parts]) for message in history]
 
     async def store_message(self, step: Step, tree: str = "", after: str = "") -> None:
-        change = self.store.change(self.session, self.location.directory)
-        change.put_message(self.prompt(step.message) if step.is_prompt else self.answer(step.message))
-        for part in [self.text(step.message)] if step.is_prompt else self.step_parts(step, tree, after):
-            change.put_part(part)
-            step.parts.append(part.id)
-        await self.store.commit(change)
+        message = self.prompt(step.message) if step.is_prompt else self.answer(step.message)
+        parts = [self.text(step.message)] if step.is_prompt else self.step_parts(step, tree, after)
+        await self.store.write(self.session, self.location.directory, putting(message, *parts))
+        step.parts.extend(part.id for part in parts)
         self.steps.append(step)
 
     def step_parts(self, step: Step, tree: str, after: str) -> list[Part]:

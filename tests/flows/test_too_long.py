@@ -13,6 +13,8 @@ from app.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
 from app.provider.scripted.adapter import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.schema.message import AssistantMessage, AssistantTime
+from app.session.rows import message_row
+from app.session.session_tx import SessionTx
 from app.session.status import compacting
 from app.turn.compaction import MAX_TRIES, REPEATED_TOKENS
 from app.util import ids
@@ -230,10 +232,12 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
         assert isinstance(info, AssistantMessage)
         open_summary = info.model_copy(update={"id": ids.ascending("message"), "summary": True, "finish": None})
         open_summary.time = AssistantTime(created=1)
-        change = store.change(session, str(directory))
-        change.put_message(open_summary)
-        change.update_session(compacting(await store.session(session), since=1))
-        await store.commit(change)
+
+        def begin(tx: SessionTx) -> None:
+            tx.put_message(message_row(open_summary))
+            tx.edit(lambda session: compacting(session, since=1))
+
+        await store.write(session, str(directory), begin)
     async with running_app(tmp_path, workspace=directory) as app:
         assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
         assert "error" in (await app.messages(session))[-1]["info"]

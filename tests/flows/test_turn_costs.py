@@ -20,7 +20,8 @@ from app.provider.scripted.adapter import ScriptedProvider
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
 
-CREATE_STATEMENTS, FIRST_TURN_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 32, 29, 53
+CREATE_STATEMENTS, FIRST_TURN_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 38, 35, 63
+"""As measured. What a change decides by is read in its transaction, and each read of a turn is one on a reader's thread."""
 
 
 @dataclass
@@ -112,6 +113,8 @@ async def fewest_statements(spent: Spent, work: Callable[[], Awaitable[object]])
 
 PLAIN_TURN_COMMITS = 4
 """Of the prompt, with its lease; of the answer's message, before the model is asked; of the answer; of the turn's end."""
+TOOL_TURN_COMMITS = 8
+"""Of the prompt, of both steps and of the call between them, and of the turn's end."""
 
 
 async def test_a_turn_makes_few_statements(tmp_path: Path) -> None:
@@ -137,7 +140,8 @@ async def test_a_turn_makes_few_statements(tmp_path: Path) -> None:
             assert await fewest_statements(spent, first_turn) <= CREATE_STATEMENTS + FIRST_TURN_STATEMENTS
             plain = await least_spent(spent, plain_turn)
             assert plain.statements <= PLAIN_TURN_STATEMENTS and plain.commits <= PLAIN_TURN_COMMITS
-            assert await fewest_statements(spent, tool_turn) <= TOOL_TURN_STATEMENTS
+            tool = await least_spent(spent, tool_turn)
+            assert tool.statements <= TOOL_TURN_STATEMENTS and tool.commits <= TOOL_TURN_COMMITS
 
 
 class Streaming(ScriptedProvider):

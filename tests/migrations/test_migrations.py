@@ -20,7 +20,7 @@ from sqlalchemy import Engine, inspect, text
 from typer.testing import CliRunner
 
 from app import __version__, cli
-from app.session.change import UNKNOWN_BASIS
+from app.session.session_tx import UNKNOWN_BASIS
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
 from app.storage.repositories import directory_rows, journal_rows, lease_rows, pending_rows, session_rows, webhook_rows

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 _STEP = 100
 
@@ -51,21 +51,27 @@ def metered() -> Iterator[Spent]:
             spent.written += sum(len(str(value)) for row in (values if is_many else [values]) for value in _values(row))
 
     def watch(connection: Any, _record: object) -> None:
-        def text(data: bytes) -> str:
-            spent.read += len(data)
-            return data.decode()
-
         def count_work() -> int:
             spent.work += 1
             return 0
 
-        connection.text_factory = text
         connection.set_progress_handler(count_work, _STEP)
+
+    def text(data: bytes) -> str:
+        spent.read += len(data)
+        return data.decode(errors="replace")
+
+    def watch_texts(connection: Connection) -> None:
+        """Not when it connects: the engine sets what reads texts behind this listener."""
+        driver: Any = connection.connection.dbapi_connection
+        driver.text_factory = text
 
     event.listen(Engine, "before_cursor_execute", count_statement)
     event.listen(Engine, "connect", watch)
+    event.listen(Engine, "begin", watch_texts)
     try:
         yield spent
     finally:
         event.remove(Engine, "before_cursor_execute", count_statement)
         event.remove(Engine, "connect", watch)
+        event.remove(Engine, "begin", watch_texts)

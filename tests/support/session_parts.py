@@ -1,6 +1,8 @@
 """Sessions on a real database without the agent: store, services, and messages to put in them."""
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from app.schema.session import Session, SessionTime
 from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.lease import Leases
+from app.session.live_parts import LivePart
 from app.session.quota import ProjectQuota
+from app.session.rows import message_row, part_row
 from app.session.service import SessionService
+from app.session.session_tx import SessionTx
 from app.session.status import Statuses
 from app.session.step_usage import StepUsage
 from app.session.store import Store
@@ -54,6 +59,29 @@ def text_part(part_id: str, text: str = "", message_id: str = "msg_1", session_i
     return TextPart(id=part_id, session_id=session_id, message_id=message_id, text=text)
 
 
+def putting(*values: Session | Message | Part | MessageWithParts) -> Callable[[SessionTx], None]:
+    """A change of these, in this order."""
+
+    def work(tx: SessionTx) -> None:
+        for value in values:
+            if isinstance(value, Session):
+                tx.of(value.id).create(value)
+            elif isinstance(value, MessageWithParts):
+                tx.put_whole(value)
+            elif isinstance(value, UserMessage | AssistantMessage):
+                tx.put_message(message_row(value))
+            else:
+                tx.put_part(part_row(value))
+
+    return work
+
+
+def _parts(value: Session | Message | Part | MessageWithParts) -> Sequence[Part]:
+    if isinstance(value, MessageWithParts):
+        return value.parts
+    return [] if isinstance(value, Session | UserMessage | AssistantMessage) else [value]
+
+
 @dataclass
 class Sessions:
     storage: Storage
@@ -63,6 +91,7 @@ class Sessions:
     service: SessionService
     forks: Forks
     leases: Leases
+    streaming: dict[str, LivePart] = field(default_factory=dict)
 
     @property
     def database(self) -> HeldDatabase:
@@ -80,19 +109,18 @@ class Sessions:
 
     async def put(self, *values: Session | Message | Part | MessageWithParts, session_id: str = "ses_1") -> None:
         """In one change."""
-        change = self.store.change(session_id, DIRECTORY)
-        for value in values:
-            if isinstance(value, Session):
-                change.create_session(value)
-            elif isinstance(value, MessageWithParts):
-                change.put_message(value.info)
-                for part in value.parts:
-                    change.put_part(part)
-            elif isinstance(value, UserMessage | AssistantMessage):
-                change.put_message(value)
-            else:
-                change.put_part(value)
-        await self.store.commit(change)
+        await asyncio.shield(self.post(*values, session_id=session_id))
+
+    def post(self, *values: Session | Message | Part | MessageWithParts, session_id: str = "ses_1") -> asyncio.Future[None]:
+        """The same, without waiting."""
+        parts = [part for value in values for part in _parts(value)]
+        return self.store.post_parts(session_id, DIRECTORY, putting(*values), parts=parts)
+
+    def stream(self, part_id: str, text: str, message_id: str = "msg_1") -> LivePart:
+        """More text of a part."""
+        live = self.streaming.setdefault(part_id, LivePart(text_part(part_id, "", message_id), DIRECTORY))
+        self.store.live.append(live, text)
+        return live
 
     async def read(self, session_id: str = "ses_1") -> list[dict[str, Any]]:
         """All messages, as a client reads them."""
@@ -101,19 +129,19 @@ class Sessions:
 
     async def message(self, message_id: str) -> MessageWithParts:
         """As it is stored."""
-        await self.store.drain()
+        await self.store.barrier()
         return await self.store.message("ses_1", message_id)
 
     async def close(self) -> None:
         self.database.gate.set()
-        await self.store.drain()
+        await self.store.barrier()
         await self.leases.close()
         self.database.close()
 
 
 def more_sessions(storage: Storage) -> Sessions:
     """A server of its own on a database."""
-    store = Store(storage.database, storage.sql, storage.writer, storage.sequencer)
+    store = Store(storage.database, storage.sql, storage.writer, storage.publisher)
     gate, leases = SessionGate(), Leases(storage.database, storage.sql, storage.writer)
     return Sessions(
         storage,

@@ -1,19 +1,23 @@
 """A database with its writer and a listener that remembers; plain rows to put in it."""
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.sql.base import Executable
 
 from app.bus.base import Event, PartDelta
-from app.session.sequencer import Sequencer
+from app.session.publisher import SessionPublisher
 from app.storage.engine import Database, StorageError
-from app.storage.statements import Statements
+from app.storage.statements import Put, Statements
 from app.storage.tables import LEASE
-from app.storage.writer import Change, Writer
+from app.storage.writer import Chain, Lease, Tx, Work, Writer
 from app.util import clock
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -46,8 +50,15 @@ class Storage:
     database: Database
     sql: Statements
     bus: RecordingBus
-    sequencer: Sequencer
+    publisher: SessionPublisher
     writer: Writer
+
+    def post(self, work: Work[T], session_id: str = "ses_1", chain: Chain | None = None) -> asyncio.Future[T]:
+        return self.writer.post(work, session_id, chain)
+
+    def delta(self, delta: PartDelta, chain: Chain | None = None) -> None:
+        """Announced behind the changes of its session."""
+        self.writer.behind(delta.session_id, lambda: self.publisher.publish_delta(delta), chain)
 
     async def count(self, table: Any) -> int:
         return len(await self.rows(table))
@@ -81,8 +92,8 @@ def open_storage(path: Path) -> Storage:
 def open_storage_at(url: str) -> Storage:
     database = HeldDatabase(url)
     sql, bus = Statements(database.dialect), RecordingBus()
-    sequencer = Sequencer(bus)
-    return Storage(database, sql, bus, sequencer, Writer(database, sql, sequencer))
+    publisher = SessionPublisher(bus)
+    return Storage(database, sql, bus, publisher, Writer(database, sql, publisher))
 
 
 def put_lease(connection: Connection, session_id: str, owner: str, generation: int) -> None:
@@ -115,6 +126,30 @@ def delta(text: str, session_id: str = "ses_1", part_id: str = "prt_1", size: in
     return PartDelta(directory, session_id, "msg_1", part_id, text, size, lambda: b"{}")
 
 
-def saying(*names: str, session_id: str | None = "ses_1", **change: Any) -> Change:
-    """A change that writes nothing but its events."""
-    return Change(events=[event(name, session_id) for name in names], **change)
+def writing(
+    *writes: tuple[Put | Executable, Sequence[Mapping[str, Any]]], events: Sequence[Event] = (), lease: Lease | None = None
+) -> Work[None]:
+    """A change of these rows, in this order."""
+
+    def work(tx: Tx) -> None:
+        tx.require(lease)
+        for statement, rows in writes:
+            if isinstance(statement, Put):
+                tx.put(statement, *rows)
+            else:
+                tx.execute(statement, rows)
+        for each in events:
+            tx.announce(each)
+
+    return work
+
+
+def saying(*names: str, session_id: str | None = "ses_1", then: Callable[[Tx], None] = lambda tx: None) -> Work[None]:
+    """A change that writes nothing but its events, and does `then` behind them."""
+
+    def work(tx: Tx) -> None:
+        for name in names:
+            tx.announce(event(name, session_id))
+        then(tx)
+
+    return work

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storage_parts import writing
+
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
-from app.session.sequencer import Sequencer
+from app.session.publisher import SessionPublisher
 from app.storage.engine import Database
 from app.storage.repositories import webhook_rows
 from app.storage.statements import Statements
-from app.storage.writer import Change, Writer
+from app.storage.writer import Writer
 from app.tool.web.pinned import PinnedRequests
 from app.users.event_cursors import EventCursors
 from app.users.principal import OPERATOR, Principal
@@ -135,7 +137,7 @@ class WebhookDesk:
             properties = {"sessionID": session, "name": name, "padding": "x" * padding}
             payload = json.dumps({"type": "command.executed", "properties": properties}, separators=(",", ":"))
             event = Event("command.executed", payload.encode(), session_id=session, directory="/d", owner=owner)
-            await self.writer.commit(Change(events=[event]))
+            await self.writer.commit(writing(events=[event]))
 
     async def announced(self, kind: str) -> list[tuple[str | None, Any]]:
         """Owner and properties."""
@@ -176,13 +178,13 @@ async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> Async
     """On a migrated database."""
     database, bus = Database(url), MemoryBus()
     sql = Statements(database.dialect)
-    writer, users = Writer(database, sql, Sequencer(bus)), Users(database, sql)
+    writer, users = Writer(database, sql, SessionPublisher(bus)), Users(database, sql)
     pages = JournalPages(database)
     owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), _admits)
     try:
         yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, pages, jumping.sleep))
     finally:
-        await writer.drain()
+        await writer.barrier()
         database.close()
 
 

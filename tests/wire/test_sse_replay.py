@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
+from session_parts import putting
 from sse_reader import EventReader, Received
 
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.part import TextPart
 from app.session import replay as replaying
+from app.session.live_parts import LivePart
 from app.storage.repositories import journal_rows
 from app.storage.writer import Writer
 
@@ -194,11 +196,10 @@ class Announcing:
 def say_at_once(app: RunningApp, session_id: str, message_id: str) -> None:
     """A part's first text and its end go to the disk together, as those of a fast model do."""
     store, directory = app.services.sessions.store, str(app.directory)
-    part = TextPart(id="prt_1", session_id=session_id, message_id=message_id, text="Hello ")
-    store.stream(part, directory, "Hello ")
-    end = store.change(session_id, directory)
-    end.put_part(part.model_copy(update={"text": "Hello"}))
-    store.post(end)
+    part = TextPart(id="prt_1", session_id=session_id, message_id=message_id, text="")
+    store.live.append(LivePart(part, directory), "Hello ")
+    ended = part.model_copy(update={"text": "Hello"})
+    store.post_parts(session_id, directory, putting(ended), parts=[ended])
 
 
 @pytest.mark.parametrize("parts", ["full", "delta"])
@@ -366,7 +367,7 @@ async def test_whichever_event_a_client_remembers_it_resumes_behind_it(tmp_path:
             await first.until("server.connected")
             await app.prompt(session["id"], "1")
             await first.until("session.idle")
-            await app.services.sessions.store.drain()
+            await app.services.sessions.store.barrier()
         ids = [event.event_id for event in first.seen]
         assert sorted(set(ids)) == ids and all(event.id is None for event in first.seen)
         stored = [event for event in first.seen if event.event_id.endswith("0" * 13)]

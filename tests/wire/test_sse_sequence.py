@@ -117,7 +117,7 @@ async def test_nothing_of_a_turn_but_its_title_comes_after_its_idle(tmp_path: Pa
         async with app.events() as events:
             await app.prompt(session["id"], "change nothing")
             await events.until("session.idle")
-            await app.services.sessions.store.drain()
+            await app.services.sessions.store.barrier()
             await app.create_session(title="marker")
             await events.until("session.created")
         after = events.types[events.types.index("session.idle") + 1 :]

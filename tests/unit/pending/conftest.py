@@ -25,5 +25,5 @@ async def storage(url: str) -> AsyncIterator[Storage]:
     yield opened
     opened.database.full = False
     opened.database.gate.set()
-    await opened.writer.drain()
+    await opened.writer.barrier()
     opened.database.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from storage_parts import HeldDatabase, Storage, open_storage_at, session_row
+from storage_parts import HeldDatabase, Storage, open_storage_at, session_row, writing
 
 from app.bus.base import Event
 from app.pending import requests
@@ -14,7 +14,6 @@ from app.pending.requests import PendingRequest, PendingRequests, RequestKind, R
 from app.schema.question import QuestionRequest
 from app.storage.engine import StorageError
 from app.storage.tables import APPROVAL, PENDING_REQUEST
-from app.storage.writer import Change
 
 
 class Asking:
@@ -61,14 +60,14 @@ def named(name: str) -> Any:
 
 @pytest.fixture
 async def asking(storage: Storage) -> AsyncIterator[Asking]:
-    await storage.writer.commit(Change([(storage.sql.put_session, [session_row()])]))
+    await storage.writer.commit(writing((storage.sql.put_session, [session_row()])))
     asking = Asking(storage)
     yield asking
     for caller in asking.callers:
         caller.cancel()
     await asyncio.gather(*asking.callers, return_exceptions=True)
     asking.database.gate.set()
-    await storage.writer.drain()
+    await storage.writer.barrier()
     await asking.pending.close()
 
 
@@ -107,7 +106,7 @@ async def test_an_answer_that_is_refused_writes_nothing(asking: Asking) -> None:
     await asking.answer("que_1", "no")
     approval = {"project_id": "p", "permission": "bash", "pattern": "*", "session_id": "ses_1"}
     with pytest.raises(RequestNotPending):
-        await asking.answer("que_1", "yes", writes=[(asking.storage.sql.put_approval, [approval])])
+        await asking.answer("que_1", "yes", approvals=[approval])
     assert await asking.storage.rows(APPROVAL) == []
 
 
@@ -170,20 +169,20 @@ async def cancelled(caller: asyncio.Task[str]) -> None:
 async def test_a_caller_that_is_cancelled_withdraws_its_request(asking: Asking) -> None:
     await cancelled(await asking.ask("que_1"))
     assert await asking.listed() == []
-    await asking.storage.writer.drain()
+    await asking.storage.writer.barrier()
     assert asking.storage.bus.order == ["asked que_1", "withdrawn que_1"]
     assert await asking.storage.count(PENDING_REQUEST) == 0
 
 
 async def test_a_request_that_is_withdrawn_on_its_way_to_the_disk_leaves_no_row(asking: Asking) -> None:
     asking.database.gate.clear()
-    asking.storage.writer.post(Change(events=[event("on its way")]))
+    asking.storage.post(writing(events=[event("on its way")]))
     await asyncio.sleep(0)
     caller = asking.ask_soon("que_1")
     await asyncio.sleep(0)
     await cancelled(caller)
     asking.database.gate.set()
-    await asking.storage.writer.drain()
+    await asking.storage.writer.barrier()
     assert await asking.storage.count(PENDING_REQUEST) == 0 and await asking.listed() == []
 
 
@@ -195,7 +194,7 @@ async def test_of_an_answer_and_a_withdrawal_the_first_counts(asking: Asking) ->
     await cancelled(caller)
     asking.database.gate.set()
     await answering
-    await asking.storage.writer.drain()
+    await asking.storage.writer.barrier()
     assert asking.storage.bus.order == ["asked que_1", "yes que_1"]
 
 
@@ -272,7 +271,7 @@ async def test_what_no_call_asks_again_is_withdrawn(asking: Asking) -> None:
     assert await later.listed() == ["que_1"]
     later.pending.withdraw_orphans({"ses_1"})
     assert await later.listed() == []
-    await asking.storage.writer.drain()
+    await asking.storage.writer.barrier()
     assert asking.storage.bus.order[-1] == "withdrawn que_1"
 
 
@@ -302,7 +301,7 @@ async def test_an_answer_that_another_server_stores_reaches_the_caller(asking: A
     assert (await other.pending.find("que_1")).request.id == "que_1"
     await other.answer("que_1", "yes")
     assert await asyncio.wait_for(caller, 60) == "yes"
-    await asking.storage.writer.drain()
+    await asking.storage.writer.barrier()
     assert await asking.storage.count(PENDING_REQUEST) == 0
     other.database.close()
 

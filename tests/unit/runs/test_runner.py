@@ -94,7 +94,7 @@ async def test_a_prompt_starts_a_turn_and_returns_when_the_session_is_idle(runni
     await prompt
     assert not running.runner.is_running(running.id)
     assert running.sessions.announced[-1]["type"] == "session.idle"
-    await running.sessions.store.drain()
+    await running.sessions.store.barrier()
     assert (await running.sessions.store.query(lease_rows.lease_of, running.id)).owner == ""
 
 
@@ -256,7 +256,7 @@ async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_
     running.gate.release(storing)
     with pytest.raises(SessionBusy):
         await alone
-    await running.sessions.store.drain()
+    await running.sessions.store.barrier()
     assert await running.sessions.store.query(lease_rows.lease_of, running.id) is not None
     assert running.runner.is_running(running.id)
     turn.may_end.set()
@@ -296,10 +296,9 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
     held = await running.sessions.store.query(lease_rows.lease_of, running.id)
     assert held is not None
     await running.sessions.database.write(lambda connection: put_lease(connection, running.id, "another", held.generation + 1))
-    change = running.sessions.store.change(running.id, "/w")
-    change.update_session(session().model_copy(update={"title": "too late"}))
+    late = session().model_copy(update={"title": "too late"})
     with pytest.raises(Exception, match="another server"):
-        await running.sessions.store.commit(change)
+        await running.sessions.store.write(running.id, "/w", lambda tx: tx.update(late))
     turn.may_end.set()
     await prompt
     assert (await running.sessions.store.session(running.id)).title != "too late"

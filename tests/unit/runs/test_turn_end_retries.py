@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from conversation import user
@@ -28,11 +29,11 @@ class Refusing(Store):
     async def accepts_writes(self) -> bool:
         return not self.is_full and await super().accepts_writes()
 
-    async def commit(self, change: object) -> None:
+    async def write(self, *change: Any) -> Any:
         if self.full:
             self.refused += 1
             raise OSError("the disk is full")
-        await super().commit(change)  # type: ignore[arg-type]
+        return await super().write(*change)
 
 
 class Waits:
@@ -60,7 +61,7 @@ class Waits:
 class Trying:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
-        self.store = Refusing(sessions.database, sessions.storage.sql, sessions.storage.writer, sessions.storage.sequencer)
+        self.store = Refusing(sessions.database, sessions.storage.sql, sessions.storage.writer, sessions.storage.publisher)
         self.gate = SessionGate()
         self.waits = Waits()
         leases = Leases(sessions.database, sessions.storage.sql, sessions.storage.writer)

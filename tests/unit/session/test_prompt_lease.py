@@ -11,9 +11,12 @@ from storage_parts import open_storage
 
 from app.schema.errors import SessionBusy
 from app.session.prompt_lease import PromptLease
+from app.session.rows import message_row
+from app.session.session_tx import SessionTx
 from app.session.status import busy_in
 from app.storage.engine import StorageError
 from app.storage.tables import LEASE
+from app.storage.writer import Lease
 
 
 @pytest.fixture
@@ -27,9 +30,13 @@ def wanted(sessions: Sessions) -> PromptLease:
 
 
 async def prompt(sessions: Sessions, lease: PromptLease) -> None:
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_message(user("msg_1"), waits=True)
-    await lease.acquire_with(change, sessions.store)
+    def store(tx: SessionTx) -> Lease | None:
+        tx.put_message(message_row(user("msg_1"), waits=True))
+        return lease.acquire(tx)
+
+    stored = sessions.store.post("ses_1", DIRECTORY, store)
+    stored.add_done_callback(lambda done: lease.keep(done.result()) if done.exception() is None else None)
+    await asyncio.shield(stored)
 
 
 async def test_a_free_session_is_held_when_its_prompt_is_stored(sessions: Sessions, other: Sessions) -> None:
@@ -75,7 +82,7 @@ async def test_a_lease_that_no_run_wants_is_given_back(sessions: Sessions, other
     lease = wanted(sessions)
     await prompt(sessions, lease)
     lease.give_back()
-    await sessions.store.drain()
+    await sessions.store.barrier()
     await other.leases.acquire("ses_1")
     await other.close()
 
@@ -90,7 +97,7 @@ async def test_a_prompt_whose_sender_is_cancelled_on_the_way_holds_no_session(se
         await sending
     lease.give_back()
     sessions.database.gate.set()
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert len(await sessions.read()) == 1
     await other.leases.acquire("ses_1")
     await other.close()

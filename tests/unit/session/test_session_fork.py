@@ -9,7 +9,7 @@ from session_parts import PLACE, Sessions, assistant, session, text_part, user
 from app.schema.errors import NotFound
 from app.schema.message import AssistantTime
 from app.schema.permission import Rule
-from app.session.store import WRITE_BEHIND_SECONDS
+from app.session.live_parts import WRITE_BEHIND_SECONDS
 from app.storage.tables import PART, PART_TEXT
 from app.util import ids
 
@@ -59,7 +59,7 @@ async def test_what_is_searched_is_copied(talked: Sessions) -> None:
 
 
 async def test_a_fork_and_what_is_announced_of_it_are_whose_the_session_is(talked: Sessions) -> None:
-    await talked.store.update_session("ses_1", "/d", lambda session: session.model_copy(update={"owner": "anna"}))
+    await talked.store.write("ses_1", "/d", lambda tx: tx.edit(lambda session: session.model_copy(update={"owner": "anna"})))
     talked.store.note_owners()
     talked.storage.bus.published.clear()
     fork = await talked.forks.fork(PLACE, "ses_1", None)
@@ -124,7 +124,7 @@ async def test_an_answer_that_is_still_written_is_left_out(talked: Sessions) -> 
 
 async def test_what_streams_is_copied_as_it_stands(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    sessions.store.stream(text_part("prt_1", "not written yet"), "/d", "not written yet")
+    sessions.stream("prt_1", "not written yet")
     assert WRITE_BEHIND_SECONDS > 0
     copy = await sessions.read((await sessions.forks.fork(PLACE, "ses_1", None)).id)
     assert copy[0]["parts"][0]["text"] == "not written yet"

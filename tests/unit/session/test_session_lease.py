@@ -15,6 +15,7 @@ from storage_parts import open_storage, saying
 from app.schema.errors import SessionBusy
 from app.schema.session import Idle
 from app.session.lease import DEAD_AFTER_MS, Leases
+from app.session.session_tx import SessionTx
 from app.storage.engine import Connection
 from app.storage.repositories import lease_rows
 from app.storage.tables import LEASE
@@ -64,7 +65,7 @@ async def test_a_session_that_a_live_server_runs_is_busy_elsewhere(sessions: Ses
 async def test_a_released_lease_may_be_acquired_elsewhere(sessions: Sessions, other: Sessions) -> None:
     lease = await sessions.leases.acquire("ses_1")
     sessions.leases.release("ses_1")
-    await sessions.store.drain()
+    await sessions.store.barrier()
     acquired = await other.leases.acquire("ses_1")
     assert acquired.owner != lease.owner
     await other.close()
@@ -72,9 +73,7 @@ async def test_a_released_lease_may_be_acquired_elsewhere(sessions: Sessions, ot
 
 async def test_a_change_releases_its_lease_together_with_what_it_stores(sessions: Sessions, other: Sessions) -> None:
     sessions.store.hold(await sessions.leases.acquire("ses_1"))
-    change = sessions.store.change("ses_1", "/d")
-    change.put_message(user("msg_1"))
-    earlier = sessions.store.post(change)
+    earlier = sessions.post(user("msg_1"))
     ending = sessions.statuses.set("ses_1", "/d", Idle(), releases_lease=True)
     sessions.leases.release("ses_1", ending)
     await asyncio.gather(earlier, ending)
@@ -93,18 +92,17 @@ async def test_a_change_that_is_to_release_a_lease_of_the_past_is_refused(sessio
 
 
 async def test_a_lease_is_released_though_the_change_that_is_to_release_it_is_refused(sessions: Sessions) -> None:
-    sessions.store.hold(await sessions.leases.acquire("ses_1"))
+    sessions.store.hold(lease := await sessions.leases.acquire("ses_1"))
 
-    def refuse(_: Connection) -> None:
+    def release_and_refuse(tx: SessionTx) -> None:
+        tx.release(lease)
         raise SessionBusy("ses_1")
 
-    change = sessions.store.change("ses_1", "/d")
-    change.change.work, change.change.releases_lease = refuse, True
-    refused = sessions.store.post(change)
+    refused = sessions.store.post("ses_1", "/d", release_and_refuse)
     sessions.leases.release("ses_1", refused)
     with pytest.raises(SessionBusy):
         await refused
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert await sessions.store.query(lease_rows.leases) == []
 
 
@@ -190,7 +188,7 @@ async def test_who_was_taken_over_from_does_not_drop_the_new_lease(sessions: Ses
     await sessions.leases.acquire("ses_1")
     await hold_as(sessions, other.leases.owner)
     sessions.leases.release("ses_1")
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert [row.owner for row in await sessions.storage.rows(LEASE)] == [other.leases.owner]
     await other.close()
 
@@ -199,7 +197,7 @@ async def test_a_lease_acquired_again_while_the_old_one_is_released_stands(sessi
     """One turn ends and the next begins at once: both changes may go in one transaction."""
     await sessions.leases.acquire("ses_1")
     sessions.database.gate.clear()
-    sessions.storage.writer.post(saying("on its way", session_id="ses_other"))
+    sessions.storage.post(saying("on its way", session_id="ses_other"), "ses_other")
     await asyncio.sleep(0)
     sessions.leases.release("ses_1")
     acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
@@ -247,7 +245,7 @@ async def test_an_edit_meets_no_run_of_another_server(sessions: Sessions, other:
     with pytest.raises(SessionBusy):
         await other.service.remove_message(PLACE, "ses_1", "msg_1")
     sessions.leases.release("ses_1")
-    await sessions.store.drain()
+    await sessions.store.barrier()
     await other.service.remove_message(PLACE, "ses_1", "msg_1")
     await other.close()
 
@@ -268,7 +266,7 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
     await sessions.leases.acquire("ses_1")
     sessions.database.full = True
     sessions.leases.release("ses_1")
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert await sessions.store.query(lease_rows.leases)
     sessions.database.full = False
     async with asyncio.timeout(60):
@@ -308,25 +306,25 @@ async def test_who_was_not_heard_of_for_long_is_told_though_a_heartbeat_is_store
     assert [sessions.leases.is_unconfirmed() for _ in range(2)] == [True, False]
 
 
-async def test_a_client_s_change_that_was_made_before_a_run_ended_is_stored(sessions: Sessions) -> None:
+async def test_a_client_s_change_is_stored_though_a_run_ends_meanwhile(sessions: Sessions) -> None:
     sessions.store.hold(await sessions.leases.acquire("ses_1"))
-    change = sessions.store.change("ses_1", "/d")
-    change.put_message(user("msg_1"))
+    sessions.database.gate.clear()
+    sessions.storage.post(saying("on its way", session_id="ses_other"), "ses_other")
+    await asyncio.sleep(0)
+    change = sessions.post(user("msg_1"))
     sessions.store.release("ses_1")
     sessions.leases.release("ses_1")
-    await sessions.store.commit(change)
+    sessions.database.gate.set()
+    await change
     assert (await sessions.store.message("ses_1", "msg_1")).info.id == "msg_1"
 
 
 async def test_a_run_goes_on_with_the_lease_of_the_request_that_started_it(sessions: Sessions) -> None:
-    sessions.store.hold(await sessions.leases.acquire("ses_1"))
-    change = sessions.store.change("ses_1", "/d")
-    change.put_message(user("msg_1"))
-    acquired = asyncio.create_task(sessions.leases.acquire("ses_1"))
-    await acquired
-    await sessions.store.commit(change)
+    sessions.store.hold(held := await sessions.leases.acquire("ses_1"))
+    assert (await sessions.leases.acquire("ses_1")).generation == held.generation
+    await sessions.put(user("msg_1"))
     sessions.leases.release("ses_1")
-    assert (await sessions.leases.acquire("ses_1")).generation == acquired.result().generation + 1
+    assert (await sessions.leases.acquire("ses_1")).generation == held.generation + 1
 
 
 async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessions: Sessions, other: Sessions) -> None:
@@ -342,7 +340,7 @@ async def cancelled_acquisition(sessions: Sessions, *, is_back: bool) -> None:
     acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
     await asyncio.sleep(0)
     if is_back:
-        stored = sessions.storage.writer.post(saying("behind it"))
+        stored = sessions.storage.post(saying("behind it"))
         stored.add_done_callback(lambda _: acquiring.cancel())
     else:
         acquiring.cancel()
@@ -350,7 +348,7 @@ async def cancelled_acquisition(sessions: Sessions, *, is_back: bool) -> None:
     with pytest.raises(asyncio.CancelledError):
         await acquiring
     for _ in range(2):  # what is given back is posted when the acquisition is stored
-        await sessions.storage.writer.drain()
+        await sessions.storage.writer.barrier()
 
 
 @pytest.mark.parametrize("is_back", [False, True])
@@ -379,6 +377,6 @@ async def test_a_run_that_follows_a_cancelled_acquisition_keeps_its_own_lease(se
     sessions.database.gate.set()
     lease = await following
     for _ in range(2):
-        await sessions.storage.writer.drain()
+        await sessions.storage.writer.barrier()
     (row,) = await sessions.storage.rows(LEASE)
     assert (row.owner, row.generation) == (lease.owner, lease.generation) and sessions.leases.held("ses_1") == lease

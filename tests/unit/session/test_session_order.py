@@ -11,14 +11,15 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_form import LONG
-from session_parts import DIRECTORY, PLACE, Sessions, assistant, open_sessions, session, text_part, user
-from storage_parts import event
+from session_parts import DIRECTORY, PLACE, Sessions, assistant, open_sessions, putting, session, text_part, user
+from storage_parts import event, writing
 
 from app.schema.errors import Conflict
-from app.session.change import SessionChange
+from app.schema.message import UserMessage
+from app.session.rows import message_row, part_row
+from app.session.session_tx import SessionTx
 from app.storage.repositories.session_rows import SessionFilter
 from app.storage.tables import PENDING_REQUEST
-from app.storage.writer import Change
 
 KINDS = [
     "session",
@@ -105,20 +106,18 @@ class Poster:
         """Neither ascending nor descending: an id tells nothing of the order."""
         return f"{kind}_{which}{self._count:04}"
 
-    def _change(self, session_id: str, build: Callable[[SessionChange], None]) -> None:
-        change = self._on.store.change(session_id, DIRECTORY)
-        build(change)
-        self._on.store.post(change)
+    def _change(self, session_id: str, work: Callable[[SessionTx], None]) -> None:
+        self._on.store.post(session_id, DIRECTORY, work)
 
     def _session(self, which: int, other: int) -> None:
         parent = _one(self._sessions, other) if other % 2 else None
         created = session(self._new("ses", which), parent_id=parent)
         self._sessions[created.id] = created.id
-        self._change(created.id, lambda change: change.create_session(created))
+        self._change(created.id, lambda tx: tx.create(created))
 
     def _rename(self, which: int, other: int) -> None:
         if session_id := _one(self._sessions, which):
-            self._change(session_id, lambda change: change.update_session(session(session_id, title=f"T{other}")))
+            self._change(session_id, lambda tx: tx.update(session(session_id, title=f"T{other}")))
 
     def _delete_session(self, which: int, _other: int) -> None:
         if session_id := _one(self._sessions, which):
@@ -127,7 +126,7 @@ class Poster:
                 for key in [key for key, value in values.items() if value.session_id == session_id]:
                     del values[key]
             self._asks = {ask: owner for ask, owner in self._asks.items() if owner != session_id}
-            self._change(session_id, lambda change: change.delete_session(session(session_id)))
+            self._change(session_id, lambda tx: tx.delete(session(session_id)))
 
     def _prompt(self, which: int, other: int) -> None:
         if session_id := _one(self._sessions, which):
@@ -143,13 +142,13 @@ class Poster:
 
     def _put_message(self, message: Any) -> None:
         self._messages[message.id] = message
-        self._change(message.session_id, lambda change: change.put_message(message))
+        self._change(message.session_id, lambda tx: tx.put_message(message_row(message)))
 
     def _delete_message(self, which: int, _other: int) -> None:
         if message := _one(self._messages, which):
             del self._messages[message.id]
             self._parts = {key: part for key, part in self._parts.items() if part.message_id != message.id}
-            self._change(message.session_id, lambda change: change.remove_message(message.id))
+            self._change(message.session_id, lambda tx: tx.remove_message(message.id))
 
     def _part(self, which: int, other: int) -> None:
         if message := _one(self._messages, which):
@@ -161,21 +160,21 @@ class Poster:
 
     def _put_part(self, part: Any) -> None:
         self._parts[part.id] = part
-        self._change(part.session_id, lambda change: change.put_part(part))
+        self._change(part.session_id, lambda tx: tx.put_part(part_row(part)))
 
     def _delete_part(self, which: int, _other: int) -> None:
         if part := _one(self._parts, which):
             del self._parts[part.id]
-            self._change(part.session_id, lambda change: change.remove_part(part.message_id, part.id))
+            self._change(part.session_id, lambda tx: tx.remove_part(part.message_id, part.id))
 
     def _fork(self, which: int, other: int) -> None:
         """Of what is stored and what is not yet."""
         if source := _one(self._sessions, which):
             created = session(self._new("ses", other))
             self._sessions[created.id] = created.id
-            self._change(created.id, lambda change: self._copy(change, source, created))
+            self._change(created.id, self._copying(source, created))
 
-    def _copy(self, change: SessionChange, source: str, created: Any) -> None:
+    def _copying(self, source: str, created: Any) -> Callable[[SessionTx], None]:
         new = {"session_id": created.id}
         messages = [m.model_copy(update={**new, "id": f"{m.id}f{self._count}"}) for m in self._of(self._messages, source)]
         parts = [
@@ -184,11 +183,7 @@ class Poster:
         ]
         self._messages |= {message.id: message for message in messages}
         self._parts |= {part.id: part for part in parts}
-        change.create_session(created)
-        for message in messages:
-            change.put_message(message)
-        for part in parts:
-            change.put_part(part)
+        return putting(created, *messages, *parts)
 
     def _of(self, values: dict[str, Any], session_id: str) -> list[Any]:
         return [value for value in values.values() if value.session_id == session_id]
@@ -200,24 +195,25 @@ class Poster:
             body = f'{{"id":"{ask_id}","sessionID":"{session_id}"}}'
             row = {"id": ask_id, "kind": "permission", "session_id": session_id, "directory": DIRECTORY, "body": body}
             announced = event(f'{{"type":"permission.asked","properties":{body}}}', session_id)
-            self._on.storage.writer.post(Change([(self._on.storage.sql.put_request, [row])], [announced]))
+            self._on.storage.post(writing((self._on.storage.sql.put_request, [row]), events=[announced]), session_id)
 
     def _reply(self, which: int, _other: int) -> None:
         if ask_id := _one({ask: ask for ask in self._asks}, which):
             session_id = self._asks.pop(ask_id)
             announced = event(f'{{"type":"permission.replied","properties":{{"requestID":"{ask_id}"}}}}', session_id)
-            self._on.storage.writer.post(Change([(self._on.storage.sql.delete_request, [{"gone": ask_id}])], [announced]))
+            self._on.storage.post(
+                writing((self._on.storage.sql.delete_request, [{"gone": ask_id}]), events=[announced]), session_id
+            )
 
     def _refused(self, which: int, other: int) -> None:
         """It makes every change of its batch a transaction of its own."""
         if session_id := _one(self._sessions, which):
-            change = self._on.store.change(session_id, DIRECTORY)
-            change.put_message(user(self._new("msg", other), session_id))
-            change.change.work = _refuse
-            self._on.store.post(change)
+            refused = user(self._new("msg", other), session_id)
+            self._change(session_id, lambda tx: _put_and_refuse(tx, refused))
 
 
-def _refuse(_connection: object) -> None:
+def _put_and_refuse(tx: SessionTx, message: UserMessage) -> None:
+    tx.put_message(message_row(message))
     raise Conflict("refused")
 
 
@@ -232,7 +228,7 @@ async def compare(path: Path, batches: list[list[tuple[str, int, int]]]) -> None
         for batch in batches:
             for step in batch:
                 poster.post(*step)
-            await sessions.store.drain()
+            await sessions.store.barrier()
         for event in sessions.announced:
             client.hear(event)
         for session_id in client.sessions:

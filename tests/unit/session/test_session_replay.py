@@ -105,8 +105,8 @@ async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
 
 
 async def test_parts_that_stream_are_given_as_they_are_now(sessions: Sessions, replay: Replay) -> None:
-    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
-    await sessions.store.drain()
+    sessions.stream("prt_1", "Hello")
+    await sessions.store.barrier()
     streaming = await replay.streaming(DIRECTORY)
     [event] = streaming.events
     assert (streaming.known, event.seq) == ({"prt_1": 5}, None)
@@ -118,14 +118,12 @@ async def test_parts_that_stream_are_given_as_they_are_now(sessions: Sessions, r
 async def test_a_part_whose_last_event_is_on_its_way_is_not_given_again(
     sessions: Sessions, replay: Replay, removed: bool
 ) -> None:
-    sessions.store.stream(text_part("prt_1", "Hello "), DIRECTORY, "Hello ")
-    await sessions.store.drain()
-    change = sessions.store.change("ses_1", DIRECTORY)
+    sessions.stream("prt_1", "Hello ")
+    await sessions.store.barrier()
     if removed:
-        change.remove_part("msg_1", "prt_1")
+        stored = sessions.store.post_parts("ses_1", DIRECTORY, lambda tx: tx.remove_part("msg_1", "prt_1"), removed=["prt_1"])
     else:
-        change.put_part(text_part("prt_1", "Hello"))
-    stored = sessions.store.post(change)
+        stored = sessions.post(text_part("prt_1", "Hello"))
     assert await replay.streaming(DIRECTORY) == StreamingParts({"prt_1": ENDED}, [])
     await stored
     await asyncio.sleep(0)

@@ -65,9 +65,9 @@ async def test_a_visitor_reads_all_of_it_as_it_is_now(sessions: Sessions) -> Non
 async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sessions) -> None:
     share_id = await shared(sessions)
     await sessions.put(user("msg_1"))
-    sessions.store.stream(text_part("prt_1", "Hel"), "/d", "Hel")
-    await sessions.store.drain()
-    sessions.store.stream(text_part("prt_1", "Hello"), "/d", "lo")
+    sessions.stream("prt_1", "Hel")
+    await sessions.store.barrier()
+    sessions.stream("prt_1", "lo")
     seen = orjson.loads((await shares(sessions).visit(share_id)).body)
     assert seen["messages"][0]["parts"][0]["text"] == "Hello"
 

@@ -14,8 +14,8 @@ from app.schema.message import UserMessage, UserSummary
 from app.schema.part import Part, ToolPart
 from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
-from app.session.growing_text import GrowingText
-from app.session.store import MAX_CHARACTERS_PER_SECOND, MOST_REVISIONS, WRITE_BEHIND_SECONDS
+from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
+from app.session.store import MOST_REVISIONS
 from app.storage.engine import StorageError
 from app.storage.tables import PART
 
@@ -37,9 +37,7 @@ async def written(sessions: Sessions) -> list[str]:
 
 async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(sessions: Sessions) -> None:
     sessions.database.gate.clear()
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_message(user("msg_1"))
-    stored = sessions.store.post(change)
+    stored = sessions.post(user("msg_1"))
     await asyncio.sleep(0)
     assert sessions.announced == []
     sessions.database.gate.set()
@@ -49,16 +47,12 @@ async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(se
 
 
 async def test_a_session_is_created_once_and_its_events_show_it_as_it_is_read(sessions: Sessions) -> None:
-    change = sessions.store.change("ses_2", DIRECTORY)
-    change.create_session(session("ses_2").model_copy(update={"cost": 0.5}))
-    await sessions.store.commit(change)
+    await sessions.put(session("ses_2").model_copy(update={"cost": 0.5}))
     stored = orjson.loads(await sessions.store.session_json("ses_2"))
     assert [event["type"] for event in sessions.announced] == ["session.created", "session.updated"]
     assert [event["properties"]["info"] for event in sessions.announced] == [stored, stored] and stored["cost"] == 0.5
-    again = sessions.store.change("ses_2", DIRECTORY)
-    again.create_session(session("ses_2"))
     with pytest.raises(StorageError):
-        await sessions.store.commit(again)
+        await sessions.put(session("ses_2"))
     assert orjson.loads(await sessions.store.session_json("ses_2")) == stored and len(sessions.announced) == 2
 
 
@@ -68,7 +62,7 @@ async def test_a_session_is_created_once_and_its_events_show_it_as_it_is_read(se
 async def test_a_read_sees_a_streaming_part_as_it_stands(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await stream_first(sessions, "Hel")
-    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "lo")
+    sessions.stream("prt_1", "lo")
     assert await texts(sessions) == ["Hello"] and await written(sessions) == ["Hel"]
     message = await sessions.store.message("ses_1", "msg_1")
     assert message.parts == [text_part("prt_1", "Hello")]
@@ -77,49 +71,43 @@ async def test_a_read_sees_a_streaming_part_as_it_stands(sessions: Sessions) -> 
 
 async def stream_first(sessions: Sessions, text: str) -> None:
     """Up to where it is stored."""
-    sessions.store.stream(text_part("prt_1", text), DIRECTORY, text)
-    await sessions.store.drain()
+    sessions.stream("prt_1", text)
+    await sessions.store.barrier()
 
 
 async def test_the_first_text_of_a_part_is_shown_once_it_is_stored(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     sessions.storage.bus.published.clear()
     sessions.database.gate.clear()
-    sessions.store.stream(text_part("prt_1", "H"), DIRECTORY, "H")
+    sessions.stream("prt_1", "H")
     await asyncio.sleep(0)
     assert sessions.storage.bus.order == []
     sessions.database.gate.set()
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert await written(sessions) == ["H"] and sessions.storage.bus.order == ["H"]
 
 
 async def test_a_delta_shows_the_part_as_of_then_whenever_its_frame_is_made(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    part = text_part("prt_1", "Hel")
-    sessions.store.stream(part, DIRECTORY, "Hel")
-    part.text = "Hello "
-    sessions.store.stream(part, DIRECTORY, "lo ")
-    tool = tool_part("half")
-    sessions.store.stream(tool, DIRECTORY)
+    for text in ("Hel", "lo "):
+        sessions.stream("prt_1", text)
+    tool = tool_part("half").model_copy(update={"id": "prt_2"})
+    sessions.store.live.changed(tool, DIRECTORY, None)
     tool.state = tool_part("all").state
-    await sessions.store.drain()
+    await sessions.store.barrier()
     shown = [orjson.loads(one.render()) for one in sessions.storage.bus.published if isinstance(one, PartDelta)]
     assert [part["text"] for part in shown[:2]] == ["Hel", "Hello "]
     assert shown[2]["state"] == tool_part("half").state.wire()
 
 
 def begin_text(sessions: Sessions) -> Part:
-    part = text_part("prt_1", "H")
-    sessions.store.stream(part, DIRECTORY, "H")
-    return part
+    return sessions.stream("prt_1", "H").up_to_date()
 
 
 def begin_tool(sessions: Sessions) -> Part:
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_part(tool_part(""))
-    sessions.store.post(change)
+    sessions.post(tool_part(""))
     part = tool_part("shown")
-    sessions.store.stream(part, DIRECTORY)
+    sessions.store.live.changed(part, DIRECTORY, None)
     return part
 
 
@@ -129,12 +117,10 @@ async def test_no_client_knows_of_a_part_before_it_is_stored(sessions: Sessions,
     sessions.database.gate.clear()
     part = begin(sessions)
     await asyncio.sleep(0)
-    assert sessions.store.streaming_parts() == [] and sessions.store.live_parts("ses_1") == {}
+    assert sessions.store.live.all() == [] and sessions.store.live.of("ses_1") == {}
     sessions.database.gate.set()
-    await sessions.store.drain()
-    assert sessions.store.streaming_parts() == [(part, DIRECTORY, False)] and sessions.store.live_parts("ses_1") == {
-        "prt_1": part
-    }
+    await sessions.store.barrier()
+    assert sessions.store.live.all() == [(part, DIRECTORY, False)] and sessions.store.live.of("ses_1") == {"prt_1": part}
 
 
 async def test_a_read_holds_what_was_announced_while_it_was_on_its_way(
@@ -212,8 +198,8 @@ def test_the_revisions_of_sessions_that_anybody_may_ask_of_are_bounded(sessions:
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await stream_first(sessions, "H")
-    for text in ("Hel", "Hello"):
-        sessions.store.stream(text_part("prt_1", text), DIRECTORY, text)
+    for text in ("el", "lo"):
+        sessions.stream("prt_1", text)
     writes = sessions.database.writes
     async with asyncio.timeout(WRITE_BEHIND_SECONDS * 20):
         while await written(sessions) != ["Hello"]:
@@ -226,13 +212,13 @@ async def test_a_part_that_cannot_be_stored_keeps_no_other_from_it(sessions: Ses
     await stream_first(sessions, "H")
     broken = tool_part("")
     broken.id, broken.state = "prt_2", Running(input={}, metadata={"no": object()}, time=Started(start=1))
-    sessions.store.stream(broken, DIRECTORY)
-    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "ello")
+    sessions.store.live.changed(broken, DIRECTORY, None)
+    sessions.stream("prt_1", "ello")
     async with asyncio.timeout(WRITE_BEHIND_SECONDS * 40):
         while await written(sessions) != ["Hello"]:
             await asyncio.sleep(0.01)
-    sessions.store.stream(text_part("prt_1", "Hello again"), DIRECTORY, " again")
-    await sessions.store.drain()
+    sessions.stream("prt_1", " again")
+    await sessions.store.barrier()
     assert await written(sessions) == ["Hello again"]
 
 
@@ -253,61 +239,55 @@ async def test_a_turn_reads_no_diffs_of_prompts(sessions: Sessions) -> None:
 
 async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    long = GrowingText(text_part("prt_1", "x" * 100 * MAX_CHARACTERS_PER_SECOND))
-    sessions.store.stream(long, DIRECTORY, "x")
-    sessions.store.stream(text_part("prt_2", "H"), DIRECTORY, "H")
-    await sessions.store.drain()
-    long.append("y")
-    sessions.store.stream(long, DIRECTORY, "y")
-    sessions.store.stream(text_part("prt_2", "Hello"), DIRECTORY, "ello")
+    sessions.stream("prt_1", "x" * 100 * MAX_CHARACTERS_PER_SECOND)
+    sessions.stream("prt_2", "H")
+    await sessions.store.barrier()
+    sessions.stream("prt_1", "y")
+    sessions.stream("prt_2", "ello")
     async with asyncio.timeout(WRITE_BEHIND_SECONDS * 20):
         while (await written(sessions))[1] != "Hello":
             await asyncio.sleep(0.01)
     assert (await written(sessions))[0][-1] == "x", "100 s after the last time at the earliest"
     assert (await texts(sessions))[0][-1] == "y"
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert (await written(sessions))[0][-1] == "y"
 
 
 async def test_a_part_that_ended_is_read_from_its_row(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    sessions.store.stream(text_part("prt_1", "Hello "), DIRECTORY, "Hello ")
+    sessions.stream("prt_1", "Hello ")
     await sessions.put(text_part("prt_1", "Hello"))
-    assert await texts(sessions) == ["Hello"] and sessions.store.streaming_parts() == []
-    await sessions.store.drain()
+    assert await texts(sessions) == ["Hello"] and sessions.store.live.all() == []
+    await sessions.store.barrier()
     assert await written(sessions) == ["Hello"]
 
 
 async def test_what_streams_while_an_earlier_state_is_stored_stays_seen(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    sessions.store.stream(tool_part("1"), DIRECTORY)
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_part(tool_part("2"))
-    stored = sessions.store.post(change)
-    sessions.store.stream(tool_part("3"), DIRECTORY)
+    sessions.store.live.changed(tool_part("1"), DIRECTORY, None)
+    stored = sessions.post(tool_part("2"))
+    sessions.store.live.changed(tool_part("3"), DIRECTORY, None)
     await stored
     await asyncio.sleep(0)
-    assert [part for part, *_ in sessions.store.streaming_parts()] == [tool_part("3")]
+    assert [part for part, *_ in sessions.store.live.all()] == [tool_part("3")]
     await sessions.put(tool_part("4", done=True))
-    assert sessions.store.streaming_parts() == []
+    assert sessions.store.live.all() == []
 
 
 async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sessions: Sessions) -> None:
     sessions.database.gate.clear()
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_message(user("msg_1"))
-    sessions.store.post(change)
-    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
+    sessions.post(user("msg_1"))
+    sessions.stream("prt_1", "Hello")
     assert sessions.storage.bus.order == []
     sessions.database.gate.set()
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert sessions.storage.bus.order[-1] == "Hello" and len(sessions.storage.bus.order) == 2
 
 
-async def test_a_drained_store_has_written_all(sessions: Sessions) -> None:
+async def test_behind_a_barrier_all_is_written(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
-    sessions.store.stream(text_part("prt_1", "Hello"), DIRECTORY, "Hello")
-    await sessions.store.drain()
+    sessions.stream("prt_1", "Hello")
+    await sessions.store.barrier()
     assert await written(sessions) == ["Hello"]
 
 
@@ -335,7 +315,7 @@ async def test_a_watcher_that_raises_keeps_nothing_from_being_stored(
     await stream_first(sessions, "Hel")
     with sessions.store.watching("ses_1", fail):
         await sessions.put(text_part("prt_1", "Hello"))
-    assert await texts(sessions) == ["Hello"] and sessions.store.live_parts("ses_1") == {}
+    assert await texts(sessions) == ["Hello"] and sessions.store.live.of("ses_1") == {}
     assert "a watcher of session ses_1 failed" in caplog.text
 
 
@@ -346,13 +326,13 @@ async def test_edits_at_once_are_made_one_after_another(sessions: Sessions) -> N
     def louder(found: Session) -> Session:
         return found.model_copy(update={"title": found.title + "!"})
 
-    await asyncio.gather(*(sessions.store.update_session("ses_1", DIRECTORY, louder) for _ in range(20)))
+    await asyncio.gather(*(sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.edit(louder)) for _ in range(20)))
     assert (await sessions.store.session("ses_1")).title == "T" + "!" * 20
 
 
 @pytest.mark.parametrize("touch", [True, False])
 async def test_an_edit_counts_as_a_touch_if_asked_to(sessions: Sessions, touch: bool) -> None:
-    await sessions.store.update_session("ses_1", DIRECTORY, lambda found: found, touch=touch)
+    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.edit(lambda found: found, touch=touch))
     assert ((await sessions.store.session("ses_1")).time.updated > 1) is touch
 
 

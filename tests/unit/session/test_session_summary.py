@@ -89,9 +89,7 @@ async def test_the_stored_diffs_go_up_to_the_tree_of_the_newest_step(sessions: S
     await step(sessions, "msg_p", 3, "T1", "T0", "a")
     await update(sessions, Trees(["a"]))
     assert await trees() == ["T0"]
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_diff([])
-    await sessions.store.commit(change)
+    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.put_diff([]))
     assert await trees() == []
 
 
@@ -165,9 +163,7 @@ async def test_a_diff_that_a_revert_stored_is_computed_anew_by_the_next_turn(ses
     await step(sessions, "msg_p", 1, "T0", "T1", "a")
     await update(sessions, trees)
     computed = await diff(sessions)
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_diff([])
-    await sessions.store.commit(change)
+    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.put_diff([]))
     assert await update(sessions, trees) == ["session.diff"]
     assert await diff(sessions) == computed
 
@@ -191,9 +187,7 @@ async def test_a_late_diff_overwrites_nothing_that_a_revert_stored_meanwhile(ses
     await step(sessions, "msg_p", 1, "T0", "T1", "late")
     late = asyncio.create_task(update(sessions, trees))
     await trees.asked_for.wait()
-    change = sessions.store.change("ses_1", DIRECTORY)
-    change.put_diff([reverted])
-    await sessions.store.commit(change)
+    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.put_diff([reverted]))
     trees.gate.set()
     assert await late == ["session.diff"], "the revert's own"
     assert [found["file"] for found in orjson.loads(await diff(sessions))] == ["reverted"]

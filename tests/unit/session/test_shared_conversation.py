@@ -40,10 +40,10 @@ async def test_every_change_is_seen(sessions: Sessions, share_id: str) -> None:
     assert await texts(conversations, share_id) == ["Hello"]
     await sessions.put(text_part("prt_1", "Hello!"))
     assert await texts(conversations, share_id) == ["Hello!"]
-    sessions.store.stream(text_part("prt_2", "And"), "/d", "And")
-    await sessions.store.drain()
+    sessions.stream("prt_2", "And")
+    await sessions.store.barrier()
     assert await texts(conversations, share_id) == ["Hello!", "And"]
-    sessions.store.stream(text_part("prt_2", "And on"), "/d", " on")
+    sessions.stream("prt_2", " on")
     assert await texts(conversations, share_id) == ["Hello!", "And on"]
     await sessions.service.remove_message(PLACE, "ses_1", "msg_1")
     assert await texts(conversations, share_id) == []

@@ -12,5 +12,5 @@ async def storage(tmp_path: Path, migrated_database: Path) -> AsyncIterator[Stor
     shutil.copy(migrated_database, path)
     opened = open_storage(path)
     yield opened
-    await opened.writer.drain()
+    await opened.writer.barrier()
     opened.database.close()

@@ -22,7 +22,7 @@ def servers(storage: Storage) -> list[SharedDirectoryStates]:
 
 
 async def announced(storage: Storage) -> list[dict[str, Any]]:
-    await storage.writer.drain()
+    await storage.writer.barrier()
     return [orjson.loads(event.payload)["properties"] for event in storage.bus.events]
 
 
@@ -63,7 +63,7 @@ async def test_what_several_servers_see_is_announced_once(storage: Storage, serv
     for name in ("main", "other", "main"):
         for server in servers:
             server.announce_change("/d", "branch", name, branch(name))
-        await storage.writer.drain()
+        await storage.writer.barrier()
     assert [event["branch"] for event in await announced(storage)] == ["main", "other", "main"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from postgres import PostgresServer, migrated
 from sqlalchemy import Connection, event, text
-from storage_parts import Storage, message_row, open_storage_at, part_row, session_row
+from storage_parts import Storage, message_row, open_storage_at, part_row, session_row, writing
 
 from app.session.search_index import SearchIndex
 from app.storage import checkup
@@ -19,7 +19,6 @@ from app.storage.part_texts import TextFilter, find_texts
 from app.storage.tables import PART_TEXT
 from app.storage.text_codes import encode
 from app.storage.text_index import FTS, TRIGRAMS, drop_text_index, has_text_index
-from app.storage.writer import Change
 
 MANY = 4_000
 EVERY = {"alike": 1, "seventh": 7, "hundred": 100}
@@ -35,7 +34,7 @@ async def storage(request: pytest.FixtureRequest, tmp_path: Path, migrated_datab
         postgres: PostgresServer = request.getfixturevalue("postgres")
         opened = open_storage_at(migrated(postgres))
     yield opened
-    await opened.writer.drain()
+    await opened.writer.barrier()
     opened.database.close()
 
 
@@ -61,7 +60,7 @@ async def put(storage: Storage, texts: list[str], **columns: Any) -> None:
         (sql.put_message, [message_row(message, session) for session, message, _ in ids]),
         *sql.put_parts([part_row(part, message, session) for session, message, part in ids], found),
     ]
-    await storage.writer.commit(Change(writes=writes))
+    await storage.writer.commit(writing(*writes))
 
 
 async def index(storage: Storage) -> None:

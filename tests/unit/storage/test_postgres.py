@@ -19,7 +19,7 @@ from older_database import check_events, check_steps_and_reverts, put_events, pu
 from postgres import PostgresServer, migrated
 from running_app import running_app
 from sqlalchemy import Connection, inspect, text
-from storage_parts import Storage, event, open_storage_at, session_row
+from storage_parts import Storage, event, open_storage_at, saying, session_row, writing
 
 # Collected here once more, they find this module's `storage`.
 from test_storage_queries import *  # noqa: F403
@@ -36,7 +36,7 @@ from app.storage.migrate import HEAD, require_current, revision, upgrade
 from app.storage.reconnecting import OutcomeUnknown
 from app.storage.tables import EVENT, METADATA, SESSION
 from app.storage.text_index import TRIGRAMS
-from app.storage.writer import Change, Lease, StaleLease
+from app.storage.writer import Lease, StaleLease, Tx, Work
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def empty_url(postgres: PostgresServer) -> str:
 async def storage(url: str) -> AsyncIterator[Storage]:
     opened = open_storage_at(url)
     yield opened
-    await opened.writer.drain()
+    await opened.writer.barrier()
     opened.database.close()
 
 
@@ -62,13 +62,13 @@ async def other(url: str) -> AsyncIterator[Storage]:
     """Another server on the same database."""
     opened = open_storage_at(url)
     yield opened
-    await opened.writer.drain()
+    await opened.writer.barrier()
     opened.database.close()
 
 
 async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage: Storage, other: Storage) -> None:
     """Of the imported tests the one that names a file: here another server reads it."""
-    await storage.writer.commit(Change([(storage.sql.put_session, [session_row()])]))
+    await storage.writer.commit(writing((storage.sql.put_session, [session_row()])))
     assert await other.count(SESSION) == 1
 
 
@@ -93,10 +93,10 @@ async def test_a_server_that_stops_within_a_transaction_does_not_hold_the_others
     with pytest.raises(StorageError), engine.begin() as frozen:
         began = time.monotonic()
         async with asyncio.timeout(60):
-            await other.writer.commit(Change([(other.sql.put_session, [session_row()])]))
+            await other.writer.commit(writing((other.sql.put_session, [session_row()])))
         assert time.monotonic() - began > 1
         frozen.execute(text("SELECT 1"))
-    await storage.writer.commit(Change([(storage.sql.put_session, [session_row("ses_2")])]))
+    await storage.writer.commit(writing((storage.sql.put_session, [session_row("ses_2")])))
     assert await other.count(SESSION) == 2
 
 
@@ -223,9 +223,9 @@ def test_other_databases_are_not_supported(monkeypatch: pytest.MonkeyPatch, tmp_
 # Servers that share the database.
 
 
-def event_change(number: int, storage: Storage, session_id: str) -> Change:
+def event_change(number: int, storage: Storage, session_id: str) -> Work[None]:
     rows = [session_row(session_id, updated=number)]
-    return Change([(storage.sql.put_session, rows)], [event(f"{session_id} {number}", session_id)])
+    return writing((storage.sql.put_session, rows), events=[event(f"{session_id} {number}", session_id)])
 
 
 async def test_the_journal_counts_on_over_all_servers(storage: Storage, other: Storage) -> None:
@@ -245,18 +245,18 @@ async def test_a_reader_never_sees_a_number_before_the_one_below_it(storage: Sto
     """A later writer waits for an earlier one that is still at work."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def dawdle(_connection: Connection) -> None:
+    def dawdle(_tx: Tx) -> None:
         begun.set()
         assert go_on.wait(60)
 
-    slow = storage.writer.post(Change(events=event_change(1, storage, "ses_slow").events, work=dawdle))
+    slow = storage.writer.post(saying("ses_slow", session_id="ses_slow", then=dawdle))
     await asyncio.to_thread(begun.wait, 60)
-    quick = other.writer.post(Change(events=event_change(2, other, "ses_quick").events))
+    quick = other.writer.post(saying("ses_quick", session_id="ses_quick"))
     done, _ = await asyncio.wait({quick}, timeout=0.2)
     assert not done
     go_on.set()
     await asyncio.gather(slow, quick)
-    assert [row.payload for row in await other.rows(EVENT)] == ["ses_slow 1", "ses_quick 2"]
+    assert [row.payload for row in await other.rows(EVENT)] == ["ses_slow", "ses_quick"]
 
 
 async def test_a_read_sees_one_state_while_another_server_writes(storage: Storage, other: Storage) -> None:
@@ -278,7 +278,7 @@ async def test_a_read_sees_one_state_while_another_server_writes(storage: Storag
 
 async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storage, other: Storage) -> None:
     ids = [f"ses_{n}" for n in range(30)]
-    await storage.writer.commit(Change([(storage.sql.put_session, [session_row(session_id) for session_id in ids])]))
+    await storage.writer.commit(writing((storage.sql.put_session, [session_row(session_id) for session_id in ids])))
     one, two = Leases(storage.database, storage.sql, storage.writer), Leases(other.database, other.sql, other.writer)
     for session_id in ids:
         outcomes = await asyncio.gather(one.acquire(session_id), two.acquire(session_id), return_exceptions=True)
@@ -288,15 +288,15 @@ async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storag
 
 
 async def test_a_server_whose_lease_was_taken_over_cannot_write(storage: Storage, other: Storage) -> None:
-    await storage.writer.commit(Change([(storage.sql.put_session, [session_row()])]))
+    await storage.writer.commit(writing((storage.sql.put_session, [session_row()])))
     first, second = Leases(storage.database, storage.sql, storage.writer), Leases(other.database, other.sql, other.writer)
     stale = await first.acquire("ses_1")
     first.release("ses_1")
-    await storage.writer.drain()
+    await storage.writer.barrier()
     held = await second.acquire("ses_1")
     with pytest.raises(StaleLease):
-        await storage.writer.commit(Change([(storage.sql.put_session, [session_row(updated=2)])], lease=stale))
-    await other.writer.commit(Change([(other.sql.put_session, [session_row(updated=3)])], lease=held))
+        await storage.writer.commit(writing((storage.sql.put_session, [session_row(updated=2)]), lease=stale))
+    await other.writer.commit(writing((other.sql.put_session, [session_row(updated=3)]), lease=held))
     assert [row.updated for row in await storage.rows(SESSION)] == [3]
     await first.close()
     await second.close()
@@ -484,15 +484,15 @@ async def test_an_id_that_cannot_be_a_key_is_refused(tmp_path: Path, url: str, t
 async def through(wire: CommitCable, url: str, postgres: PostgresServer) -> AsyncIterator[Storage]:
     """A server that reaches the database by a cable, and has done so."""
     opened = open_storage_at(url.replace(f":{postgres.port}/", f":{wire.port}/"))
-    await opened.writer.commit(Change())
+    await opened.writer.commit(writing())
     yield opened
     opened.database.close()
 
 
-def counting(storage: Storage, session_id: str) -> Change:
+def counting(storage: Storage, session_id: str) -> Work[None]:
     """Adds 1 to what a session has cost, and journals an event."""
-    sums = Sums.of(1.0, Tokens())._asdict()
-    return Change([storage.sql.add_to_sums(session_id, sums)], [event(session_id, session_id)])
+    added = {"of_session": session_id, **Sums.of(1.0, Tokens()).added()}
+    return writing((storage.sql.add_to_session, [added]), events=[event(session_id, session_id)])
 
 
 @pytest.mark.parametrize("count", [1, 2, 20])
@@ -501,7 +501,7 @@ async def test_what_a_broken_commit_stores_is_stored_once(
     postgres: PostgresServer, url: str, storage: Storage, breaks: Literal["before", "behind"], count: int
 ) -> None:
     ids = [f"ses_{number}" for number in range(count)]
-    await storage.writer.commit(Change([(storage.sql.add_session, [session_row(each) for each in ids])]))
+    await storage.writer.commit(writing((storage.sql.add_session, [session_row(each) for each in ids])))
     with laid(CommitCable(postgres.port)) as wire:
         async with through(wire, url, postgres) as broken:
             wire.breaks = breaks
@@ -516,7 +516,7 @@ async def test_a_commit_whose_outcome_nobody_can_tell_fails_and_is_not_repeated(
     postgres: PostgresServer, url: str, storage: Storage, breaks: Literal["before", "behind"]
 ) -> None:
     ids = ["ses_0", "ses_1"]
-    await storage.writer.commit(Change([(storage.sql.add_session, [session_row(each) for each in ids])]))
+    await storage.writer.commit(writing((storage.sql.add_session, [session_row(each) for each in ids])))
     with laid(CommitCable(postgres.port)) as wire:
         wire.for_good = True
         async with through(wire, url, postgres) as broken:

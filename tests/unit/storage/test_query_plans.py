@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
-from storage_parts import Storage, message_row, part_row, session_row
+from storage_parts import Storage, message_row, part_row, session_row, writing
 
 from app.storage.repositories import journal_rows, message_rows, session_rows
-from app.storage.writer import Change
 
 
 async def plans(storage: Storage, query: Callable[..., Any], *args: Any) -> list[str]:
@@ -38,7 +37,7 @@ async def put_conversation(storage: Storage) -> None:
         (storage.sql.put_message, [message_row("msg_1"), answer]),
         *storage.sql.put_parts(parts),
     ]
-    await storage.writer.commit(Change(writes))
+    await storage.writer.commit(writing(*writes))
 
 
 def of_parts(plan: list[str]) -> list[str]:

@@ -27,7 +27,7 @@ async def test_every_connection_is_set_up(storage: Storage, name: str, value: ob
 
 async def test_what_raises_is_rolled_back(storage: Storage) -> None:
     def put_and_fail(connection: Connection) -> None:
-        connection.execute(storage.sql.put_session, [session_row()])
+        connection.execute(storage.sql.put_session.statement, [session_row()])
         raise RuntimeError("after the write")
 
     with pytest.raises(RuntimeError):
@@ -46,7 +46,7 @@ async def test_a_read_sees_one_state_while_another_writes(storage: Storage) -> N
 
     reading = asyncio.create_task(storage.database.read(read_twice))
     await asyncio.to_thread(read_once.wait, 60)
-    await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row()]).close())
+    await storage.database.write(lambda c: c.execute(storage.sql.put_session.statement, [session_row()]).close())
     written.set()
     assert await reading == (0, 0)
     assert await storage.count(SESSION) == 1
@@ -56,7 +56,7 @@ async def test_readers_do_not_wait_for_the_writer(storage: Storage) -> None:
     writing, may_end = threading.Event(), threading.Event()
 
     def hold(connection: Connection) -> None:
-        connection.execute(storage.sql.put_session, [session_row()])
+        connection.execute(storage.sql.put_session.statement, [session_row()])
         writing.set()
         assert may_end.wait(60)
 
@@ -71,26 +71,11 @@ def updated(connection: Connection) -> int | None:
     return connection.execute(select(SESSION.c.updated)).scalar_one_or_none()
 
 
-async def test_what_is_looked_up_is_as_committed_last(storage: Storage) -> None:
+async def test_what_is_read_is_as_committed_last(storage: Storage) -> None:
     for number in range(3):
         row = session_row(updated=number)
-        await storage.database.write(lambda c, row=row: c.execute(storage.sql.put_session, [row]).close())
-        assert await storage.database.look_up(updated) == number
-
-
-async def test_sqlite_is_looked_up_on_the_thread_that_asks(storage: Storage) -> None:
-    assert await storage.database.look_up(lambda _: threading.current_thread()) is threading.current_thread()
-    assert await storage.database.read(lambda _: threading.current_thread()) is not threading.current_thread()
-
-
-async def test_what_cannot_be_read_at_once_is_left_to_a_reader_thread(storage: Storage) -> None:
-    def fail_here(connection: Connection) -> int | None:
-        if threading.current_thread() is threading.main_thread():
-            connection.execute(text("SELECT nothing"))
-        return updated(connection)
-
-    await storage.database.write(lambda c: c.execute(storage.sql.put_session, [session_row(updated=7)]).close())
-    assert await storage.database.look_up(fail_here) == 7
+        await storage.database.write(lambda c, row=row: c.execute(storage.sql.put_session.statement, [row]).close())
+        assert await storage.database.read(updated) == number
 
 
 async def test_a_second_process_on_the_file_waits_its_turn(storage: Storage) -> None:
@@ -101,7 +86,7 @@ async def test_a_second_process_on_the_file_waits_its_turn(storage: Storage) -> 
         both = (storage.database, other)
         await asyncio.gather(
             *(
-                both[n % 2].write(lambda c, row=row: c.execute(storage.sql.put_session, [row]).close())
+                both[n % 2].write(lambda c, row=row: c.execute(storage.sql.put_session.statement, [row]).close())
                 for n, row in enumerate(rows)
             )
         )

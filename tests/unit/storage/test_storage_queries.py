@@ -5,21 +5,20 @@ from typing import Any
 import orjson
 import pytest
 from sqlalchemy import text as sql
-from storage_parts import Storage, event, message_row, part_row, put_lease, session_row
+from storage_parts import Storage, event, message_row, part_row, put_lease, session_row, writing
 
 from app.storage.repositories import directory_rows, journal_rows, message_rows, session_rows
 from app.storage.repositories.message_rows import StoredMessages
 from app.storage.repositories.session_rows import SessionFilter, fold
 from app.storage.server_facts import database_bytes
 from app.storage.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
-from app.storage.writer import Change
 
 
 async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
     """`session=[row…], message=[…], part=[…]`."""
     for kind, of_kind in rows.items():
         writes = storage.sql.put_parts(of_kind) if kind == "part" else [(getattr(storage.sql, f"put_{kind}"), of_kind)]
-        await storage.writer.commit(Change([*writes]))
+        await storage.writer.commit(writing(*writes))
 
 
 async def listed(storage: Storage, **wanted: Any) -> list[str]:
@@ -172,7 +171,7 @@ async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None
     await put(storage, **{kind: [row] for kind, row in OF_SESSION.items()})
     await storage.database.write(lambda c: put_lease(c, "ses_1", "me", 1))
     gone = [{"gone": "ses_1"}]
-    await storage.writer.commit(Change([(storage.sql.delete_approvals, gone), (storage.sql.delete_session, gone)]))
+    await storage.writer.commit(writing((storage.sql.delete_approvals, gone), (storage.sql.delete_session, gone)))
     left = {
         table.name: await storage.count(table)
         for table in (SESSION, MESSAGE, PART, TODO, DIFF, SHARE, PENDING_REQUEST, APPROVAL, LEASE)
@@ -181,7 +180,7 @@ async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None
 
 
 async def announced(storage: Storage, count: int, directory: str = "/d", text: str = "") -> None:
-    await storage.writer.commit(Change(events=[event(text or f"{directory}{n}", directory=directory) for n in range(count)]))
+    await storage.writer.commit(writing(events=[event(text or f"{directory}{n}", directory=directory) for n in range(count)]))
 
 
 async def page(storage: Storage, cursor: int, directory: str | None, max_bytes: int = 10**9) -> tuple[list[int], bool]:

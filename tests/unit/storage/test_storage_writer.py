@@ -2,19 +2,32 @@
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from database_meter import metered
 from sqlalchemy.exc import OperationalError
-from storage_parts import HeldDatabase, Storage, delta, event, message_row, open_storage, part_row, put_lease, saying, session_row
+from storage_parts import (
+    HeldDatabase,
+    Storage,
+    delta,
+    event,
+    message_row,
+    open_storage,
+    part_row,
+    put_lease,
+    saying,
+    session_row,
+    writing,
+)
 
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
 from app.storage.reconnecting import OutcomeUnknown
 from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
-from app.storage.writer import Chain, Change, Lease, StaleLease, Writer, WriterStopped
+from app.storage.writer import Chain, Lease, StaleLease, Tx, Work, Writer, WriterStopped
 
 PATIENCE = 30.0
 
@@ -29,25 +42,25 @@ def held(storage: Storage) -> HeldDatabase:
 async def held_first_commit(storage: Storage) -> HeldDatabase:
     """A first change is on its way to the disk and held there: whatever is posted now waits behind it."""
     database = held(storage)
-    storage.writer.post(saying("first", session_id="ses_first"))
+    storage.post(saying("first", session_id="ses_first"), "ses_first")
     await asyncio.sleep(0)
     return database
 
 
-def refusing(error: Exception) -> Any:
-    def refuse(_connection: object) -> None:
+def refusing(error: Exception) -> Callable[[Tx], None]:
+    def refuse(_tx: Tx) -> None:
         raise error
 
     return refuse
 
 
 async def put_session(storage: Storage, session_id: str = "ses_1") -> None:
-    await storage.writer.commit(Change([(storage.sql.put_session, [session_row(session_id)])]))
+    await storage.writer.commit(writing((storage.sql.put_session, [session_row(session_id)])))
 
 
 async def test_changes_that_arrive_during_a_commit_share_the_next_one(storage: Storage) -> None:
     database = await held_first_commit(storage)
-    waiting = [storage.writer.post(saying(f"{n}", session_id=f"ses_{n}")) for n in range(50)]
+    waiting = [storage.post(saying(f"{n}", session_id=f"ses_{n}"), f"ses_{n}") for n in range(50)]
     database.gate.set()
     await asyncio.gather(*waiting)
     assert database.writes == 2
@@ -55,7 +68,7 @@ async def test_changes_that_arrive_during_a_commit_share_the_next_one(storage: S
 
 async def test_events_are_announced_after_their_commit_in_the_order_of_posting(storage: Storage) -> None:
     database = await held_first_commit(storage)
-    done = [storage.writer.post(saying(f"{n}a", f"{n}b", session_id=f"ses_{n % 2}")) for n in range(3)]
+    done = [storage.post(saying(f"{n}a", f"{n}b", session_id=f"ses_{n % 2}"), f"ses_{n % 2}") for n in range(3)]
     assert storage.bus.published == []
     database.gate.set()
     await asyncio.gather(*done)
@@ -64,16 +77,16 @@ async def test_events_are_announced_after_their_commit_in_the_order_of_posting(s
 
 
 async def test_journal_numbers_are_contiguous_and_journaled_events_alone_have_one(storage: Storage) -> None:
-    await storage.writer.commit(Change(events=[event("a"), event("passing", journaled=False), event("b")]))
-    await asyncio.gather(*(storage.writer.post(saying(f"{n}")) for n in range(5)))
+    await storage.writer.commit(writing(events=[event("a"), event("passing", journaled=False), event("b")]))
+    await asyncio.gather(*(storage.post(saying(f"{n}")) for n in range(5)))
     assert [one.seq for one in storage.bus.events] == [1, None, 2, 3, 4, 5, 6, 7]
     assert [row.seq for row in await storage.rows(EVENT)] == [1, 2, 3, 4, 5, 6, 7]
 
 
 async def test_a_refused_change_leaves_no_gap_in_the_journal(storage: Storage) -> None:
     database = await held_first_commit(storage)
-    refused = storage.writer.post(saying("no", work=refusing(Conflict("no"))))
-    stored = storage.writer.post(saying("yes"))
+    refused = storage.post(saying("no", then=refusing(Conflict("no"))))
+    stored = storage.post(saying("yes"))
     database.gate.set()
     await asyncio.gather(refused, stored, return_exceptions=True)
     assert [(one.payload, one.seq) for one in storage.bus.events] == [(b"first", 1), (b"yes", 2)]
@@ -82,9 +95,9 @@ async def test_a_refused_change_leaves_no_gap_in_the_journal(storage: Storage) -
 @pytest.mark.parametrize("error", [Conflict("taken"), StaleLease("stale"), KeyError("a bug")])
 async def test_one_bad_change_takes_no_other_down(storage: Storage, error: Exception) -> None:
     database = await held_first_commit(storage)
-    before = storage.writer.post(saying("before"))
-    bad = storage.writer.post(saying("bad", work=refusing(error)))
-    after = storage.writer.post(saying("after"))
+    before = storage.post(saying("before"))
+    bad = storage.post(saying("bad", then=refusing(error)))
+    after = storage.post(saying("after"))
     database.gate.set()
     async with asyncio.timeout(60):
         results = await asyncio.gather(before, bad, after, return_exceptions=True)
@@ -96,8 +109,8 @@ async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> N
     database = await held_first_commit(storage)
     failures: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
-    storage.writer.post(saying("1")).add_done_callback(lambda _: 1 / 0)
-    second = storage.writer.post(saying("2"))
+    storage.post(saying("1")).add_done_callback(lambda _: 1 / 0)
+    second = storage.post(saying("2"))
     database.gate.set()
     async with asyncio.timeout(60):
         await second
@@ -106,8 +119,8 @@ async def test_a_callback_that_raises_takes_nothing_along(storage: Storage) -> N
 
 async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage) -> None:
     database = await held_first_commit(storage)
-    stopped = [storage.writer.post(saying(f"{n}")) for n in range(2)]
-    storage.sequencer.delta(delta("text"))
+    stopped = [storage.post(saying(f"{n}")) for n in range(2)]
+    storage.delta(delta("text"))
     (worker,) = [task for task in asyncio.all_tasks() if task.get_name() == "writer"]
     worker.cancel()
     async with asyncio.timeout(60):
@@ -121,12 +134,12 @@ async def test_a_writer_that_is_cancelled_leaves_nobody_waiting(storage: Storage
 
 async def test_a_drain_waits_for_what_was_posted_before_it_and_for_no_other(storage: Storage) -> None:
     database = held(storage)
-    before, posting = storage.writer.post(saying("before")), asyncio.Event()
-    drained = asyncio.create_task(storage.writer.drain())
+    before, posting = storage.post(saying("before")), asyncio.Event()
+    drained = asyncio.create_task(storage.writer.barrier())
 
     async def keep_it_busy() -> None:
         while not drained.done():
-            last = storage.writer.post(saying("behind"))
+            last = storage.post(saying("behind"))
             await asyncio.sleep(0)
             posting.set()
         await last
@@ -141,26 +154,25 @@ async def test_a_drain_waits_for_what_was_posted_before_it_and_for_no_other(stor
 
 
 async def test_a_drain_returns_though_what_was_posted_is_refused(storage: Storage) -> None:
-    storage.writer.post(saying("refused", work=refusing(Conflict("no"))))
-    await asyncio.wait_for(storage.writer.drain(), PATIENCE)
+    storage.post(saying("refused", then=refusing(Conflict("no"))))
+    await asyncio.wait_for(storage.writer.barrier(), PATIENCE)
     assert storage.bus.order == []
 
 
 async def test_what_is_behind_a_failed_change_of_its_chain_is_not_stored(storage: Storage) -> None:
     await put_session(storage)
     database, chain = await held_first_commit(storage), Chain()
-    posts = [
-        Change(work=refusing(Conflict("no")), chain=chain, ahead_of_deltas_of="ses_1"),
-        Change([(storage.sql.put_message, [message_row("msg_behind")])], chain=chain),
-        Change([(storage.sql.put_message, [message_row("msg_other")])], chain=Chain()),
+    done = [
+        storage.post(refusing(Conflict("no")), chain=chain),
+        storage.post(writing((storage.sql.put_message, [message_row("msg_behind")])), chain=chain),
+        storage.post(writing((storage.sql.put_message, [message_row("msg_other")])), chain=Chain()),
     ]
-    done = [storage.writer.post(change) for change in posts]
-    storage.sequencer.delta(delta("behind"), chain)
-    storage.sequencer.delta(delta("other"))
+    storage.delta(delta("behind"), chain)
+    storage.delta(delta("other"))
     database.gate.set()
     outcomes = await asyncio.gather(*done, return_exceptions=True)
     assert [isinstance(outcome, Conflict) for outcome in outcomes] == [True, True, False]
-    later = await asyncio.gather(storage.writer.post(Change(chain=chain)), return_exceptions=True)
+    later = await asyncio.gather(storage.post(writing(), chain=chain), return_exceptions=True)
     assert later == outcomes[:1]
     assert [row.id for row in await storage.rows(MESSAGE)] == ["msg_other"]
     assert storage.bus.order == ["first", "other"]
@@ -179,7 +191,7 @@ async def test_a_database_that_is_away_is_tried_no_longer_than_agreed(
     storage: Storage, retry_seconds: float, attempts: int
 ) -> None:
     database = Away("sqlite://")
-    writer = Writer(database, storage.sql, storage.sequencer, retry_seconds)
+    writer = Writer(database, storage.sql, storage.publisher, retry_seconds)
     changes = [writer.post(saying(f"{n}")) for n in range(5)]
     async with asyncio.timeout(60):
         results = await asyncio.gather(*changes, return_exceptions=True)
@@ -205,8 +217,8 @@ async def test_what_may_be_committed_is_not_written_again(
 
     monkeypatch.setattr(storage.database, "write", stored_and_failed)
     chain = Chain()
-    changes = [saying("first"), saying("second", chain=chain), saying("third", chain=chain)]
-    outcomes = await asyncio.gather(*map(storage.writer.post, changes), return_exceptions=True)
+    posts = [storage.post(saying(name), chain=None if name == "first" else chain) for name in ("first", "second", "third")]
+    outcomes = await asyncio.gather(*posts, return_exceptions=True)
     assert outcomes == [error] * 3 and storage.bus.order == []
     assert sorted(row.payload for row in await storage.rows(EVENT)) == ["first", "second", "third"]
     await storage.writer.commit(saying("fourth"))
@@ -217,21 +229,23 @@ async def test_the_work_of_a_change_sees_what_was_posted_before_it(storage: Stor
     database = await held_first_commit(storage)
     seen: list[list[str]] = []
 
-    def look(connection: Any) -> None:
-        seen.append([row.id for row in connection.execute(SESSION.select().order_by(SESSION.c.seq))])
+    def look_and_put(number: int) -> Work[None]:
+        def work(tx: Tx) -> None:
+            seen.append([row.id for row in tx.connection.execute(SESSION.select().order_by(SESSION.c.seq))])
+            tx.put(storage.sql.put_session, session_row(f"ses_{number}"))
 
-    puts = [Change([(storage.sql.put_session, [session_row(f"ses_{n}")])]) for n in range(3)]
-    puts[1].work = puts[2].work = look
-    done = [storage.writer.post(change) for change in puts]
+        return work
+
+    done = [storage.post(look_and_put(number)) for number in range(3)]
     database.gate.set()
     await asyncio.gather(*done)
-    assert seen == [["ses_0"], ["ses_0", "ses_1"]] and database.writes == 2
+    assert seen == [[], ["ses_0"], ["ses_0", "ses_1"]] and database.writes == 2
 
 
 async def test_a_row_that_the_database_refuses_fails_its_own_writer_alone(storage: Storage) -> None:
     database = await held_first_commit(storage)
-    good = storage.writer.post(Change([(storage.sql.put_session, [session_row()])], [event("good")]))
-    orphan = storage.writer.post(Change([(storage.sql.put_message, [message_row("msg_1", "ses_none")])], [event("orphan")]))
+    good = storage.post(writing((storage.sql.put_session, [session_row()]), events=[event("good")]))
+    orphan = storage.post(writing((storage.sql.put_message, [message_row("msg_1", "ses_none")]), events=[event("orphan")]))
     database.gate.set()
     results = await asyncio.gather(good, orphan, return_exceptions=True)
     assert results[0] is None and isinstance(results[1], StorageError)
@@ -240,8 +254,8 @@ async def test_a_row_that_the_database_refuses_fails_its_own_writer_alone(storag
 
 
 async def test_a_number_too_great_for_the_database_fails_its_own_writer_alone(storage: Storage) -> None:
-    huge = storage.writer.post(Change([(storage.sql.put_session, [session_row(updated=2**70)])]))
-    good = storage.writer.post(saying("good"))
+    huge = storage.post(writing((storage.sql.put_session, [session_row(updated=2**70)])))
+    good = storage.post(saying("good"))
     async with asyncio.timeout(60):
         results = await asyncio.gather(huge, good, return_exceptions=True)
     assert isinstance(results[0], Exception) and results[1] is None
@@ -250,7 +264,7 @@ async def test_a_number_too_great_for_the_database_fails_its_own_writer_alone(st
 async def test_a_change_is_whole_or_not_at_all(storage: Storage) -> None:
     rows = [(storage.sql.put_session, [session_row()]), (storage.sql.put_message, [message_row("msg_1", "ses_none")])]
     with pytest.raises(StorageError):
-        await storage.writer.commit(Change(rows, [event("half")]))
+        await storage.writer.commit(writing(*rows, events=[event("half")]))
     assert await storage.count(SESSION) == 0 and storage.bus.published == []
 
 
@@ -262,15 +276,15 @@ async def test_a_cancelled_waiter_does_not_undo_its_change(storage: Storage) -> 
     with pytest.raises(asyncio.CancelledError):
         await waiting
     database.gate.set()
-    await storage.writer.drain()
+    await storage.writer.barrier()
     assert storage.bus.order == ["kept"]
 
 
 async def test_a_failed_change_whose_waiter_was_cancelled_holds_nobody_up(storage: Storage) -> None:
     database = await held_first_commit(storage)
-    bad = storage.writer.post(saying("bad", work=refusing(Conflict("no"))))
+    bad = storage.post(saying("bad", then=refusing(Conflict("no"))))
     bad.cancel()
-    good = storage.writer.post(saying("good"))
+    good = storage.post(saying("good"))
     database.gate.set()
     async with asyncio.timeout(60):
         await good
@@ -281,24 +295,24 @@ async def test_rows_of_many_changes_keep_the_order_of_posting(storage: Storage) 
     await put_session(storage)
     database = await held_first_commit(storage)
     for n in range(4):
-        storage.writer.post(
-            Change(
-                [(storage.sql.put_message, [message_row(f"msg_{n}")]), *storage.sql.put_parts([part_row(f"prt_{n}", f"msg_{n}")])]
+        storage.post(
+            writing(
+                (storage.sql.put_message, [message_row(f"msg_{n}")]), *storage.sql.put_parts([part_row(f"prt_{n}", f"msg_{n}")])
             )
         )
     database.gate.set()
-    await storage.writer.drain()
+    await storage.writer.barrier()
     messages = sorted(await storage.rows(MESSAGE), key=lambda row: row.seq)
     assert [row.id for row in messages] == ["msg_0", "msg_1", "msg_2", "msg_3"]
     assert [row.id for row in sorted(await storage.rows(PART), key=lambda row: row.seq)] == ["prt_0", "prt_1", "prt_2", "prt_3"]
 
 
 async def test_ends_of_turns_that_come_together_take_as_many_statements_as_one(tmp_path: Path, migrated_database: Path) -> None:
-    def end(storage: Storage, number: int) -> Change:
+    def end(storage: Storage, number: int) -> Work[None]:
         sql, session = storage.sql, f"ses_{number}"
         put_message = (sql.put_message, [message_row("msg_1", session)])
         put_basis = (sql.put_diff_basis, [{"of_session": session, "basis": "T0"}])
-        return Change([put_message, *sql.put_parts([part_row("prt_1", "msg_1", session)]), put_basis])
+        return writing(put_message, *sql.put_parts([part_row("prt_1", "msg_1", session)]), put_basis)
 
     shutil.copy(migrated_database, tmp_path / "opensession.db")
     with metered() as spent:
@@ -308,7 +322,7 @@ async def test_ends_of_turns_that_come_together_take_as_many_statements_as_one(t
         before = spent.copy()
         await storage.writer.commit(end(storage, 0))
         alone = spent.copy()
-        await asyncio.gather(*(storage.writer.post(end(storage, number)) for number in range(1, 11)))
+        await asyncio.gather(*(storage.post(end(storage, number)) for number in range(1, 11)))
         together = spent.since(alone)
     assert together.commits == 1 and together.statements == alone.since(before).statements
     assert {row.diff_basis for row in await storage.rows(SESSION)} == {"T0"}
@@ -318,7 +332,7 @@ async def test_ends_of_turns_that_come_together_take_as_many_statements_as_one(t
 async def test_a_row_put_again_keeps_its_place(storage: Storage) -> None:
     await put_session(storage)
     for message_id, body in (("msg_b", "1"), ("msg_a", "1"), ("msg_b", "2")):
-        await storage.writer.commit(Change([(storage.sql.put_message, [message_row(message_id, body=body)])]))
+        await storage.writer.commit(writing((storage.sql.put_message, [message_row(message_id, body=body)])))
     rows = sorted(await storage.rows(MESSAGE), key=lambda row: row.seq)
     assert [(row.id, row.body) for row in rows] == [("msg_b", "2"), ("msg_a", "1")]
 
@@ -327,24 +341,24 @@ async def test_a_delete_stays_between_what_was_posted_before_and_after_it(storag
     await put_session(storage)
     database = await held_first_commit(storage)
     [put] = storage.sql.put_parts([part_row("prt_1")])
-    for writes in ([put], [(storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_1"}])], [put]):
-        storage.writer.post(Change(writes))
-    storage.writer.post(Change(storage.sql.put_parts([part_row("prt_2")])))
-    storage.writer.post(Change([(storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_2"}])]))
+    for write in (put, (storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_1"}]), put):
+        storage.post(writing(write))
+    storage.post(writing(*storage.sql.put_parts([part_row("prt_2")])))
+    storage.post(writing((storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_2"}])))
     database.gate.set()
-    await storage.writer.drain()
+    await storage.writer.barrier()
     assert [row.id for row in await storage.rows(PART)] == ["prt_1"]
 
 
 async def test_a_delta_waits_for_what_its_session_has_on_the_way(storage: Storage) -> None:
     database = held(storage)
-    storage.writer.post(saying("part begins"))
-    storage.sequencer.delta(delta("Hel"))
-    storage.sequencer.delta(delta("lo"))
-    storage.writer.post(saying("part ends"))
+    storage.post(saying("part begins"))
+    storage.delta(delta("Hel"))
+    storage.delta(delta("lo"))
+    storage.post(saying("part ends"))
     assert storage.bus.published == []
     database.gate.set()
-    await storage.writer.drain()
+    await storage.writer.barrier()
     assert storage.bus.order == ["part begins", "Hel", "lo", "part ends"]
 
 
@@ -356,7 +370,9 @@ async def lease(storage: Storage, generation: int) -> None:
 async def test_a_write_under_a_lease_that_does_not_stand_is_refused(storage: Storage, owner: str, generation: int) -> None:
     await put_session(storage)
     await lease(storage, 2)
-    change = Change([(storage.sql.put_message, [message_row("msg_1")])], [event("stale")], Lease("ses_1", owner, generation))
+    change = writing(
+        (storage.sql.put_message, [message_row("msg_1")]), events=[event("stale")], lease=Lease("ses_1", owner, generation)
+    )
     with pytest.raises(StaleLease):
         await storage.writer.commit(change)
     assert await storage.count(MESSAGE) == 0 and storage.bus.published == []
@@ -365,7 +381,7 @@ async def test_a_write_under_a_lease_that_does_not_stand_is_refused(storage: Sto
 async def test_a_write_under_the_lease_that_stands_is_stored(storage: Storage) -> None:
     await put_session(storage)
     await lease(storage, 2)
-    await storage.writer.commit(Change([(storage.sql.put_message, [message_row("msg_1")])], lease=Lease("ses_1", "me", 2)))
+    await storage.writer.commit(writing((storage.sql.put_message, [message_row("msg_1")]), lease=Lease("ses_1", "me", 2)))
     assert await storage.count(MESSAGE) == 1 and (await storage.rows(LEASE))[0].generation == 2
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from session_parts import DIRECTORY, Sessions, assistant, text_part, user
+from session_parts import Sessions, assistant, text_part, user
 
 from app.bus.memory import MemoryBus
 from app.schema.message import AssistantTime
@@ -17,8 +17,8 @@ async def test_a_text_that_ends_while_it_is_read_is_shown_with_its_end(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch, read_of: str
 ) -> None:
     await sessions.put(user("msg_1"), assistant("msg_2", "msg_1", time=AssistantTime(created=1)))
-    sessions.store.stream(text_part("prt_1", "Half", "msg_2"), DIRECTORY, "Half")
-    await sessions.store.drain()
+    sessions.stream("prt_1", "Half", "msg_2")
+    await sessions.store.barrier()
     read, ends = sessions.database.read, iter([True])
 
     async def slow(query: Callable[[Any], Any]) -> Any:

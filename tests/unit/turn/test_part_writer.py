@@ -41,7 +41,7 @@ async def test_text_is_gathered_trimmed_at_its_end_and_timed(sessions: Sessions,
 async def test_a_part_that_streams_is_read_as_it_stands(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("1", None)
     writer.append_text("1", "H")
-    await sessions.store.drain()
+    await sessions.store.barrier()
     writer.append_text("1", "el")
     message = await sessions.store.message("ses_1", writer.message.id)
     assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
@@ -115,7 +115,7 @@ async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Ses
         ("d", "completed"),
     ]
     assert all(tool.state.error == ABORTED for tool in tools if isinstance(tool.state, Failed))
-    assert sessions.store.live_parts("ses_1") == {}
+    assert sessions.store.live.of("ses_1") == {}
 
 
 async def test_a_failed_attempt_leaves_nothing(sessions: Sessions, writer: PartWriter) -> None:
@@ -123,7 +123,7 @@ async def test_a_failed_attempt_leaves_nothing(sessions: Sessions, writer: PartW
     writer.start_text("t", None)
     writer.append_text("t", "half")
     writer.tool_pending("p", "read")
-    await sessions.store.drain()
+    await sessions.store.barrier()
     writer.withdraw_attempt()
     assert await parts(sessions, writer) == []
     assert len(sessions.announced_of("message.part.removed")) == 3
@@ -210,7 +210,7 @@ async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_f
     writer.append_text("1", "lo")
     writer.end_block("1", None)
     writer.tool_running("c", "bash", {})
-    await sessions.store.drain()
+    await sessions.store.barrier()
     assert (sessions.announced, sessions.storage.bus.deltas) == ([], [])
     writer.finish_open_parts()
     assert [part.type for part in await parts(sessions, writer)] == ["text", "tool"]

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from refused_commits import refused_commits
+from storage_parts import writing
 from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
 
 from app.bus.base import Event
@@ -16,7 +17,6 @@ from app.schema.steering import PromptText
 from app.session.replay import KEEP_EVENTS, Replay
 from app.storage.checkup import check
 from app.storage.repositories import journal_rows, webhook_rows
-from app.storage.writer import Change
 from app.users.principal import Role
 from app.users.users import User
 from app.webhook.message import MAX_BODY_BYTES
@@ -180,7 +180,7 @@ async def test_an_admin_is_sent_their_own_steering_alone(desk: WebhookDesk) -> N
     row, sender = await desk.add(owner="root"), RememberingSender()
     for owner in ("ann", "", "root"):
         event = Event.of(EventTuiPromptAppend(properties=PromptText(text=f"of {owner}")), "/d").stored(owner, None)
-        await desk.writer.commit(Change(events=[event]))
+        await desk.writer.commit(writing(events=[event]))
     async with desk.working(row, sender):
         await desk.until_stored(3)
     assert [body["data"] for body in sender.bodies()] == [{"text": "of root"}]
@@ -192,7 +192,7 @@ async def test_a_member_is_sent_what_happens_in_their_directories_alone(desk: We
     row, sender = await desk.add(owner="anna", role="member"), RememberingSender()
     for directory in ("/d", "/elsewhere", None):
         payload = b'{"type":"vcs.branch.updated","properties":{"branch":"main"}}'
-        await desk.writer.commit(Change(events=[Event("vcs.branch.updated", payload, directory=directory)]))
+        await desk.writer.commit(writing(events=[Event("vcs.branch.updated", payload, directory=directory)]))
     await desk.worker(row, sender)._deliver_new()
     assert [body.get("directory") for body in sender.bodies()] == ["/d"]
 
