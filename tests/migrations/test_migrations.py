@@ -4,8 +4,6 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,24 +59,6 @@ def test_a_new_database_is_made_with_what_they_make(engine: Engine, tmp_path: Pa
     migrated = make_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
     upgrade_to(migrated, HEAD)
     assert database_schema(engine) == database_schema(migrated)
-
-
-def test_the_indexes_of_a_new_table_are_made_in_the_order_of_their_names(engine: Engine) -> None:
-    upgrade(engine)
-    with engine.connect() as connection:
-        made = connection.execute(text("SELECT tbl_name, name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")).all()
-    for table in METADATA.tables:
-        names = [name for owner, name in made if owner == table]
-        assert names == sorted(names)
-
-
-@pytest.mark.parametrize("make", [upgrade, partial(upgrade_to, revision=HEAD)])
-def test_patches_are_looked_up_among_patches_however_a_database_was_made(engine: Engine, make: Callable[[Engine], None]) -> None:
-    make(engine)
-    sql = "EXPLAIN QUERY PLAN SELECT count(*), max(seq) FROM part WHERE session_id = 'ses_1' AND type = 'patch'"
-    with engine.connect() as connection:
-        (plan,) = connection.execute(text(sql)).all()
-    assert plan.detail == "SEARCH part USING INDEX part_patches (session_id=?)"
 
 
 def is_of_text_index(difference: Any) -> bool:

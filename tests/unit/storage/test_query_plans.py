@@ -1,13 +1,30 @@
-"""How SQLite answers what is asked of messages and parts: by an index, of the messages that are asked for alone."""
+"""How SQLite answers what is asked of messages and parts: by an index, of the messages that are asked for alone.
+
+In whatever order the indexes were made: of two that serve a query alike, SQLite takes the last one.
+"""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, part_row, session_row, writing
 
-from app.storage.repositories import journal_rows, message_rows, session_rows
+from app.storage.repositories import journal_rows, lease_rows, message_rows, pending_rows, session_rows
+
+
+@pytest.fixture(params=["first to last", "last to first"], autouse=True)
+async def indexes(storage: Storage, request: pytest.FixtureRequest) -> None:
+    """Made anew in the order of their names, or against it."""
+
+    def make(connection: Connection) -> None:
+        made = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"))
+        for name, statement in sorted(made.all(), reverse=request.param == "last to first"):
+            connection.exec_driver_sql(f"DROP INDEX {name}")
+            connection.exec_driver_sql(statement)
+
+    await storage.database.write(make)
 
 
 async def plans(storage: Storage, query: Callable[..., Any], *args: Any) -> list[str]:
@@ -73,23 +90,34 @@ async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage:
     assert not sorted_or_scanned(plan)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        message_rows.unanswered_prompt,
+        message_rows.message_seq,
+        message_rows.input_hash,
+        message_rows.answers_to,
+        message_rows.history_extent,
+        session_rows.session_to_prompt,
+        session_rows.session_and_prompt,
+        session_rows.session_and_waiting_prompts,
+        pending_rows.queued_prompts,
+        lease_rows.lease_of,
+    ],
+)
+async def test_nothing_of_other_sessions_is_read(storage: Storage, query: Callable[..., Any]) -> None:
+    more = ["msg_1"] if "message_id" in signature(query).parameters or "prompt_id" in signature(query).parameters else []
+    assert not sorted_or_scanned(await plans(storage, query, *more))
+
+
 async def test_a_snapshot_is_looked_up_by_message(storage: Storage) -> None:
     plan = await plans(storage, message_rows.edge_snapshots, "msg_1")
     assert set(of_parts(plan)) == {"SEARCH part USING INDEX part_snapshots (session_id=? AND message_id=? AND type=?)"}
     assert not sorted_or_scanned(plan)
 
 
-def make_last(connection: Connection, index: str) -> None:
-    """Of the indexes: their order is another one in each database, and SQLite prefers the last of two that are as good."""
-    (made,) = connection.execute(text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": index}).scalars()
-    connection.exec_driver_sql(f"DROP INDEX {index}")
-    connection.exec_driver_sql(made)
-
-
-@pytest.mark.parametrize("last", ["part_by_message", "part_patches"])
 @pytest.mark.parametrize("query", [message_rows.patches, message_rows.patches_version])
-async def test_patches_are_looked_up_among_patches(storage: Storage, query: Callable[..., Any], last: str) -> None:
-    await storage.database.write(lambda connection: make_last(connection, last))
+async def test_patches_are_looked_up_among_patches(storage: Storage, query: Callable[..., Any]) -> None:
     (line,) = of_parts(await plans(storage, query))
     assert line.replace("COVERING ", "").startswith("SEARCH part USING INDEX part_patches (session_id=?")
 
