@@ -9,7 +9,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from app.bus.base import Event, EventBus, PartDelta
+from app.bus.base import Event, PartDelta
+from app.bus.memory import MemoryBus
 from app.storage.writer import Chain
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ MOST_OWNERS = 10_000
 
 
 class Sequencer:
-    def __init__(self, bus: EventBus) -> None:
+    def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
         self._pending: dict[str, deque[list[tuple[PartDelta, Chain | None]]]] = {}
         """Per session, for each change that is not committed yet: the deltas that wait for it."""
