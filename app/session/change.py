@@ -242,8 +242,7 @@ class SessionChange:
         self.announce_diff(diffs)
 
     def announce_diff(self, diffs: bytes) -> None:
-        properties = b'{"sessionID":%b,"diff":%b}' % (orjson.dumps(self.session_id), diffs)
-        self.announce(EventSessionDiff.around(properties))
+        self.announce(EventSessionDiff.of_json(sessionID=self.session_id, diff=orjson.Fragment(diffs)))
 
     def forget_diff_basis(self) -> None:
         """The next turn computes the session's diff again, whatever its trees."""

@@ -2,10 +2,9 @@
 
 import asyncio
 
-import orjson
 from pydantic import TypeAdapter
 
-from app.schema.event import EventSessionIdle, EventSessionStatus
+from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
 from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.lease import LeaseStatus
 from app.session.store import Store
@@ -44,12 +43,12 @@ class Statuses:
     ) -> asyncio.Future[None]:
         """The future is done when the status is announced. A session is idle for readers from then on; it stays busy if the
         change cannot be stored. `releases_lease`: the session is free from then on."""
-        change, shown_id = self._store.change(session_id, directory), orjson.dumps(session_id)
+        change = self._store.change(session_id, directory)
         change.change.releases_lease = releases_lease
-        change.announce(EventSessionStatus.around(b'{"sessionID":%b,"status":%b}' % (shown_id, status.wire_json())))
+        change.announce(EventSessionStatus(properties=StatusOfSession(session_id=session_id, status=status)))
         if isinstance(status, Idle):
             change.close_prompts()
-            change.announce(EventSessionIdle.around(b'{"sessionID":%b}' % shown_id))
+            change.announce(EventSessionIdle(properties=OfSession(session_id=session_id)))
         else:
             if Retry in (type(status), type(self._busy.get(session_id, ("", status))[1])):
                 change.put_status(status)
