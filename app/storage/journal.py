@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.bus.base import Event
-from app.storage import queries
 from app.storage.engine import Database
+from app.storage.repositories import journal_rows
 
 PAGE_BYTES = 1_000_000
 
@@ -16,15 +16,15 @@ class Journal:
 
     async def identity(self) -> str:
         """Of the database."""
-        return await self._database.read(queries.database_identity)
+        return await self._database.read(journal_rows.database_identity)
 
     async def head(self) -> int:
         """The newest sequence."""
-        return (await self._database.read(queries.journal_span))[1]
+        return (await self._database.read(journal_rows.journal_span))[1]
 
     async def after(self, cursor: int) -> Sequence[Event]:
         """What comes after a sequence: PAGE_BYTES, or one event if that is larger."""
-        rows, _ = await self._database.read(lambda connection: queries.events_after(connection, cursor, None, PAGE_BYTES))
+        rows, _ = await self._database.read(lambda connection: journal_rows.events_after(connection, cursor, None, PAGE_BYTES))
         return list(map(event_of, rows))
 
 

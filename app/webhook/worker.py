@@ -17,9 +17,9 @@ import orjson
 from app.bus.base import Event
 from app.bus.event_id import EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
-from app.storage import webhooks
 from app.storage.engine import Connection, Database
 from app.storage.journal import event_of
+from app.storage.repositories import webhook_rows
 from app.storage.writer import Change, Writer
 from app.util import clock
 from app.util.failure_log import FailureLog
@@ -114,7 +114,7 @@ class WebhookWorker:
         values, deliveries, server = asdict(self._at), list(self._unlogged), self._webhook.server
 
         def store(connection: Connection) -> bool:
-            return webhooks.put_progress(connection, self._webhook.id, server, values, deliveries)
+            return webhook_rows.put_progress(connection, self._webhook.id, server, values, deliveries)
 
         if not await self._services.database.write(store):
             raise ClaimLost
@@ -149,7 +149,7 @@ class WebhookWorker:
             if self._unlogged or page.is_gap or self._at.cursor - self._stored_cursor >= STORE_SKIPPED:
                 await self.store_progress()
 
-    async def _next_page(self) -> webhooks.JournalPage:
+    async def _next_page(self) -> webhook_rows.JournalPage:
         principal = await self._principal()
         return await self._services.pages.after(self._at.cursor, self._webhook.directory, principal.visible_owner)
 
@@ -218,11 +218,11 @@ class WebhookWorker:
 
         def switch_off(connection: Connection) -> None:
             if end.removes:
-                ended = webhooks.remove_unchanged(connection, webhook)
+                ended = webhook_rows.remove_unchanged(connection, webhook)
             else:
                 values = {**asdict(self._at), "retry_at": None}
-                ended = webhooks.put_progress(connection, webhook.id, webhook.server, values, deliveries)
-                ended = ended and webhooks.switch_off(connection, webhook, end.reason)
+                ended = webhook_rows.put_progress(connection, webhook.id, webhook.server, values, deliveries)
+                ended = ended and webhook_rows.switch_off(connection, webhook, end.reason)
             change.events[:] = [announced] if ended else []
 
         change.work = switch_off
