@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 MERGE_ABOVE = 1_000_000
 """Bytes. A client for which more waits gets its part frames merged."""
 STALLED_ABOVE, STALLED_SECONDS = 8_000_000, 2.0
-"""Bytes and seconds. A client for which more waits, and that has taken nothing for so long when more comes, is disconnected. It
-may resume."""
+"""Bytes and seconds. A client for which more waits as an event comes, and that has taken nothing when one comes so long after, is
+disconnected. It may resume."""
 DISCONNECT_ABOVE = 64_000_000
 """A client for which more waits is disconnected even if it reads. What is published at one moment does not count: it is in memory
 anyway, and clients share it."""
@@ -89,8 +89,8 @@ class Listener:
         self._frames: deque[Frame] = deque()
         self._size = 0
         self._merge_above = MERGE_ABOVE
-        self._moved_at = 0.0
-        """When something was taken, or nothing waited, for the last time."""
+        self._stuck_since: float | None = None
+        """When much waited already as more came, if nothing was taken since."""
         self._burst, self._before_burst = bus.burst, 0
         self._awake = asyncio.Event()
         self._paused = False
@@ -150,27 +150,25 @@ class Listener:
     def _add(self, frame: Frame) -> None:
         if self._burst != self._bus.burst:
             self._burst, self._before_burst = self._bus.burst, self._size
-        if not self._frames:
-            self._moved_at = monotonic()
+            if self._before_burst > STALLED_ABOVE and self._is_stuck():
+                return self.cut_off()
         self._frames.append(frame)
         self._size += frame.size
         if self._size > self._merge_above:
             self._merge()
-        if self._is_too_far_behind():
-            self.cut_off()
-        self._awake.set()
+        return self._awake.set()
 
     def _merge(self) -> None:
         self._frames = merge_waiting(self._frames)
         self._size = sum(frame.size for frame in self._frames)
         self._merge_above = self._size + MERGE_ABOVE
+        if min(self._before_burst, self._size) > DISCONNECT_ABOVE:
+            self.cut_off()
 
-    def _is_too_far_behind(self) -> bool:
-        """By what waited already before this burst."""
-        waiting = min(self._before_burst, self._size)
-        if waiting <= STALLED_ABOVE:
-            return False
-        return waiting > DISCONNECT_ABOVE or monotonic() - self._moved_at > STALLED_SECONDS
+    def _is_stuck(self) -> bool:
+        now = monotonic()
+        self._stuck_since = self._stuck_since or now
+        return now - self._stuck_since > STALLED_SECONDS
 
     def cut_off(self) -> None:
         self.fell_behind = True
@@ -189,7 +187,7 @@ class Listener:
                 self.close()
                 return
             for piece in written:
-                self._moved_at = monotonic()
+                self._stuck_since = None
                 yield piece
 
     async def take(self) -> list[Frame] | None:
@@ -199,7 +197,7 @@ class Listener:
                 return None
             self._awake.clear()
             await self._awake.wait()
-        self._moved_at = monotonic()
+        self._stuck_since = None
         taken: list[Frame] = []
         size = 0
         while self._frames and (not taken or size + self._frames[0].size <= PIECE_BYTES):
