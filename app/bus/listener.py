@@ -5,7 +5,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from app.bus.base import ENDED, Audience, Event, StreamingParts
@@ -21,8 +20,7 @@ log = logging.getLogger(__name__)
 MERGE_ABOVE = 1_000_000
 """Bytes. A client for which more waits gets its part frames merged."""
 STALLED_ABOVE, STALLED_SECONDS = 8_000_000, 2.0
-"""Bytes and seconds. A client for which more waits as an event comes, and that has taken nothing when one comes so long after, is
-disconnected. It may resume."""
+"""Bytes and seconds. A client for which more waits, and that takes nothing meanwhile, is disconnected. It may resume."""
 DISCONNECT_ABOVE = 64_000_000
 """A client for which more waits is disconnected even if it reads. What is published at one moment does not count: it is in memory
 anyway, and clients share it."""
@@ -89,8 +87,9 @@ class Listener:
         self._frames: deque[Frame] = deque()
         self._size = 0
         self._merge_above = MERGE_ABOVE
-        self._stuck_since: float | None = None
-        """When much waited already as more came, if nothing was taken since."""
+        self._taken = 0
+        """How often something was taken."""
+        self._is_watched = False
         self._burst, self._before_burst = bus.burst, 0
         self._awake = asyncio.Event()
         self._paused = False
@@ -150,13 +149,11 @@ class Listener:
     def _add(self, frame: Frame) -> None:
         if self._burst != self._bus.burst:
             self._burst, self._before_burst = self._bus.burst, self._size
-            if self._before_burst > STALLED_ABOVE and self._is_stuck():
-                return self.cut_off()
         self._frames.append(frame)
         self._size += frame.size
         if self._size > self._merge_above:
             self._merge()
-        return self._awake.set()
+        self._awake.set()
 
     def _merge(self) -> None:
         self._frames = merge_waiting(self._frames)
@@ -164,11 +161,21 @@ class Listener:
         self._merge_above = self._size + MERGE_ABOVE
         if min(self._before_burst, self._size) > DISCONNECT_ABOVE:
             self.cut_off()
+        elif self._size > STALLED_ABOVE and not self._is_watched:
+            self._watch()
 
-    def _is_stuck(self) -> bool:
-        now = monotonic()
-        self._stuck_since = self._stuck_since or now
-        return now - self._stuck_since > STALLED_SECONDS
+    def _watch(self) -> None:
+        self._is_watched = True
+        asyncio.get_running_loop().call_later(STALLED_SECONDS, self._look, self._taken)
+
+    def _look(self, taken_before: int) -> None:
+        self._is_watched = False
+        if self.closed or self._size <= STALLED_ABOVE:
+            return
+        if self._taken == taken_before:
+            self.cut_off()
+        else:
+            self._watch()
 
     def cut_off(self) -> None:
         self.fell_behind = True
@@ -187,7 +194,7 @@ class Listener:
                 self.close()
                 return
             for piece in written:
-                self._stuck_since = None
+                self._taken += 1
                 yield piece
 
     async def take(self) -> list[Frame] | None:
@@ -197,7 +204,7 @@ class Listener:
                 return None
             self._awake.clear()
             await self._awake.wait()
-        self._stuck_since = None
+        self._taken += 1
         taken: list[Frame] = []
         size = 0
         while self._frames and (not taken or size + self._frames[0].size <= PIECE_BYTES):
